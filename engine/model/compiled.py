@@ -1,22 +1,21 @@
-"""The forward pass compiled: traced once, merged into few kernels by TorchInductor, served when it is ready.
+"""Compiled forward pass: traced once, fused into few kernels by TorchInductor, served once it is ready.
 
     model --torch.export--> graph of one token        [1, 1]     a single sequence that decodes
                             graph of T >= 2 tokens    [1, T]     everything else
           --inductor------> machine code, for any T
 
 The graphs hold no attention: each layer calls one opaque operation, `kvtheater::attend`, which finds the step that runs
-on its thread. On the CPU it is a C function that reads what was laid out before (`native_step`); else, and where that
-cannot be, it hands q, k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are not
-compiled. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
-enters it, so nothing is compiled again while serving.
+on its thread. On the CPU it is a C function that reads the layout of the step (`native_step`). Otherwise it passes q,
+k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are not compiled. Nothing that
+changes between steps (the batch, the slots, the lengths of sequences) enters a graph, so serving never recompiles.
 
-On the CPU the code is a library without weights, which is kept for the next start of the same model (`ahead_of_time`,
-`forward_key`, `kept`): then nothing is traced. A server has it made by a process that ends (`compile_apart`). The
+On the CPU the code is a library without weights, which is cached for the next start of the same model (`ahead_of_time`,
+`forward_key`, `kept`): then nothing is traced. A server compiles it in a separate process (`compile_apart`). The
 result is compared with the eager path before it serves (`served_check`). Attention and products come from `kernels/`;
-on a GPU attention stays with the eager path's backend.
+on a GPU the eager path's backend computes attention.
 
 Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
-the path changes only while no request is unfinished, and every step records which one it took (`timing.compiled`). With
+the path changes only while no request is unfinished, and every step records its path (`timing.compiled`). With
 `enforce_eager` the eager path always serves, and equal inputs give the same log (`trace.compare.same`).
 """
 
@@ -60,37 +59,37 @@ from engine.model.tracing_thread import keep_tracing_to_its_thread
 
 log = logging.getLogger(__name__)
 
-# Beside those of the CPU, for a library. What it may use of the processor is not tried out with a compiler first, which
-# takes longer than compiling: where it may not, that fails, and the other way serves. Precompiled headers would go to
+# Options for a library, beside those of the CPU. Instruction sets are not probed with a compiler first, which takes
+# longer than compiling: if one is missing, compiling fails and the fallback serves. Precompiled headers would go to
 # the temporary folder, which all users share.
 AHEAD: dict[str, Any] = {
     "cpp.vec_isa_ok": True,
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.precompile_headers": False,
 }
-# By type of device. C++ around the kernels too: the Python between them costs a small model on the CPU more than the
-# kernels; on a GPU it would want CUDA's headers, which torch does not bring. One compiling thread: the eager path is
-# serving meanwhile, and worker processes would stay.
+# By type of device. On the CPU the wrapper around the kernels is C++: for a small model a Python wrapper costs more
+# than the kernels. On a GPU it would need CUDA's headers, which torch does not include. One compiling thread: the eager
+# path serves meanwhile, and worker processes would outlive the compilation.
 OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"cpp_wrapper": True, "compile_threads": 1},
     "cuda": {"compile_threads": 1},
 }
-SHIMS = "aot_inductor.custom_ops_to_c_shims"  # operations that code on the CPU calls directly
-_one_at_a_time = threading.Lock()  # torch.export keeps what it traces in globals
-LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
+SHIMS = "aot_inductor.custom_ops_to_c_shims"  # operations that compiled code on the CPU calls directly
+_one_at_a_time = threading.Lock()  # torch.export has global state
+LONGEST = 1 << 24  # tokens of a step, an upper bound that tracing requires
 
 
 ONE, MANY, TENSORS = "one", "many", "constants.safetensors"
 
 
 def cpu_options() -> dict[str, Any]:
-    """For code on the CPU. An operation whose C function cannot be had here is called by its Python."""
+    """Return the options for code on the CPU. An operation without a C function here is called through Python."""
     attend = {ATTEND: [SHIM]} if step_kernel() else {}
     return {**OPTIONS["cpu"], SHIMS: {**SHIMS_OF_LINEARS, **attend}}
 
 
 class _Facts(Struct, frozen=True):
-    """What is noted beside the libraries: of both where each constant comes from."""
+    """Metadata stored beside the two libraries: the origin of each of their constants, and results of the checks."""
 
     one: dict[str, Origin]
     many: dict[str, Origin]
@@ -100,7 +99,7 @@ class _Facts(Struct, frozen=True):
 
 
 class _GraphContext:
-    """The context while a graph is traced: it puts one operation into the graph."""
+    """Context while a graph is traced: `attend` emits one operation into the graph."""
 
     recorder = None
 
@@ -143,8 +142,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     seconds.
 
     Raises:
-        Exception: the model cannot be traced, there is no C++ compiler, or what it made computes something else;
-            nothing has changed then.
+        Exception: the model cannot be traced, there is no C++ compiler, or the compiled code computes something else;
+            the model is unchanged then.
     """
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
@@ -155,22 +154,22 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         return _made(model, None)
     key = forward_key(model, {**cpu_options(), **AHEAD})
     found = _found(model, key)
-    if found is None and (missing := missing_means()):  # said before a minute of tracing, here or in another process
+    if found is None and (missing := missing_means()):  # fail before a minute of tracing, here or in a child
         raise CannotCompile(missing)
     if found is None and key and model.opened is not None and compile_apart(model):
         found = _found(model, key)
     found = found or _made(model, key)
-    give_back_memory()  # what merging weights and comparing took
+    give_back_memory()  # allocated by merging weights and comparing
     return found
 
 
 def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] | None = None) -> None:
-    """Compile a model on the CPU for another process to find. `one`: waits for the library of one token that a child
-    makes meanwhile; None: it could not.
+    """Compile a model on the CPU into the cache, for another process. `one` waits for the library of one token that a
+    child process builds meanwhile; it returns None if the child failed.
 
     Raises:
         Exception: as `compile_model`.
-        ValueError: it can be compiled, but not kept.
+        ValueError: the model can be compiled, but not cached.
     """
     key = forward_key(model, {**cpu_options(), **AHEAD})
     if key is None:
@@ -183,13 +182,13 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
 
 
 def is_kept(model: LoadedModel) -> bool:
-    """Return whether a start of this model on the CPU finds its compiled forward pass; nothing is compiled."""
+    """Return whether the compiled forward pass of this model on the CPU is cached; nothing is compiled."""
     key = forward_key(model, {**cpu_options(), **AHEAD})
     return key is not None and find(key) is not None
 
 
 def compile_one(model: LoadedModel, folder: Path) -> None:
-    """Make the library of one token for `compile_and_keep` of another process.
+    """Build the library of one token for `compile_and_keep` in another process.
 
     Raises:
         Exception: as `compile_model`.
@@ -200,8 +199,8 @@ def compile_one(model: LoadedModel, folder: Path) -> None:
 
 
 def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
-    """What an earlier start made of the same model, if it computes what the model does. All kinds of caches were
-    compared when it was made.
+    """Return the forward pass that an earlier start compiled, if it still computes what the model does; else None. All
+    kinds of caches were compared when it was built.
     """
     entry = find(key) if key else None
     if entry is None:
@@ -224,7 +223,7 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
 
 
 def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | None] | None = None) -> CompiledForward:
-    """`one`: as of `compile_and_keep`."""
+    """Compile and compare the model; cache the result if there is a `key`. `one`: as in `compile_and_keep`."""
     bring_compiler()
     weights = MergedWeights()
     if model.device.type == "cpu":
@@ -289,8 +288,8 @@ def _libraries(names: list[str], model: LoadedModel, weights: MergedWeights, fol
 
 
 def _export(model: LoadedModel, names: list[str]) -> list[Any]:
-    """These graphs. Tracing puts fake tensors in place of a module's parameters, so it is given modules of its own
-    around the same weights, and a thread that serves never meets the fake ones.
+    """Export these graphs. Tracing replaces a module's parameters by fake tensors, so it gets a copy of the modules
+    around the same weights, and a serving thread never sees the fake ones.
     """
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
@@ -330,17 +329,17 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 
 
 class Compilation(threading.Thread):
-    """Compiles a model on a thread of its own while it serves; `model.compiled` is set at the end, or stays None."""
+    """Thread that compiles a model while it serves; `model.compiled` is set at the end, or stays None."""
 
     def __init__(self, model: LoadedModel, ended: Callable[[str], object]) -> None:
-        """`ended` is called on the thread at its end, with `error`."""
+        """`ended` is called on this thread at its end, with `error`."""
         super().__init__(name="compile", daemon=True)
         self._model, self._ended = model, ended
-        self.error = ""  # why there is nothing, one sentence
+        self.error = ""  # why compiling failed, one sentence
 
     def run(self) -> None:
         began = time.perf_counter()
-        if sys.platform == "linux":  # threads have priorities there, and compilers inherit them: serving comes first
+        if sys.platform == "linux":  # priorities are per thread there and inherited by compilers: serving comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
             with _one_at_a_time:
@@ -355,7 +354,7 @@ class Compilation(threading.Thread):
 
 
 def compile_in_background(model: LoadedModel, ended: Callable[[str], object] = lambda error: None) -> Compilation:
-    """Start it."""
+    """Start a `Compilation` of the model and return it."""
     compilation = Compilation(model, ended)
     compilation.start()
     return compilation

@@ -1,6 +1,6 @@
-"""A forward pass as machine code, and the one operation in it that is not: attention, which is handed to the step.
+"""Forward pass as machine code, and its one opaque operation: attention, which the context of the step computes.
 
-`compiled` says how it is made. Serving needs only this module.
+`compiled` builds it. Serving needs only this module.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ SHIM = (
     "AOTITorchError aoti_torch_cpu_attend(AtenTensorHandle q, AtenTensorHandle k, AtenTensorHandle v, int64_t layer, "
     "double scaling, int64_t* window, double* softcap, AtenTensorHandle* sinks, AtenTensorHandle* out)"
 )
-_raised = threading.local()  # .error: of Python that C has called on this thread
+_raised = threading.local()  # .error: raised by Python that C called on this thread
 
 
 @cache
 def step_kernel() -> StepKernel | None:
-    """Attention that compiled code calls without the interpreter; None where there is no C compiler."""
+    """Return attention that compiled code calls without the interpreter; None without a C compiler."""
     kernels = native_kernels()
     if kernels is None:
         return None
@@ -92,7 +92,7 @@ def step_kernel() -> StepKernel | None:
             with torch.inference_mode():
                 made = _attend(tensor(q), tensor(k), tensor(v), layer, scaling, given, cap, sink)
             ctypes.cast(out, ctypes.POINTER(ctypes.c_void_p))[0] = _pointer(_handle_of(made), None)
-        except BaseException as error:  # C cannot be left by one
+        except BaseException as error:  # an exception cannot propagate through C
             _raised.error = error
             return 1
         return 0
@@ -111,24 +111,25 @@ _pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctype
 
 @dataclass(frozen=True, slots=True)
 class CompiledForward:
-    """What `ModelRunner.forward` does, as machine code. Engines on several threads may share it."""
+    """Compiled form of `ModelRunner.forward`. Engines on several threads may share it."""
 
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
-    backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
-    kernel: StepKernel | None = None  # that the code calls for attention; None: it calls Python
-    refused: dict[str, str] = field(default_factory=dict)  # kinds of cache that it does not serve, and why
+    backend: AttentionBackend | None  # attention in C; None: the eager path's (no C compiler, or on a GPU)
+    kernel: StepKernel | None = None  # called by the code for attention; None: it calls Python
+    refused: dict[str, str] = field(default_factory=dict)  # reason by kind of cache that it does not serve
 
     def serves(self, kv_cache_dtype: str) -> bool:
-        """Whether it computes over such a cache what the eager path does."""
+        """Return whether its results over such a cache equal the eager path's."""
         return kv_cache_dtype.removesuffix("_e4m3") not in self.refused
 
     def __call__(self, batch: StepBatch, numbers: Numbers | None = None) -> tuple[Tensor, int]:
-        """Logits [S, V] float32 where a slice samples, and in how many layers C attended; under `torch.inference_mode`
-        and `attending`. `numbers`: of the step as laid out for C (`native_step`); None: Python attends in every layer.
+        """Return logits [S, V] float32 where a slice samples, and the number of layers in which C attended. Runs under
+        `torch.inference_mode` and `attending`. `numbers`: layout of the step for C (`native_step`); None: Python
+        attends in every layer.
 
         Raises:
-            Exception: what Python raised in a layer.
+            Exception: any exception that Python raised in a layer.
         """
         if self.kernel is None or numbers is None:
             return self._logits(batch), 0
@@ -154,6 +155,6 @@ class CompiledForward:
         if keep is None:
             keep = torch.arange(batch.num_tokens, device=batch.input_ids.device)
         count = keep.shape[0]
-        if count < 2:  # a graph for any number from 2 on; the rows added are dropped
+        if count < 2:  # the graph takes 2 or more; the added rows are dropped
             keep = torch.cat([keep, keep.new_zeros(2 - count)])
         return self.many(batch.input_ids, batch.position_ids, keep)[0][:count]

@@ -1,4 +1,4 @@
-"""What a process does that compiles a model for a server: `python -m engine.model.compiler_child` (`compile_apart`)."""
+"""Main program of the process that compiles for a server: `python -m engine.model.compiler_child` (`compile_apart`)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ import msgspec
 
 from engine.model.compiler_process import Task
 
-# Whether this processor multiplies bfloat16 and bytes: compiled code here computes in float32, and torch's compiler
-# would try these instructions out, which takes seconds.
+# Probes for bfloat16 and byte products: compiled code here computes in float32, and torch's compiler would test these
+# instructions, which takes seconds.
 ISA_QUESTIONS = ("_is_avx512_bf16_supported", "_is_vnni_supported")
-COMPILERS = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu")  # what lowering needs
+COMPILERS = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu")  # modules that lowering needs
 CAN_FORK = sys.platform == "linux"
-AFTER = 5  # steps of priority by which the library of one token comes after the other, which takes longer
+AFTER = 5  # niceness of the child, whose library of one token takes less time than the other
 
 
 def main() -> int:
-    """Do the task that comes on standard input; ends when that does."""
-    gc.disable()  # it ends soon, and full collections among all that torch has take a tenth of its time
+    """Run the task that is read from standard input; the process ends when standard input closes."""
+    gc.disable()  # the process ends soon, and full collections with torch imported take a tenth of its time
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
     with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
-        tempfile.tempdir = folder  # of all that is made here, so that it goes with this process however that ends
-        # before torch is imported, which takes seconds in which the server may have been stopped
+        tempfile.tempdir = folder  # every temporary file is here, so that none outlives this process
+        # before torch is imported, which takes seconds in which the server may stop
         threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
         try:
             _do(task)
@@ -55,9 +55,9 @@ def _do(task: Task) -> None:
     for question in ISA_QUESTIONS:
         setattr(torch.cpu, question, lambda: False)
     num_threads = task.num_threads or torch.get_num_threads()
-    torch.set_num_threads(1)  # a child has none of the threads that there are before it
+    torch.set_num_threads(1)  # a forked child would not have the other threads
     kernels = threading.Thread(target=native_kernels)
-    kernels.start()  # the compiler is at work while this thread opens the model
+    kernels.start()  # compiles while this thread loads the model
     model = load_model(task.name, task.dtype, "cpu", task.revision)
     if not task.is_shared or not CAN_FORK:
         torch.set_num_threads(num_threads)
@@ -78,11 +78,11 @@ def _do(task: Task) -> None:
 
 
 class _Child:
-    """A copy of this process that does something and ends; at the latest when this process does."""
+    """Forked copy of this process that runs `work` and exits, at the latest when this process does."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        """OSError: no process can be begun."""
-        here, its = os.pipe()  # `its` is held by this process alone, so that reading `here` ends with it
+        """Fork; the child runs `work`. Raises OSError if no process can be started."""
+        here, its = os.pipe()  # only this process holds `its`, so reading `here` ends when it does
         self._id = os.fork()
         if self._id:
             os.close(here)
@@ -92,12 +92,12 @@ class _Child:
             os.nice(AFTER)
             threading.Thread(target=_end_with, args=(here,), daemon=True).start()
             work()
-        except BaseException:  # a compiler may raise anything, and nothing may go on in the copy
+        except BaseException:  # a compiler may raise anything, and the copy must not run on
             os._exit(1)
         os._exit(0)
 
     def succeeds(self) -> bool:
-        """Whether it did, when it has ended."""
+        """Wait for the child; return whether it succeeded."""
         return os.waitpid(self._id, 0)[1] == 0
 
 
@@ -107,10 +107,10 @@ def _end_with(pipe: int) -> None:
 
 
 def _end_with_input(folder: str) -> None:
-    while os.read(0, 1):  # not by `sys.stdin`, whose lock this thread would hold when the program ends
+    while os.read(0, 1):  # not through `sys.stdin`, whose lock this thread would hold at exit
         pass
     shutil.rmtree(folder, ignore_errors=True)
-    if os.getpgrp() == os.getpid():  # its copy and the C compilers that it has started end too
+    if os.getpgrp() == os.getpid():  # also ends its child and the C compilers that it started
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
@@ -118,4 +118,4 @@ def _end_with_input(folder: str) -> None:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # the interpreter would first visit all that torch has, which takes a tenth of a first start
+    os._exit(status)  # skips the interpreter's shutdown, which takes a tenth of a first start with torch imported

@@ -1,7 +1,7 @@
-"""The process that compiles a model for a server, by what is written to it; `compiler_child` is what it does.
+"""Client side of the process that compiles a model for a server; `compiler_child` is its main program.
 
-Begun here without torch: a server whose model has never been compiled on this machine begins it before it has imported
-torch itself, so that both go on at the same time.
+This module does not import torch: a server whose model was never compiled on this machine starts the process before it
+imports torch itself, so that both run concurrently.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from engine.model.shipped import shipped_model
 from engine.system.cgroup import cores, memory
 from engine.system.host import child_environment
 
-SMALL = 1 / 16  # of the memory that is free: weights that more processes may have once more
-OPENED = "opened"  # in what is noted of an entry: the name of its model
+SMALL = 1 / 16  # of the free memory: weights that may be loaded by one more process
+OPENED = "opened"  # key in the facts of an entry: the name of its model
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to compile, as `load_model` was asked for it."""
+    """Model to compile, by the arguments of `load_model`."""
 
     name: str
     dtype: str
     revision: str | None = None
-    num_threads: int | None = None  # of a step; None: as many as torch takes there
-    is_shared: bool = False  # a child of it makes the library of one token meanwhile
-    only_without_gpu: bool = False  # nothing is compiled where there is a GPU
+    num_threads: int | None = None  # threads of a step; None: torch's default there
+    is_shared: bool = False  # a child of the process builds the library of one token in parallel
+    only_without_gpu: bool = False  # compile nothing if there is a GPU
 
 
 class CompilerProcess:
-    """It inherits the priority of the thread that begins it, and ends when this process does."""
+    """Compiler process. It inherits the priority of the thread that starts it, and ends when this process does."""
 
     def __init__(self, task: Task) -> None:
-        """OSError: no process can be begun."""
+        """Start the process with its task. Raises OSError if no process can be started."""
         self._made = subprocess.Popen(
             [sys.executable, "-m", "engine.model.compiler_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment(),
-            process_group=0,  # a key that interrupts the server is not for it; it ends with the server
+            process_group=0,  # Ctrl-C goes to the server alone; this process ends with it
         )  # fmt: skip
         assert self._made.stdin is not None
         self._made.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._made.stdin.flush()  # and stays open for as long as somebody waits
+        self._made.stdin.flush()  # stdin stays open, since the child ends when it closes
 
     def wait(self) -> str:
-        """Until it has ended: "" or why it did not do it."""
+        """Wait until the process ends; return "", or the reason of its failure."""
         with self._made as made:
             assert made.stdout is not None
             said = made.stdout.read().decode(errors="replace")
@@ -62,8 +62,8 @@ _begun: dict[tuple[str, str, str | None], CompilerProcess] = {}
 
 
 def begin_early(name: str, dtype: str, device: str) -> None:
-    """Begin to compile a model that a server is about to open, where that is likely to be wanted: it is small and lies
-    on this machine, nothing kept here is of it, and there is a processor to spare.
+    """Start to compile a model that a server is about to load, if that is likely useful: the model is small and local,
+    the cache has no entry of it, and there is a spare processor.
     """
     if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or cores() < 2 or missing_means():
         return
@@ -80,5 +80,5 @@ def begin_early(name: str, dtype: str, device: str) -> None:
 
 
 def begun_early(name: str, dtype: str, revision: str | None) -> CompilerProcess | None:
-    """That of this model; it is handed over once."""
+    """Return and forget the process that `begin_early` started for this model, or None."""
     return _begun.pop((name, dtype, revision), None)

@@ -1,6 +1,6 @@
-"""What a device has, what of it is taken, and what a lack of it means: the one place that asks an allocator.
+"""Device memory: capacity, use, and errors of failed allocations. The only module that queries an allocator.
 
-Tests replace `ALLOCATOR`; nothing else of a GPU is needed to try what follows from its answers.
+Tests replace `ALLOCATOR`, so that code depending on its answers is tested without a GPU.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ class Room(NamedTuple):
 
 
 class OutOfMemory(ModelError, MemoryError):
-    """There was no memory for what was to be done; the message has the sizes and says what to change."""
+    """An allocation failed; the message has the sizes and says what to change."""
 
 
 class Allocator:
-    """The answers of torch's allocator and of the driver."""
+    """Queries to torch's allocator and to the driver."""
 
     def has_own_memory(self, device: torch.device) -> bool:
-        """Whether the device computes in memory of its own."""
+        """Return whether the device has memory of its own."""
         return device.type == "cuda"
 
     def room(self, device: torch.device) -> Room:
-        """What is free for everybody, and what there is."""
+        """Return the free and the total memory of the device."""
         if device.type == "cuda":
             return Room(*torch.cuda.mem_get_info(device))
         return Room(*memory())
 
     def held(self, device: torch.device) -> int:
-        """Bytes that this process has: on a GPU for tensors, in use or kept for the next ones."""
+        """Return the bytes that this process holds; on a GPU those reserved for tensors, in use or cached."""
         if device.type == "cuda":
             return torch.cuda.memory_reserved(device)
         return int(psutil.Process().memory_info().rss)
 
     def peak(self, device: torch.device, work: Callable[[], object]) -> int:
-        """Bytes that `work` takes at its peak beyond what was allocated; what it frees goes back to the device."""
+        """Return the peak bytes of `work` beyond the current allocation; freed memory returns to the device."""
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -61,21 +61,21 @@ class Allocator:
         return taken
 
     def name(self, device: torch.device) -> str:
-        """The device's own name, or its type."""
+        """Return the name of a GPU, or the type of another device."""
         return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
     def clock_mhz(self, device: torch.device) -> int | None:
-        """Of its processors; needs the package nvidia-ml-py."""
+        """Return the clock of its processors in MHz; needs the package nvidia-ml-py."""
         return _asked(torch.cuda.clock_rate, device)
 
     def power_watts(self, device: torch.device) -> float | None:
-        """That it draws; needs the package nvidia-ml-py."""
+        """Return its power draw in watts; needs the package nvidia-ml-py."""
         milliwatts = _asked(torch.cuda.power_draw, device)
         return None if milliwatts is None else milliwatts / 1000
 
 
 def _asked(ask: Callable[[torch.device], int], device: torch.device) -> int | None:
-    """The driver's answer; None without a GPU, without nvidia-ml-py, or where the driver does not tell."""
+    """Return the driver's answer; None without a GPU, without nvidia-ml-py, or if the driver gives none."""
     if device.type != "cuda":
         return None
     try:
@@ -88,7 +88,7 @@ ALLOCATOR = Allocator()
 
 
 def device_facts(device: torch.device) -> DeviceFacts:
-    """What is known of a device at this moment."""
+    """Return the current facts of a device."""
     room = ALLOCATOR.room(device)
     return DeviceFacts(
         name=ALLOCATOR.name(device),
@@ -102,8 +102,8 @@ def device_facts(device: torch.device) -> DeviceFacts:
 
 
 def out_of_memory(error: BaseException, device: torch.device, what: str, instead: str) -> OutOfMemory | None:
-    """The sentence for a failed allocation: what needs more than there is, and what to do instead; None: `error` is
-    something else.
+    """Return the error for a failed allocation: `what` needs more memory than there is, and `instead` is the remedy.
+    Returns None if `error` is something else.
     """
     text = str(error)
     is_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in text
@@ -119,12 +119,12 @@ def out_of_memory(error: BaseException, device: torch.device, what: str, instead
 
 
 def size(num_bytes: float) -> str:
-    """Bytes as MiB or GiB."""
+    """Format bytes as MiB or GiB."""
     return f"{num_bytes / MIB:.0f} MiB" if num_bytes < 1024 * MIB else f"{num_bytes / MIB / 1024:.1f} GiB"
 
 
 def _asked_bytes(text: str) -> int | None:
-    """How much an allocator's message says was asked for."""
+    """Return the bytes requested according to an allocator's message, or None."""
     found = re.search(r"[Tt]ried to allocate ([\d.]+) ?([KMG]iB|bytes)", text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What is known of a device at a moment. Imports no torch, so that a server can say it in its answers."""
+"""Snapshot of a device. Imports no torch, so that a server can include it in its answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from msgspec import Struct
 
 
 class DeviceFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a device now; None: it does not say."""
+    """Snapshot of a device; None where the device does not report a value."""
 
     name: str
-    has_own_memory: bool  # False: it computes in the machine's
+    has_own_memory: bool  # False: it uses the machine's
     total_bytes: int
     free_bytes: int
-    process_bytes: int  # that this process has of it
+    process_bytes: int  # held by this process
     clock_mhz: int | None = None
     power_watts: float | None = None

@@ -1,4 +1,4 @@
-"""What the trace and the accounting need to know of a model, read from its configuration and from one probe."""
+"""Model facts for the trace and the accounting, read from the configuration and from one probe."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from engine.model.state_layers import (
 from engine.trace.records import LayerKeeps, ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
-# Layers with a state, alone or beside attention, and layers with neither: of families whose cache has states.
+# For families whose cache has states: layers with a state, alone or beside attention, and layers with neither.
 STATE_LAYER_TYPES = {"linear_attention", "conv", "hybrid", "hybrid_sliding", "moe", "mlp"}
 PROBED = 13  # tokens; unlikely to equal a number of heads, experts or frequencies
 UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
 
 
 def refuse_unsupported(model_class: Any, config: Any) -> None:
-    """Raise ModelError for a family that cannot work, before its weights are loaded.
+    """Raise ModelError for an unsupported family, before its weights are loaded.
 
     `model_class` is the transformers class, `config` its configuration.
     """
@@ -62,24 +62,24 @@ def refuse_unsupported(model_class: Any, config: Any) -> None:
 
 
 def has_states(config: Any) -> bool:
-    """Whether some layer of the model keeps a state."""
+    """Return whether any layer of the model has a state."""
     try:
         return any(map(keeps_state, cache_layers(config)))
-    except Exception:  # of a layer type without a cache: it is refused by its name
+    except Exception:  # a layer type without a cache, which is refused by its name
         return False
 
 
 def _uses_interface(model_class: Any) -> bool:
-    """Whether the family's code takes its attention from transformers' interface, though its class does not say so."""
+    """Return whether the family's code uses transformers' attention interface though its class does not declare it."""
     return hasattr(sys.modules.get(model_class.__module__), "ALL_ATTENTION_FUNCTIONS")
 
 
 def probe(module: Any, device: torch.device) -> ProbeContext:
-    """Run a few tokens through the model and note what every layer's attention is called with.
+    """Run a few tokens through the model and record the arguments of every layer's attention.
 
     Raises:
-        ModelError: the model does not run packed tokens, or a layer does not call the attention function, or not once,
-            or with what a paged KV cache does not do.
+        ModelError: the model does not run packed tokens, or a layer does not call the attention function exactly once
+            with what a paged KV cache supports.
     """
     name = type(module).__name__
     config = module.config.get_text_config()
@@ -127,7 +127,7 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
 
 
 def _number_layers(module: Any, context: ProbeContext) -> None:
-    """Number the layers with keys from 0 on, where others between them have none."""
+    """Number the layers with keys from 0 on, if layers without keys are between them."""
     numbers = {call.layer: number for number, (call, *_) in enumerate(context.calls)}
     context.layers = list(numbers)
     if all(layer == number for layer, number in numbers.items()):
@@ -140,14 +140,14 @@ def _number_layers(module: Any, context: ProbeContext) -> None:
 
 
 def _layers_with_keys(config: Any) -> list[int]:
-    """The layers that attend: all, but for a family that has states or nothing in some."""
+    """Return the layers that attend: all, except in a family where some layers have a state or nothing."""
     if not has_states(config):
         return list(range(config.get_text_config().num_hidden_layers))
     return [index for index, layer in enumerate(cache_layers(config)) if keeps_keys(layer)]
 
 
 def probe_states(module: Any, device: torch.device) -> StateLayers | None:
-    """Run a few tokens with transformers' own cache and note which modules keep states in it; None: none does.
+    """Run a few tokens with transformers' own cache and record which modules store states in it; None if none does.
 
     Raises:
         ModelError: a packed step cannot serve them.
@@ -174,13 +174,13 @@ def probe_states(module: Any, device: torch.device) -> StateLayers | None:
 
 
 def _reason(error: Exception) -> str:
-    """The message of an error from other code, on one line; with the error's kind where it says little alone."""
+    """Return the message of an error from other code on one line; a single word is prefixed by the error's type."""
     words = " ".join(str(error).split())
     return (words if " " in words else f"{type(error).__name__} {words}").strip()[:200]
 
 
 def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> None:
-    """Raise where a family masks by a window that it does not pass to the attention function: it would see too much."""
+    """Raise if a family masks by a window that it does not pass to the attention function, which would see too much."""
     layer_types = getattr(config, "layer_types", None)
     if layer_types:
         told = all(windows[i] is not None for i, kind in enumerate(layer_types) if "sliding" in kind)
@@ -191,14 +191,14 @@ def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> No
 
 
 def layer_shapes(context: ProbeContext) -> list[LayerShape]:
-    """What each layer caches of a token, in layer order."""
+    """Return the shape of a token's keys and values in each layer, in layer order."""
     return [LayerShape(k[1], k[2], v[2]) for _, _, k, v in context.calls]
 
 
 def model_facts(
     module: Any, name: str, context: ProbeContext, states: StateLayers | None = None, latents: Latents | None = None
 ) -> ModelFacts:
-    """Facts of a probed model; where layers differ in shape, the first layer's."""
+    """Return the facts of a probed model; if layers differ in shape, the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
     num_params, num_active = count_parameters(module, config)
@@ -240,10 +240,10 @@ def _layer_kinds(num_layers: int, with_keys: list[int], with_state: list[int]) -
 
 
 def max_position(config: Any) -> int:
-    """Positions a sequence may have.
+    """Return the maximum number of positions of a sequence.
 
-    RoPE variants that change their frequencies for long sequences ("dynamic", "longrope") would rotate cached keys
-    anew, and a long sequence would change the others of its batch. They end at the original length.
+    RoPE variants that change their frequencies for long sequences ("dynamic", "longrope") would have to rotate cached
+    keys again, and a long sequence would change the others in its batch. They end at the original length.
     """
     limit = int(_first(config, "max_position_embeddings", "n_positions", default=UNBOUNDED_POSITIONS))
     rope = getattr(config, "rope_parameters", None) or {}
@@ -256,7 +256,7 @@ def max_position(config: Any) -> int:
 
 
 def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
-    """Parameters, tied ones once; and for a mixture of experts those that one token uses, else None."""
+    """Count parameters, tied ones once; and for a mixture of experts those that one token uses, else None."""
     total = experts = 0
     for path, parameter in module.named_parameters():
         total += parameter.numel()
@@ -269,13 +269,13 @@ def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
 
 
 def experts_of(config: Any) -> tuple[int, int]:
-    """Experts of a layer that a token uses, and those that it chooses from; 0: the configuration does not say."""
+    """Return the number of experts per token and per layer; 0 if the configuration has none."""
     chosen = _first(config, "num_experts_per_tok", "moe_top_k", "top_k_experts", default=0)
     return chosen, _first(config, "n_routed_experts", "num_local_experts", "num_experts", default=0)
 
 
 def _first(config: Any, *names: str, default: int) -> int:
-    """The first of these settings that the configuration has; of a list, the first layer's."""
+    """Return the first of these settings that the configuration has; the first layer's value of a list."""
     for name in names:
         value = getattr(config, name, None)
         if value is not None:  # a list has a number for each layer

@@ -1,7 +1,8 @@
-"""What a compiled forward pass depends on, as text: of two models with the same text the same code computes both.
+"""Cache key of a compiled forward pass, as text: models with the same key share the same code.
 
-Weights are not in it: the code reads the model's own. But everything that decides what is traced is: configuration,
-modules and what they hold beside tensors, shapes and layouts, this program's source, versions, number of threads.
+The key excludes weights, since the code reads the model's own. It includes everything that determines the traced graph:
+configuration, modules and their attributes beside tensors, shapes and layouts, this program's source, versions, number
+of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import transformers
 from engine.model.loaded import LoadedModel
 
 SOURCE = Path(__file__).parent
-# What is traced, what traces, what makes a library of it, and the layout of weights.
+# Modules that are traced, that trace, that build a library of it, and that lay out weights.
 TRACED = """ahead_of_time attention build_libraries compiled compiled_forward cpu_layout cpu_norms forward_key
 graph_source made_library merge_linears packed_linears kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
 KNOWN = ("torch.", "transformers.", "engine.")  # packages whose version or source is in the key
@@ -27,7 +28,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def forward_key(model: LoadedModel, options: dict[str, Any]) -> str | None:
-    """The text; None: the model has code or hooks of which only this process knows."""
+    """Return the key; None if the model has code or hooks that only this process knows."""
     modules = [(name, _facts(part)) for name, part in model.module.named_modules(remove_duplicate=False)]
     if any(facts is None for _, facts in modules):
         return None
@@ -52,7 +53,7 @@ def forward_key(model: LoadedModel, options: dict[str, Any]) -> str | None:
 
 
 def _facts(part: Any) -> list[Any] | None:
-    """A module's class, and what it holds that is no tensor and no module; None: code that is not known."""
+    """Return a module's class and its attributes that are neither tensor nor module; None for unknown code."""
     kind = type(part)
     if not f"{kind.__module__}.".startswith(KNOWN) or part._forward_hooks or part._forward_pre_hooks:
         return None
@@ -69,7 +70,7 @@ def _facts(part: Any) -> list[Any] | None:
 
 @cache
 def _source() -> str:
-    """A hash of the source that decides what is traced."""
+    """Return a hash of the source that determines the compiled code."""
     digest = blake2b(digest_size=16)
     for name in TRACED.split():
         (file,) = (path for path in SOURCE.glob(f"{name}.*") if path.suffix in (".py", ".c", ".h"))

@@ -1,4 +1,4 @@
-"""What TorchInductor writes of a graph, in C++, as two units that compile quickly.
+"""Split TorchInductor's C++ of a graph into two units that compile quickly.
 
     its file     headers, the functions by which a library is called   ->  kernels/runtime.h
                  the model: inputs, constants                          ->  a table, in forward.cpp
@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple
 
 LOOPS = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
-CALLED = '} // extern "C"\n'  # the last line of the functions by which it is called
+CALLED = '} // extern "C"\n'  # last line of the entry functions
 NAMESPACE, USING = "namespace torch::aot_inductor {", "using namespace torch::aot_inductor;"
 RUN = "void AOTInductorModel::run_impl("
 COUNTS = re.compile(r"AOTInductorModelBase\((\d+),\s*(\d+),\s*(\d+),")  # inputs, outputs, constants
@@ -22,18 +22,18 @@ TEXT = r'"(?:[^"\\]|\\.)*"'
 
 
 class UnknownSource(ValueError):
-    """Another version of torch writes something else; one sentence."""
+    """The C++ has another form, written by another version of torch; one sentence."""
 
 
 class Units(NamedTuple):
-    """Of one graph, each to be compiled by itself."""
+    """Two units of a graph's C++, compiled separately."""
 
     forward: str
     kernels: str
 
 
 def units_of(source: str) -> Units:
-    """Raises UnknownSource."""
+    """Split the C++ source of a graph. Raises UnknownSource."""
     wrapper, loops, kernels = source.partition(LOOPS)
     _, called, wrapper = wrapper.partition(CALLED)
     declared, _, wrapper = wrapper.partition(NAMESPACE)

@@ -1,11 +1,11 @@
 """Copies between the host and the device, queued so that neither waits for the other.
 
-    CPU    both are one memory: nothing is copied, and nothing is waited for
+    CPU    both share one memory: nothing is copied, and nothing waits
     CUDA   up:   out of page-locked memory, in the order of the device's own work
            down: into page-locked memory, on a stream of its own behind the work that is queued so far; the host
-                 waits for that copy's event, when it reads
+                 waits for the event of that copy when it reads
 
-Page-locked memory comes from torch's own pool of it, which gives none out again before the copies that use it are done.
+Page-locked memory comes from torch's own pool, which reuses none before the copies that use it are done.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Arrival = Callable[[], Sequence[Tensor]]  # waits until the copies are there, and returns them
+Arrival = Callable[[], Sequence[Tensor]]  # waits for the copies and returns them
 
 
 class HostCopies:
-    """Of a device whose memory is the host's."""
+    """Copies for a device that shares the host's memory, where they are no-ops."""
 
     on_host = True
 
     def up(self, array: npt.NDArray[Any]) -> Tensor:
-        """`array` on the device; on the CPU it is the same memory."""
+        """Copy `array` to the device; on the CPU the tensor shares its memory."""
         return torch.from_numpy(array)
 
     def down(self, tensors: Sequence[Tensor]) -> Arrival:
-        """Begin to copy tensors of the device to the host. They must not change until they have arrived."""
+        """Begin to copy tensors of the device to the host. They must not change until they arrive."""
         return lambda: tensors
 
     def mark(self) -> Any:
-        """A moment in the device's work; see `seconds`."""
+        """Record a point in the device's work; see `seconds`."""
         return time.perf_counter()
 
     def seconds(self, begin: Any, end: Any) -> float:
-        """Device time between two marks; waits for the second one."""
+        """Return the device time in seconds between two marks; waits for the second one."""
         elapsed: float = end - begin
         return elapsed
 
 
 class CudaCopies(HostCopies):
-    """Of a CUDA device. `cuda`: streams and events, as `torch.cuda` has them."""
+    """Copies for a CUDA device. `cuda` provides streams and events, by default `torch.cuda`."""
 
     on_host = False
 
@@ -68,7 +68,7 @@ class CudaCopies(HostCopies):
                 host.copy_(tensor, non_blocking=True)
             copied = self._cuda.Event()
             copied.record(self._side)
-        sources = list(tensors)  # their memory is not used for anything else until they have arrived
+        sources = list(tensors)  # keeps their memory from reuse until they arrive
 
         def arrive() -> Sequence[Tensor]:
             copied.synchronize()
@@ -90,5 +90,5 @@ class CudaCopies(HostCopies):
 
 @cache
 def host_copies(device: torch.device) -> HostCopies:
-    """Those of a device; every user of it shares one stream."""
+    """Return the copies for a device; all users of a device share one stream."""
     return HostCopies() if device.type == "cpu" else CudaCopies(device)

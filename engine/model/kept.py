@@ -1,10 +1,10 @@
-"""What was compiled, kept for the next start: entries of files in a folder of the user's own.
+"""Cache of compiled code for the next start: entries of files in a private folder of the user.
 
     compiled/<hash of the key>/    entry.json: key, hash of every file, facts      the files
 
-An entry is used only if it was made for exactly this key, its files are the user's own, and no byte of them differs.
-Whatever is wrong, there is no entry, and it is compiled again. It is written under another name and then renamed, so
-that no process finds half of one. Nothing in it is pickled.
+An entry is used only if its key is exactly this one, its files belong to the user, and their hashes match. Any fault
+counts as a missing entry, and the code is compiled again. An entry is written under another name and then renamed, so
+that no process finds an incomplete one. Nothing in it is pickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.model.own_folder import all_compiled, compiled_folder
 
 log = logging.getLogger(__name__)
 FOLDER = "compiled"
-MOST = 48  # entries; those unused for longest go
+MOST = 48  # entries; the least recently used ones are evicted
 
 
 class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,14 +37,14 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Kept(NamedTuple):
-    """An entry: where its files are, and what was said of it."""
+    """Cache entry: the folder of its files, and its facts."""
 
     folder: Path
     facts: dict[str, Any]
 
 
 def find(key: str) -> Kept | None:
-    """The entry of that key, if there is a sound one."""
+    """Return the entry of that key, or None if there is no valid one."""
     try:
         folder = compiled_folder(FOLDER) / _name(key)
         _check(folder, is_folder=True)
@@ -62,11 +62,11 @@ def find(key: str) -> Kept | None:
 
 
 def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept | None:
-    """Copy the files, by the name that they get, into an entry of that key; None: nothing can be kept here."""
+    """Copy files, given by their names in the entry, into an entry of that key; None if nothing can be cached here."""
     made = None
     try:
         place = compiled_folder(FOLDER)
-        made = Path(tempfile.mkdtemp(prefix="new-", dir=place))  # for this user alone
+        made = Path(tempfile.mkdtemp(prefix="new-", dir=place))  # private to this user
         for name, source in files.items():
             shutil.copyfile(source, made / name)
             (made / name).chmod(0o600)
@@ -74,8 +74,8 @@ def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept 
         entry = _Entry(key=key, hashes=hashes, facts=dict(facts))
         (made / "entry.json").write_bytes(msgspec.json.encode(entry))
         (made / "entry.json").chmod(0o600)
-        shutil.rmtree(place / _name(key), ignore_errors=True)  # a damaged one; what has it open keeps its files
-        with contextlib.suppress(OSError):  # another process was first: its entry serves as well
+        shutil.rmtree(place / _name(key), ignore_errors=True)  # a damaged one, whose readers keep their open files
+        with contextlib.suppress(OSError):  # another process was first: its entry is equivalent
             made.rename(place / _name(key))
         _forget_oldest(place)
     except (OSError, RuntimeError) as error:
@@ -88,8 +88,8 @@ def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept 
 
 @contextlib.contextmanager
 def making(key: str) -> Iterator[None]:
-    """Inside the `with`, nobody else makes the entry of that key: who comes later waits, and finds it. Where nothing
-    can be kept, or files cannot be locked, nobody waits.
+    """Hold the lock of a key's entry inside the `with`: other processes wait, and then find the entry. Without a cache
+    folder or file locks there is no lock.
     """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, RuntimeError, ImportError):
@@ -99,12 +99,12 @@ def making(key: str) -> Iterator[None]:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             held.callback(os.close, file)
             fcntl.flock(file, fcntl.LOCK_EX)
-            held.callback(path.unlink, missing_ok=True)  # who waits has it open, who comes finds the entry first
+            held.callback(path.unlink, missing_ok=True)  # waiters have it open, and later ones find the entry
         yield
 
 
 def facts_of_all() -> Iterator[dict[str, Any]]:
-    """What was said of each entry, for whatever machine it was made; a hint, no entry is checked."""
+    """Yield the facts of each entry, for any machine; a hint, since no entry is checked."""
     for folder in all_compiled(FOLDER):
         for file in folder.glob("*/entry.json"):
             with contextlib.suppress(OSError, ValueError, msgspec.DecodeError):
@@ -116,7 +116,7 @@ def _name(key: str) -> str:
 
 
 def _check(path: Path, is_folder: bool) -> None:
-    """OSError: it is not the user's, others may write it, or it is a link or something else."""
+    """Raise OSError unless the path is the user's own, not writable by others, and a plain file or folder."""
     found = path.lstat()
     kind = stat.S_ISDIR if is_folder else stat.S_ISREG
     if not kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:

@@ -1,13 +1,13 @@
-"""Latent attention (MLA): layers whose cache keeps one vector of a token, from which all heads are computed.
+"""Latent attention (MLA): layers that cache one vector per token, from which all heads are computed.
 
     module      expand_kv(compressed [1, 1, T, C], rotated [1, 1, T, R]) -> keys, values of all heads
-    written     the two arguments of that call, beside each other: what transformers' own cache keeps
-    prefill     keys and values are expanded again from what is read, by the module itself
-    decode      the expansion is absorbed into the query and into what comes out: each head compares itself with the
-                latent, and sums its compressed part (`engine.accounting.mla` counts both)
+    written     the two arguments of that call, concatenated: the contents of transformers' own cache
+    prefill     the module itself expands keys and values again from the cached latents
+    decode      the expansion is absorbed into the query and the output: each head scores against the latent, and
+                sums its compressed part (`engine.accounting.mla` counts both)
 
-The two matrices of the expansion are read off the module by expanding the unit vectors, so whatever holds its weights
-(panels, a quantized form) may do so.
+The two matrices of the expansion are obtained by expanding the unit vectors, so the module may store its weights in any
+form (panels, quantized).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ EXPAND = "expand_kv"  # transformers' name for it, in every family with such lay
 
 @dataclass
 class LatentLayer:
-    """One layer's latents, and how heads come of them."""
+    """Latents of a layer, and their expansion to heads."""
 
     shape: LatentShape
-    module: Any  # its own `expand_kv`, before it is watched, is `expand`
+    module: Any  # `expand` is its own `expand_kv`, before it is wrapped
     expand: Any
     key: Tensor | None = None  # [Hq, D - R, C], see `absorb`
     value: Tensor | None = None  # [Hq, C, Dv]
 
     def expanded(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """latents [N, C + R] -> keys [N, Hkv, D], values [N, Hkv, Dv]."""
+        """Expand latents [N, C + R] -> keys [N, Hkv, D], values [N, Hkv, Dv]."""
         compressed, rotated = torch.split(latents[None, None], list(self.shape), dim=-1)
         keys, values = self.expand(compressed, rotated)
         return keys[0].transpose(0, 1), values[0].transpose(0, 1)
 
     def absorb(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Read the expansion's matrices off the module, which computes in `dtype`."""
+        """Compute the expansion's matrices with the module, which computes in `dtype`."""
         compressed, rotated = self.shape
         units = torch.eye(compressed, compressed + rotated, dtype=dtype, device=device)
         with torch.inference_mode():
@@ -52,22 +52,22 @@ class LatentLayer:
 
 @dataclass
 class Latents:
-    """The layers of a model, all of which keep latents."""
+    """Layers of a model in which every layer caches latents."""
 
     layers: list[LatentLayer]
 
     @property
     def shapes(self) -> list[LatentShape]:
-        """What each layer keeps of a token."""
+        """Shape of a token's latent in each layer."""
         return [layer.shape for layer in self.layers]
 
     def expand(self, layer: int, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute keys and values of a layer, as `engine.cache.latent_store.Expand`."""
+        """Compute keys and values of a layer; implements `engine.cache.latent_store.Expand`."""
         return self.layers[layer].expanded(latents)
 
 
 def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
-    """Return the latents of a probed model; None: some layer keeps keys and values, or not all keep as many numbers."""
+    """Return the latents of a probed model; None if a layer caches keys and values, or if the layers' shapes differ."""
     found: dict[int, LatentLayer] = {}
     for part in module.modules():
         owner: Any = part
@@ -80,7 +80,7 @@ def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
 
 
 def install_latents(latents: Latents, dtype: torch.dtype, device: torch.device) -> None:
-    """Let each layer hand its latents to the step that runs it; `dtype` is what the model computes in."""
+    """Make each layer pass its latents to the step that runs it; `dtype` is the model's compute dtype."""
     for layer in latents.layers:
         layer.absorb(dtype, device)
         setattr(layer.module, EXPAND, _watched(layer.expand))

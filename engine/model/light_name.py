@@ -1,3 +1,3 @@
-"""What says that a process is this program's own, known without importing torch (`light_transformers`)."""
+"""Environment variable that marks this program's own processes; imports no torch (`light_transformers`)."""
 
-LIGHT = "KVTHEATER_LIGHT_IMPORT"  # a variable of the environment, so that processes of this one know it too
+LIGHT = "KVTHEATER_LIGHT_IMPORT"  # inherited by child processes

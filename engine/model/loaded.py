@@ -1,4 +1,4 @@
-"""A model that is ready to be served."""
+"""Loaded model, ready to serve."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DTYPES = {
     "half": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-WEIGHTS = {  # of linear layers alone, on the CPU: they are rounded to it, and everything is computed in float32
+WEIGHTS = {  # dtype of linear layers' weights on the CPU; everything is computed in float32
     "bfloat16-weights": torch.bfloat16,
     "int8-weights": torch.int8,
 }
 
 
 class Opened(Struct, frozen=True):
-    """What `load_model` was asked for."""
+    """Arguments that `load_model` was called with."""
 
     name: str  # or a folder
     dtype: str
@@ -40,12 +40,12 @@ class Opened(Struct, frozen=True):
 
 
 class StoredWeights(NamedTuple):
-    """The stored form of a checkpoint's weights, where it is not plain numbers."""
+    """Stored form of a checkpoint's weights, if it is not plain numbers."""
 
     form: str
-    stored_bytes: int  # of its files; 0: not known
-    taken_bytes: int  # of memory
-    settings: Any  # transformers' own, to read them with
+    stored_bytes: int  # size of its files; 0: unknown
+    taken_bytes: int  # size in memory
+    settings: Any  # transformers' configuration to read them
     num_params: int
     expanded_to: str = ""  # dtype; "": served as they are
 
@@ -59,29 +59,29 @@ GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_pen
 
 @dataclass
 class LoadedModel:
-    """A model ready for `ModelRunner`: its attention is the paged one, its weights are frozen."""
+    """Model ready for `ModelRunner`: its attention is paged, its weights are frozen."""
 
     module: Any  # a transformers PreTrainedModel
     tokenizer: Tokenizer | None
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
-    layer_shapes: list[LayerShape]  # keys and values of a token in each layer; they are kept unless `latents` are
+    layer_shapes: list[LayerShape]  # of a token's keys and values, which are cached unless `latents` are
     device: torch.device
     dtype: torch.dtype
     plain: PlainLogits  # its plain logits of a few tokens
-    states: StateLayers | None = None  # modules that keep a state of a sequence; None: there are none
-    latents: Latents | None = None  # kept in place of keys and values; None: they are kept
+    states: StateLayers | None = None  # modules with a state per sequence; None: there are none
+    latents: Latents | None = None  # cached in place of keys and values; None: those are cached
     compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
-    # of each way to serve it from these, by kind of cache ("auto": its own); how long comparing took
+    # between each way to serve it and `plain`, by kind of cache ("auto": its own); and the time of comparing
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
-    opened: Opened | None = None  # None: it was in memory
-    dropped: list[str] = field(default_factory=list)  # parts that text does not run (`text_part`)
-    stored: StoredWeights | None = None  # how its checkpoint has the weights; None: plain numbers
+    opened: Opened | None = None  # None: the model was in memory
+    dropped: list[str] = field(default_factory=list)  # parts that text does not use (`text_part`)
+    stored: StoredWeights | None = None  # form of the checkpoint's weights; None: plain numbers
 
     @property
     def only_eager(self) -> str:
-        """Why its forward pass is never compiled, as the end of a sentence; "": it may be."""
+        """Reason why its forward pass is never compiled, as the end of a sentence; "" if it may be."""
         if self.states is not None:
             return "layers with recurrent states run in parts of a step"
         if self.latents is not None:
@@ -92,15 +92,15 @@ class LoadedModel:
 
     @property
     def default_sampling(self) -> dict[str, float]:
-        """What the model's generation config says of sampling, by field of SamplingParams; vLLM takes the same ones."""
+        """Sampling defaults of the model's generation config, by field of SamplingParams; vLLM uses the same ones."""
         said = self.module.generation_config
         given = {name: getattr(said, name, None) for name in GENERATION_DEFAULTS}
         found = {name: value for name, value in given.items() if value is not None}
-        if found.get("top_k", 0) < 0:  # off, as some files say it
+        if found.get("top_k", 0) < 0:  # some files write off as -1
             del found["top_k"]
         return found
 
     @property
     def keeps_logits(self) -> bool:
-        """Whether the family can compute the logits of chosen tokens alone (`logits_to_keep` takes indices)."""
+        """Whether the family can compute the logits of selected tokens only (`logits_to_keep` takes indices)."""
         return "logits_to_keep" in inspect.signature(self.module.forward).parameters

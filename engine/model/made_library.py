@@ -1,8 +1,8 @@
-"""One traced graph made into a library, and what must be known of it beside its file; written down for another process.
+"""Library built from a traced graph, and its metadata; serialized for another process.
 
 one.so, one.json       the code, and how it calls operations that have no C function (`build_libraries`)
 one.origins            where each constant comes from (`ahead_of_time`)
-one.safetensors        small constants that no weight of the model has
+one.safetensors        small constants that are no weights of the model
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from engine.model.merge_linears import MergedWeights
 
 
 class MadeLibrary(NamedTuple):
-    """Of one graph."""
+    """Built library of a graph, with its constants' origins."""
 
     path: Path
     origins: dict[str, Origin]
-    tensors: dict[str, Tensor]  # those that origins call kept
+    tensors: dict[str, Tensor]  # stored constants, by `Origin.kept`
 
     @property
     def files(self) -> dict[str, Path]:
-        """What is called, by the files' names."""
+        """Files that are needed to call the library, by name."""
         calls = self.path.with_suffix(".json")
         return {file.name: file for file in (self.path, calls) if file.exists()}
 
@@ -42,7 +42,7 @@ def make_libraries(
     folder: Path,
     options: Mapping[str, Any],
 ) -> dict[str, MadeLibrary]:
-    """By name; the one that takes longest comes last in `graphs` and is begun first.
+    """Build a library of each graph, by name. The slowest one comes last in `graphs` and is started first.
 
     Raises:
         Exception: a compiler may raise anything.
@@ -62,16 +62,16 @@ def make_libraries(
 
 
 def write_down(made: MadeLibrary) -> None:
-    """Beside the library, for `read_again`."""
+    """Write the metadata beside the library, for `read_again`."""
     made.path.with_suffix(".origins").write_bytes(msgspec.json.encode(made.origins))
     save_file(made.tensors, made.path.with_suffix(".safetensors"))
 
 
 def read_again(path: Path) -> MadeLibrary:
-    """What another process wrote down of the library at `path`.
+    """Read the metadata that another process wrote for the library at `path`.
 
     Raises:
-        OSError, ValueError: it is not there, or something else.
+        OSError, ValueError: the metadata is missing or invalid.
     """
     origins = msgspec.json.decode(path.with_suffix(".origins").read_bytes(), type=dict[str, Origin])
     return MadeLibrary(path, origins, load_file(path.with_suffix(".safetensors")))

@@ -1,4 +1,4 @@
-"""What a model is called where others read it: in logs, on the page, in exports."""
+"""Public name of a model, for logs, the page and exports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from engine.model.gguf_file import is_gguf
 
-# A model that the hub's cache holds: .../models--<owner>--<name>/snapshots/<commit>
+# A model in the hub's cache: .../models--<owner>--<name>/snapshots/<commit>
 _OF_THE_HUB = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
 NAMELESS = "model"
 
 
 def model_name(name_or_path: str) -> str:
-    """A hub name as it is; a folder by its own name, never by its path: that tells of a machine and who uses it.
+    """Return a hub name unchanged; a folder's own name, never its path, which would reveal the machine and its user.
 
-    A folder of the hub's cache is called what the hub calls it.
+    A folder of the hub's cache gets its hub name.
     """
     if not _is_path(name_or_path):
         return name_or_path
@@ -28,6 +28,6 @@ def model_name(name_or_path: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    """A hub name is a word, or two with a slash; what is a folder here is one even if it looks like that."""
+    """Return whether `name` is a path. Hub names are one word, or two with a slash; an existing folder is a path."""
     is_here = Path(name).is_dir() or is_gguf(name)
     return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or is_here

@@ -1,7 +1,7 @@
-"""The functions in kernels/, built where there is a C compiler, and kept for the next start (`kept`).
+"""C functions of kernels/, built if there is a C compiler, and cached for the next start (`kept`).
 
-Those for logits, products and captures take a fraction of a second and are there before the first step; attention takes
-a few and is built on another thread while the model serves.
+Those for logits, products and captures build in a fraction of a second, before the first step; attention takes a few
+seconds and is built on another thread while the model serves.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ T = TypeVar("T")
 SOURCES = Path(__file__).parent / "kernels"
 LIBRARY = "kernels.so"
 FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
-# Which instructions the functions are compiled for: this processor's, or those of another one, to try here what users
-# of that one get (as ATEN_CPU_CAPABILITY and MKL_ENABLE_INSTRUCTIONS do for torch and for MKL).
+# Instruction set of the compiled functions: this processor's, or another one's, to reproduce what its users get (as
+# ATEN_CPU_CAPABILITY and MKL_ENABLE_INSTRUCTIONS do for torch and for MKL).
 MARCH = f"-march={os.environ.get('KVTHEATER_MARCH', 'native')}"
-# Not every compiler and processor knows these: the first set that compiles is taken.
+# Not every compiler and processor supports these: the first set that compiles is used.
 TUNINGS = (
     (MARCH, "-mprefer-vector-width=512", "-fopenmp"),
     (MARCH, "-fopenmp"),
     (MARCH,),
     (),
 )
-SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few
-KINDS = {torch.float32: 6, torch.bfloat16: 15, torch.int8: 1}  # of panels: linear.c has torch's own numbers of dtypes
-SCALES = 4  # lines of a panel of int8 before its weights: 16 float32 scales
+SERIAL_BELOW = 1 << 17  # numbers to read; waking other threads takes longer than reading fewer
+KINDS = {torch.float32: 6, torch.bfloat16: 15, torch.int8: 1}  # dtypes of panels by torch's own numbers, as in linear.c
+SCALES = 4  # lines before the weights of an int8 panel: 16 float32 scales
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
 class NoCompiler(RuntimeError):
-    """There is no C compiler here, or it refuses the source; one sentence."""
+    """There is no C compiler, or it rejects the source; one sentence."""
 
 
 class LogitKernels:
-    """The figures of logits, callable from any thread."""
+    """Summary statistics of logits, callable from any thread."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._summarize = library.summarize_logits
@@ -63,10 +63,10 @@ class LogitKernels:
         self._results = threading.local()  # .last: a _Figures
 
     def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, list[list[int]], list[list[float]]]:
-        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S]; of each row the `count` most probable tokens,
-        of equals the first one first: their ids and their log probabilities. `count` from 1 to V.
+        """Return, for contiguous float32 logits [S, V], the log of the sum of e^x [S], and the ids and log
+        probabilities of the `count` (1 to V) most probable tokens of each row, the first of equals first.
 
-        The sums are good until the thread's next call.
+        The sums are valid until this thread's next call.
         """
         rows, width = logits.shape
         found: _Figures | None = getattr(self._results, "last", None)
@@ -77,7 +77,7 @@ class LogitKernels:
 
 
 class _Figures:
-    """Where a thread's figures of logits are written: made once, a decode has the same shape at every step."""
+    """Output buffers of a thread, reused while the shape is the same, as in every step of a decode."""
 
     def __init__(self, rows: int, count: int) -> None:
         self.shape = rows, count
@@ -91,7 +91,7 @@ class LinearKernel:
     """Products with weights in panels (`packed_linears`), callable from any thread and from compiled code."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """OSError: torch's C functions cannot be found, or it would multiply on one core only."""
+        """Bind the functions. Raises OSError if torch's C functions are missing, or without OpenMP (one core only)."""
         if not _given_torch(library):
             raise OSError("the C compiler knows no OpenMP")
         self._panels = library.linear_panels
@@ -99,11 +99,12 @@ class LinearKernel:
         self._panels.restype = ctypes.c_int
 
     def multiply(self, x: Tensor, panels: Tensor) -> Tensor:
-        """Float32 x [..., K] times panels of `packed_linears` -> [..., N].
+        """Multiply float32 x [..., K] by panels of `packed_linears` -> [..., N].
 
         Raises:
-            ValueError: x has another dtype or width, or the panels another dtype; the C function would read something
-                else without a word.
+            ValueError: x has another dtype or width, or the panels another dtype; the C function would silently read
+                something else.
+            MemoryError: no memory for the product.
         """
         blocks, lines, lanes = panels.shape
         kind = KINDS.get(panels.dtype)
@@ -122,25 +123,23 @@ class LinearKernel:
 
 class CaptureKernel:
     """Lays out a decode step's layers as the log's bytes, and rounds its arrays into them; callable from any thread.
-    Callers answer for shapes.
+    Shapes are not checked.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.store_decode = library.store_decode
         self.store_decode.argtypes = (_P,) * 8
         self.store_decode.restype = None
-        self.lay_out = ctypes.PyDLL(
-            library._name
-        ).lay_out  # over sooner than the interpreter is given away and had again
+        self.lay_out = ctypes.PyDLL(library._name).lay_out  # PyDLL: it takes less time than releasing the GIL
         self.lay_out.argtypes = (_P,) * 4
         self.lay_out.restype = _I
 
 
 class NativeKernels:
-    """Attention, callable from any thread. Callers answer for shapes and strides."""
+    """Attention, callable from any thread. Shapes and strides are not checked."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """OSError: torch's C functions cannot be found."""
+        """Bind the functions. Raises OSError if torch's C functions are missing."""
         self.decode_attention = library.decode_attention
         self.decode_attention.argtypes = (
             _P, _I, _I, _P, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
@@ -157,10 +156,10 @@ Otherwise = ctypes.CFUNCTYPE(ctypes.c_int32, _P, _P, _P, _I, ctypes.c_double, *[
 
 
 class StepKernel:
-    """Attention of steps that were laid out before (`native_step`), for compiled code."""
+    """Attention for compiled code, in steps laid out by `native_step`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        # The interpreter is kept: what these do is over sooner than it is given away and had again.
+        # PyDLL holds the GIL: these functions take less time than releasing it.
         held = ctypes.PyDLL(library._name)
         self.begin_step = held.begin_step
         self.begin_step.argtypes, self.begin_step.restype = (_P,), None
@@ -171,16 +170,16 @@ class StepKernel:
         self._otherwise: Any = None
 
     def set_otherwise(self, in_python: Callable[..., int]) -> None:
-        """What is called for layers of steps that were not laid out; arguments as in attend.c, 0 = it went well."""
-        self._otherwise = Otherwise(in_python)  # C keeps its address
+        """Set the callback for layers of steps without a layout; arguments as in attend.c, returns 0 on success."""
+        self._otherwise = Otherwise(in_python)  # keeps the callback alive, since C has its address
         self._set(self._otherwise)
 
 
 def _given_torch(library: ctypes.CDLL) -> bool:
-    """Let a library use torch's C functions; whether it uses every core.
+    """Pass torch's C functions to a library; return whether the library uses every core (OpenMP).
 
     Raises:
-        OSError: they cannot be found.
+        OSError: a function is missing.
     """
     names = ("get_data_ptr", "get_dim", "get_dtype", "get_sizes", "get_strides", "empty_strided")
     found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / shared_library("torch_cpu")))
@@ -193,7 +192,7 @@ def _given_torch(library: ctypes.CDLL) -> bool:
 
 
 def threads_for(numbers: int) -> int:
-    """How many threads are worth waking to read so many numbers."""
+    """Return the number of threads to use for reading so many numbers."""
     return torch.get_num_threads() if numbers >= SERIAL_BELOW else 1
 
 
@@ -202,7 +201,7 @@ def build_logits() -> LogitKernels:
     """Compile and load logits.c.
 
     Raises:
-        NoCompiler: it cannot be had.
+        NoCompiler: it cannot be compiled.
     """
     return LogitKernels(_built("logits.c"))
 
@@ -212,19 +211,19 @@ def build_linear() -> LinearKernel:
     """Compile and load linear.c.
 
     Raises:
-        NoCompiler: it cannot be had.
-        OSError: torch's C functions cannot, or it would multiply on one core only.
+        NoCompiler: it cannot be compiled.
+        OSError: torch's C functions are missing, or it would multiply on one core only.
     """
     return LinearKernel(_built("linear.c"))
 
 
 @cache
 def build_native() -> NativeKernels:
-    """Compile and load attention.c, with attend.c and what that calls.
+    """Compile and load attention.c, with attend.c and its dependencies.
 
     Raises:
-        NoCompiler: it cannot be had.
-        OSError: torch's C functions cannot.
+        NoCompiler: it cannot be compiled.
+        OSError: torch's C functions are missing.
     """
     return NativeKernels(_built("attention.c", "attend.c", "capture.c"))
 
@@ -234,39 +233,39 @@ def build_capture() -> CaptureKernel:
     """Compile and load capture.c and layout.c.
 
     Raises:
-        NoCompiler: it cannot be had.
+        NoCompiler: it cannot be compiled.
     """
     return CaptureKernel(_built("capture.c", "layout.c"))
 
 
 @cache
 def logit_kernels() -> LogitKernels | None:
-    """Those of `build_logits`; None where they cannot be had: tensor operations give the same figures."""
+    """Return `build_logits()`, or None if it fails: tensor operations give the same figures."""
     return _if_possible(build_logits, "the figures of logits stay")
 
 
 @cache
 def linear_kernel() -> LinearKernel | None:
-    """That of `build_linear`; None where it cannot be had: weights keep a plain layout (`cpu_layout`)."""
+    """Return `build_linear()`, or None if it fails: weights keep a plain layout (`cpu_layout`)."""
     return _if_possible(build_linear, "products stay")
 
 
 @cache
 def native_kernels() -> NativeKernels | None:
-    """Those of `build_native`; None where they cannot be had: tensor operations do the same."""
+    """Return `build_native()`, or None if it fails: tensor operations compute the same."""
     return _if_possible(build_native, "attention stays")
 
 
 @cache
 def capture_kernel() -> CaptureKernel | None:
-    """That of `build_capture`; None where it cannot be had: tensor operations round the same."""
+    """Return `build_capture()`, or None if it fails: tensor operations round the same."""
     return _if_possible(build_capture, "captures stay")
 
 
 def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
     try:
         return build()
-    except (NoCompiler, OSError) as error:  # OSError: the temporary folder is full, or nothing in it may be run
+    except (NoCompiler, OSError) as error:  # OSError: the temporary folder is full or noexec
         log.warning("%s with tensor operations: %s", what_stays, error)
         return None
 
@@ -278,14 +277,14 @@ def _built(*names: str) -> ctypes.CDLL:
     key = _key(names, compiler)
     if (kept := _kept(key)) is not None:
         return kept
-    with making(key):  # a server and who compiles for it want the same at the same time
+    with making(key):  # a server and its compiler process build the same at the same time
         return _kept(key) or _compiled(names, compiler, key)
 
 
 def _kept(key: str) -> ctypes.CDLL | None:
     found = find(key)
     if found is not None:
-        with contextlib.suppress(OSError):  # nothing may be run in that folder
+        with contextlib.suppress(OSError):  # the folder is noexec
             return _loaded(found.folder / LIBRARY)
     return None
 
@@ -304,12 +303,12 @@ def _compiled(names: tuple[str, ...], compiler: str, key: str) -> ctypes.CDLL:
 
 
 def _loaded(library: Path) -> ctypes.CDLL:
-    # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
+    # Stays loaded after the file is deleted. Global: compiled code resolves `aoti_torch_cpu_linear` by name.
     return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
 def _key(names: tuple[str, ...], compiler: str) -> str:
-    """Everything that a library depends on, beside the machine: source, flags, and which compiler it is."""
+    """Return the cache key of a library: everything it depends on beside the machine (source, flags, compiler)."""
     sources = [(SOURCES / file).read_text(encoding="utf-8") for file in (*names, "tensors.h", "vectors.h")]
     real = Path(compiler).resolve()
     found = real.stat()

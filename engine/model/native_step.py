@@ -1,9 +1,9 @@
-"""A step laid out for `kernels/attend.c`, by which compiled code attends without the interpreter.
+"""Layout of a step for `kernels/attend.c`, by which compiled code attends without the interpreter.
 
-    before the forward pass   where each layer's pool lies, the slots of the new tokens, the keys of each sequence
-    in it, layer by layer     `kvtheater::attend` is a C function that needs nothing else; other threads have Python
-    where that cannot be      the function calls Python, which does what the eager path does: arrays are kept for a
-                              recorder, or the store does not hold float32
+    before the forward pass   addresses of each layer's pool, slots of the new tokens, keys of each sequence
+    in it, layer by layer     `kvtheater::attend` is a C function that needs nothing else, and others run Python
+    where that is impossible  the function calls Python, which does what the eager path does: a recorder needs
+                              the arrays, or the store does not hold float32
 
 Numbers and addresses are int64; the structs are in attend.c.
 """
@@ -29,14 +29,14 @@ OF_LAYER = 7
 
 
 class _Layers(NamedTuple):
-    """What stays the same from step to step."""
+    """Step-independent part of the layout."""
 
-    table: Numbers  # 7 a layer
-    reaches: list[Reach]  # each once
+    table: Numbers  # 7 numbers per layer
+    reaches: list[Reach]  # without duplicates
 
 
 class NativeStep:
-    """The layout of one runner's steps. One thread owns it."""
+    """Layout of a runner's steps. Not thread-safe: one thread owns it."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class NativeStep:
         sliding_windows: Sequence[int | None],
         policy: WindowPolicy | None,
     ) -> None:
-        """`sliding_windows`: of each layer, as the model gives them."""
+        """`sliding_windows`: the model's, one per layer."""
         self._layers = _layers_of(store, sliding_windows, policy)
         self._num_heads = num_heads
         self._weights = np.empty(0, np.float32)
         self._weights_at = 0
-        self._pointed: list[Any] = []  # what the numbers point to
+        self._pointed: list[Any] = []  # keeps alive what the numbers point to
 
     def of(self, batch: StepBatch, recorder: Recorder | None) -> Numbers | None:
-        """The numbers of a step, good until the next; None: this store is not what the function reads, or the recorder
-        wants what only Python gives.
+        """Return the layout of a step, valid until the next call; None if the C function cannot read this store, or if
+        the recorder needs arrays that only Python provides.
         """
         layers, captured_at = self._layers, 0
         if layers is None:
@@ -92,7 +92,7 @@ class NativeStep:
 
 
 class LaidOut:
-    """Inside the `with`, layers that this thread computes are of that step; then `num_called` is how many were."""
+    """Context manager: layers computed by this thread belong to that step; afterwards `num_called` counts them."""
 
     def __init__(self, kernel: StepKernel, numbers: Numbers) -> None:
         self._kernel, self._numbers = kernel, numbers
@@ -124,7 +124,7 @@ def _is_float32(plane: KVPlane) -> bool:
 
 
 def _spans_of(batch: StepBatch, reach: Reach, pointed: list[Any]) -> Numbers:
-    """5 a span; what they point to, and they themselves, are added to `pointed`."""
+    """Return 5 numbers per span; they and the arrays that they point to are added to `pointed`."""
     rows = array("q")
     for span in batch.prefills:
         key_start, slots = batch.prefill_slots(span, reach)

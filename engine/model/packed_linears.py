@@ -1,13 +1,13 @@
-"""Linear layers whose weights lie in panels of 16 columns, the only copy of them, for any number of tokens.
+"""Linear layers whose weights are stored once, in panels of 16 columns, for any number of tokens.
 
     W [N, K]   ->   panels [N / 16, K, 16]        `linear_panels` in linear.c
 
-Rows are float32, and so is every sum. A weight is float32, or bfloat16, which takes half as long to read: that loses
-nothing where the checkpoint was bfloat16, as most are, and then it is done unasked. It may be int8 with a scale for
-each column, the largest number of the column over 127 (symmetric, "per channel"); a panel's 16 scales are 4 lines
-before it.
+Rows are float32, and so is every sum. A weight is float32, or bfloat16, which takes half as long to read. bfloat16 is
+lossless if the checkpoint was bfloat16, as most are, and is the default then. A weight may also be int8 with a scale
+per column, the column's largest magnitude over 127 (symmetric, "per channel"); a panel's 16 scales are 4 lines before
+it.
 
-From a plain layout a product of few rows reads each weight from another page, or once a row; from panels it reads each
+In a plain layout a product of few rows reads each weight from another page, or once per row; in panels it reads each
 once, in order. An embedding that shares the weight of a linear layer reads its rows from the panels too.
 
 Compiled code calls the C function directly, by the name of the operation's C shim, without Python or torch's dispatcher
@@ -37,7 +37,7 @@ SHIMS: dict[Any, list[str]] = {  # their C functions, in kernels/linear.c
 
 @torch.library.impl("kvtheater::linear", "CPU")
 def _linear(x: Tensor, panels: Tensor) -> Tensor:
-    """x [..., K] times the weights in `panels` -> [..., N]."""
+    """Multiply x [..., K] by the weights in `panels` -> [..., N]."""
     kernel = linear_kernel()
     return x @ unpacked(panels).t() if kernel is None else kernel.multiply(x, panels)
 
@@ -48,7 +48,7 @@ def _linear_shape(x: Tensor, panels: Tensor) -> Tensor:
 
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor:
-    """ids [...] -> [..., K], float32: of each id a column of a panel, in K cache lines."""
+    """Look up ids [...] -> [..., K], float32: each id is a column of a panel, in K cache lines."""
     return panels.transpose(1, 2)[ids // PANEL, ids % PANEL].float()
 
 
@@ -61,7 +61,7 @@ def _rows_shape(panels: Tensor, ids: Tensor) -> Tensor:
 
 
 def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Panels of a float32 weight [N, K], rounded copies; N is a multiple of 16."""
+    """Return a float32 weight [N, K] as panels, a rounded copy; N is a multiple of 16."""
     if dtype == torch.int8:
         scale = weight.abs().amax(dim=1) / 127
         rounded = (weight / torch.where(scale > 0, scale, 1)[:, None]).round().to(torch.int8)
@@ -71,12 +71,12 @@ def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def packed_as_is(weight: Tensor) -> Tensor:
-    """[N, K] -> [N / 16, K, 16]."""
+    """Rearrange a weight without rounding: [N, K] -> [N / 16, K, 16]."""
     return weight.reshape(-1, PANEL, weight.shape[1]).transpose(1, 2).contiguous()
 
 
 def unpacked(panels: Tensor) -> Tensor:
-    """The weight [N, K], float32, a copy."""
+    """Return the weight [N, K], float32, a copy."""
     if panels.dtype == torch.int8:
         scale = panels[:, :SCALES].contiguous().view(-1, SCALES * PANEL).view(torch.float32).flatten()
         return panels[:, SCALES:].transpose(1, 2).flatten(0, 1).float() * scale[:, None]
@@ -84,17 +84,17 @@ def unpacked(panels: Tensor) -> Tensor:
 
 
 class _Packed(nn.Module):
-    """What holds a weight in panels, and gives it away plain."""
+    """Module that stores a weight in panels and returns it in plain layout."""
 
     panels: nn.Parameter
 
     @property
     def weight(self) -> Tensor:
-        """[N, K], a copy: what is written into it changes nothing."""
+        """Plain weight [N, K], a copy: writing to it has no effect."""
         return unpacked(self.panels.detach())
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """As of the module that it replaced."""
+        """Save the plain weight, as the replaced module does."""
         destination[f"{prefix}weight"] = self.weight
         super()._save_to_state_dict(destination, prefix, keep_vars)
         del destination[f"{prefix}panels"]
@@ -111,16 +111,16 @@ class PackedLinear(_Packed):
         self.out_features = panels.shape[0] * PANEL
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., K] -> [..., N]."""
+        """Apply the layer: x [..., K] -> [..., N]."""
         if torch.compiler.is_exporting() or (kernel := linear_kernel()) is None:
             y: Tensor = PACKED(x.contiguous(), self.panels)
-        else:  # without torch's dispatcher, which takes longer than a small product
+        else:  # bypasses torch's dispatcher, which takes longer than a small product
             y = kernel.multiply(x, self.panels)
         return y if self.bias is None else y + self.bias
 
 
 class PackedEmbedding(_Packed):
-    """`nn.Embedding` of a weight that a `PackedLinear` has in panels, which are not int8."""
+    """`nn.Embedding` on the panels of a `PackedLinear`, which are not int8."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class PackedEmbedding(_Packed):
         self.num_embeddings, self.embedding_dim = panels.shape[0] * PANEL, panels.shape[1]
 
     def forward(self, ids: Tensor) -> Tensor:
-        """ids [...] -> [..., K]."""
+        """Look up ids [...] -> [..., K]."""
         if torch.compiler.is_exporting():
             found: Tensor = ROWS(self.panels, ids.contiguous())
             return found
@@ -137,10 +137,10 @@ class PackedEmbedding(_Packed):
 
 def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
     """Replace in place every `nn.Linear` of a module that can be packed, and embeddings that share a packed weight;
-    returns how many linear layers. The plain weights are freed, one by one.
+    return the number of linear layers. The plain weights are freed one by one.
 
-    `weights`: what they are rounded to; None = bfloat16 if all of them are such numbers, else float32. What turns a
-    state into logits, or is shared with an embedding, is never rounded to int8 but to bfloat16.
+    `weights`: the dtype to round to; None = bfloat16 if all are exact in it, else float32. The output layer and weights
+    shared with an embedding are rounded to bfloat16 instead of int8.
     """
     places = _places(module)
     if weights is None:
@@ -151,7 +151,7 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
     while places:
         _, sharing = places.popitem()
         panels = nn.Parameter(packed(sharing[0][2].weight.detach(), _kept(sharing, head, weights)), requires_grad=False)
-        new: dict[int, nn.Module] = {}  # by the module that it replaces, which may stand in several places
+        new: dict[int, nn.Module] = {}  # by the id of the replaced module, which may occur several times
         for owner, name, part in sharing:
             if id(part) not in new:
                 if isinstance(part, nn.Linear):
@@ -167,7 +167,7 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
 
 
 def _leave_file(module: nn.Module) -> None:
-    """Copy the tensors that are not packed. One view of a mapped checkpoint keeps all of its file in memory."""
+    """Copy the tensors that are not packed: a single view of a mapped checkpoint holds the whole file in memory."""
     panels = {id(part.panels) for part in module.modules() if isinstance(part, _Packed)}
     for tensor in (*module.parameters(), *module.buffers()):  # each once
         if id(tensor) not in panels:
@@ -175,8 +175,8 @@ def _leave_file(module: nn.Module) -> None:
 
 
 def round_linears(module: nn.Module, weights: torch.dtype) -> int:
-    """Give every weight that `pack_linears` packs the values that it will have in its panels; how many will be of that
-    dtype. If none is, nothing is changed.
+    """Round every weight that `pack_linears` packs to its values in panels; return how many will have the dtype
+    `weights`. If none will, nothing changes.
     """
     places, head = _places(module), _head(module)
     kept = [(sharing[0][2].weight.detach(), _kept(sharing, head, weights)) for sharing in places.values()]
@@ -187,8 +187,8 @@ def round_linears(module: nn.Module, weights: torch.dtype) -> int:
 
 
 def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
-    """How many bytes more (or, below 0, fewer) than float32 a module's parameters will take when its linear layers are
-    packed: those kept in fewer bits, and copies for embeddings that cannot share. Only its shapes are read.
+    """Return the change in bytes, relative to float32, of a module's parameters when its linear layers are packed:
+    smaller dtypes, and copies for embeddings that cannot share. Only shapes are read.
     """
     linear = {id(part.weight): part for part in module.modules() if type(part) is nn.Linear}
     tied = [part for part in module.modules() if isinstance(part, nn.Embedding) and id(part.weight) in linear]
@@ -204,8 +204,8 @@ def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
 
 
 def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
-    """The mean over all weights that a step reads whole, which are all but embeddings'; None: each is of `dtype`."""
-    seen: dict[int, tuple[int, int]] = {}  # by parameter: bytes, and the weights they are
+    """Return the mean over all weights that a step reads in full (all but embeddings); None if all have `dtype`."""
+    seen: dict[int, tuple[int, int]] = {}  # by parameter: bytes, number of weights
     for part in module.modules():
         if not isinstance(part, (nn.Embedding, PackedEmbedding)):
             for parameter in part.parameters(recurse=False):
@@ -218,11 +218,11 @@ def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
     return sum(size for size, _ in seen.values()) / sum(count for _, count in seen.values())
 
 
-_Sharing = list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]  # of one weight
+_Sharing = list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]  # uses of a weight: owner, name, module
 
 
 def _places(module: nn.Module) -> dict[int, _Sharing]:
-    """Where weights that can be packed are used, by weight; empty where nothing could multiply by them."""
+    """Return the uses of packable weights, by weight; empty without the kernel that multiplies by panels."""
     places: dict[int, _Sharing] = {}
     for owner in list(module.modules()):
         for name, part in owner.named_children():
@@ -239,30 +239,30 @@ def _places(module: nn.Module) -> dict[int, _Sharing]:
 
 
 def _head(module: nn.Module) -> nn.Module | None:
-    """What turns a state into logits."""
+    """Return the output layer, which computes logits, or None."""
     found: nn.Module | None = getattr(module, "get_output_embeddings", lambda: None)()
     return found
 
 
 def _kept(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> torch.dtype:
-    """What one weight is kept in."""
+    """Return the dtype in which a weight is stored."""
     is_outer = any(part is head or isinstance(part, nn.Embedding) for _, _, part in sharing)
     return torch.bfloat16 if is_outer and weights == torch.int8 else weights
 
 
 def shares_panels(embedding: nn.Embedding) -> bool:
-    """Whether an embedding of a float32 weight on the CPU can have it from a linear layer's panels: not if its class
-    does more than look up (one scales, say). Else each of the two has a copy.
+    """Return whether an embedding of a float32 weight on the CPU can share a linear layer's panels. A class that does
+    more than look up (for example scales) cannot; then each of the two has a copy.
     """
     plain = type(embedding) is nn.Embedding and embedding.max_norm is None
     return plain and embedding.num_embeddings % PANEL == 0 and linear_kernel() is not None
 
 
 def _is_bfloat16(weight: Tensor) -> bool:
-    """Whether all numbers of a float32 tensor are: their last 16 bits are 0."""
+    """Return whether all numbers of a float32 tensor are exact in bfloat16: their last 16 bits are 0."""
     return not bool((weight.detach().contiguous().view(torch.int32) & 0xFFFF).any())
 
 
 def _is_packable(weight: Tensor) -> bool:
-    is_plain = not hasattr(weight, "__tensor_flatten__")  # of a subclass the numbers lie elsewhere
+    is_plain = not hasattr(weight, "__tensor_flatten__")  # a subclass stores its numbers elsewhere
     return is_plain and weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.shape[0] % PANEL == 0

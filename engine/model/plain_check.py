@@ -1,11 +1,11 @@
-"""What will serve, against the model's own plain forward pass: a family that computes something else is not served.
+"""Comparison of the served paths with the model's own plain forward pass: a family that differs is not served.
 
-    plain       each sequence alone, whole, without a cache, by transformers' eager attention
+    plain       each sequence separately, whole, without a cache, by transformers' eager attention
     served      the same tokens packed beside each other, in chunks, over scattered blocks; eager, compiled, and with
                 every other kind of cache
 
-The comparison finds any difference, whatever its cause: a mask that the family builds inside, positions that it counts
-itself, queries that look ahead, experts whose choice depends on the other sequences in the batch. Caches that round
+The comparison detects any difference, whatever its cause: a mask that the family builds, positions that it counts
+itself, queries that see later keys, experts chosen depending on the other sequences in the batch. Caches that round
 keys and values are compared with a reference attention over the same rounded ones, because the plain pass has no cache.
 """
 
@@ -18,11 +18,11 @@ from torch import Tensor
 
 from engine.model.errors import ModelError
 
-# Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. Sums are added
-# in another order. In half precision some are rounded elsewhere too, and a router's near tie may choose another expert:
-# there the median row is bounded, not the worst.
+# Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. The order of
+# summation differs. In half precision roundings differ too, and a router's near tie may choose another expert: there
+# the median row is bounded, not the worst.
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
-# A state carries the rounding of every token on, so its bound is measured: the logits of the plain pass move by
+# A state accumulates the rounding of every token, so its bound is measured: the logits of the plain pass move by
 # `PlainLogits.rounding` when each number of the embeddings is off by about the last bit of float32. Served and plain
 # logits of 13 families with states differ by 0.2 to 3 times that, where the two are the same function.
 ROUNDINGS = 32
@@ -30,22 +30,22 @@ BLOCK_SIZE = 4
 LENGTHS = (8, 5, 5)  # tokens of the three sequences
 TABLES = ([5, 0], [3, 1], [2, 4])  # scattered
 # (sequence, first position, tokens): two first chunks; a third sequence between their next chunks, one of them a single
-# token as in a decode; all three at once; one alone, for which a compiled model has a graph of its own
+# token as in a decode; all three at once; a single token, for which a compiled model has a graph of its own
 STEPS = (((0, 0, 4), (1, 0, 2)), ((0, 4, 2), (2, 0, 4), (1, 2, 1)), ((1, 3, 2), (0, 6, 1), (2, 4, 1)), ((0, 7, 1),))
 
 
 class PlainLogits(NamedTuple):
-    """A model's plain logits of a few tokens."""
+    """Plain logits of a model for a few tokens."""
 
-    token_ids: list[list[int]]  # of each sequence
-    logits: list[Tensor]  # of each sequence [T, V], float32 on the CPU
-    rounding: float | None = None  # how far rounded embeddings move them, as `Difference.share`; None: not measured
+    token_ids: list[list[int]]  # per sequence
+    logits: list[Tensor]  # per sequence [T, V], float32 on the CPU
+    rounding: float | None = None  # their change under rounded embeddings, as `Difference.share`; None: not measured
 
 
 class Difference(NamedTuple):
-    """How far served logits are from those that they are compared with."""
+    """Difference of served logits from the expected ones."""
 
-    share: float  # of the spread of the logits: of the worst row in float32, of the median row in half precision
+    share: float  # of the logits' spread: the worst row in float32, the median row in half precision
     tolerance: float
 
     @property
@@ -55,10 +55,10 @@ class Difference(NamedTuple):
 
 
 def plain_logits(module: Any) -> PlainLogits:
-    """A transformers model's own logits of a few tokens, before anything of it is changed.
+    """Return a transformers model's own logits for a few tokens, before the model is modified.
 
     Raises:
-        ModelError: it does not compute any.
+        ModelError: the model does not compute logits for every token.
     """
     config = module.config.get_text_config()
     token_ids = _tokens(module.config, config.vocab_size)
@@ -81,10 +81,10 @@ def plain_logits(module: Any) -> PlainLogits:
 
 
 def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
-    """The same logits, with how far they move when the embeddings are rounded otherwise; unchanged in half precision.
+    """Add the measured change under rounded embeddings to plain logits; in half precision return them unchanged.
 
     Raises:
-        ModelError: it does not compute any.
+        ModelError: as `plain_logits`.
     """
     if next(module.parameters()).dtype != torch.float32:
         return plain
@@ -103,7 +103,7 @@ def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
 
 
 def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dtype) -> Difference:
-    """The difference of sequences' logits [T, V]; `dtype`: what they were computed in."""
+    """Return the difference of sequences' logits [T, V]; `dtype`: the dtype they were computed in."""
     rows, wanted = torch.cat(served), torch.cat(expected)
     spread = (wanted - wanted.mean(dim=-1, keepdim=True)).norm(dim=-1)
     shares = (rows - wanted).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
@@ -112,7 +112,7 @@ def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dt
 
 
 def _tokens(config: Any, vocab_size: int) -> list[list[int]]:
-    """Token ids for every sequence: any but those that the configuration names (one may stand for an image)."""
+    """Return token ids for every sequence, none that the configuration names (one may stand for an image)."""
     named = {value for part in (config, config.get_text_config()) for value in _named_ids(part)}
     ordinary = [i for i in range(min(vocab_size, 4096)) if i not in named] or [0]
     return [

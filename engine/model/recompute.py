@@ -1,7 +1,7 @@
-"""Computing a sequence again from position 0 with nothing cached, to compare the cached attention with.
+"""Recomputation of a sequence from position 0 with an empty cache, as a reference for the cached attention.
 
-The same weights and the same attention function run over a private store of one block, which holds nothing before the
-pass and is dropped after it. Under causal attention earlier rows do not change, so this gives the rows that were
+The same weights and the same attention function run over a private store of one block, which is empty before the pass
+and freed after it. Under causal attention earlier rows do not change, so this gives the rows that were
 captured step by step, up to the order of floating-point additions.
 """
 
@@ -22,18 +22,18 @@ from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.trace.records import AttentionRows, LayerCapture
 
-MAX_SCORES = 1 << 26  # Hq * tokens^2, which every layer forms at once: 256 MiB in float32
-MAX_WEIGHTS = 1 << 22  # heads * tokens^2, which are handed back: 16 MiB
+MAX_SCORES = 1 << 26  # Hq * tokens^2, formed at once in every layer: 256 MiB in float32
+MAX_WEIGHTS = 1 << 22  # heads * tokens^2 in the result: 16 MiB
 
 
 class RecomputeError(ValueError):
-    """What was asked for cannot be computed again; the message is one sentence with the numbers."""
+    """The request is empty or too large; the message is one sentence with the numbers."""
 
 
 class Recomputed(NamedTuple):
-    """Layers of a sequence computed all at once."""
+    """Layers of a sequence, computed in one pass."""
 
-    token_ids: list[int]  # what went in, from position 0
+    token_ids: list[int]  # inputs from position 0
     layers: list[LayerCapture]  # float32; `rows` of each has one entry: the chosen heads, every query over every key
 
 
@@ -46,14 +46,14 @@ def recompute_sequence(
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
 ) -> Recomputed:
-    """Run all tokens in one forward pass and keep what `layer` (None: each layer) computed; rows of the query heads
-    `heads` (None: all).
+    """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
+    the query heads `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
     hidden here too.
 
     Raises:
-        RecomputeError: nothing to compute, or too much to compute or to hand back at once.
+        RecomputeError: nothing to compute, or too much to compute or to return at once.
         ModelError: more tokens than the model has positions.
     """
     facts, count = model.facts, len(token_ids)
@@ -83,7 +83,7 @@ def recompute_sequence(
 
 
 class _Layers:
-    """Keeps these layers and lets the others go, so that only what is asked for stays in memory."""
+    """Recorder that keeps only the requested layers in memory."""
 
     keeps = True
 
@@ -92,10 +92,10 @@ class _Layers:
         self.arrays: dict[int, LayerCapture] = {}
 
     def addresses(self) -> None:
-        """As `Recorder.addresses`: every layer is shown here."""
+        """Implement `Recorder.addresses`: C writes no layer."""
 
     def wants(self, layer: int) -> bool:
-        """As `Recorder.wants`."""
+        """Implement `Recorder.wants`."""
         return layer in self._layers
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:

@@ -1,4 +1,4 @@
-"""One forward pass: pack the step, run the model over the paged store, give back the logits that are wanted."""
+"""Forward pass: pack the step, run the model over the paged store, return the needed logits."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from engine.trace.records import LayerCapture
 
 
 class ForwardResult(NamedTuple):
-    """What a step computed."""
+    """Results of a step."""
 
-    logits: Tensor  # [S, V] float32 on the model's device: a row for each slice that samples, all where all are wanted
+    logits: Tensor  # [S, V] float32 on the model's device: a row per sampling slice, or per token if all are needed
     captured: Layers  # see `layers`
     omitted: str  # what the capture's byte budget left out, "" = nothing
-    prepare_seconds: float  # packing
-    forward_marks: tuple[Any, Any]  # where the forward pass begins and ends on the device (`HostCopies.seconds`)
+    prepare_seconds: float  # time of packing
+    forward_marks: tuple[Any, Any]  # begin and end of the forward pass on the device (`HostCopies.seconds`)
 
     @property
     def layers(self) -> Sequence[LayerCapture]:
-        """Empty without a capture request; waits until the device has computed them."""
+        """Captured layers, empty without a capture request; waits until the device has computed them."""
         return self.captured()
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
-    """Gather and matmul on the CPU. On a GPU a paged decode kernel where there is triton (it comes with torch's CUDA
-    builds), and before it torch's attention by block table where that is installed.
+    """Return gather and matmul on the CPU. On a GPU, torch's attention by block table if it is installed, with a paged
+    decode kernel as its fallback if there is triton (it comes with torch's CUDA builds).
     """
     if device.type != "cuda":
         return GatherAttention()
@@ -63,13 +63,13 @@ def default_backend(device: torch.device) -> AttentionBackend:
         from engine.model.attention_triton import TritonAttention
 
         backend = TritonAttention()
-    from engine.model.attention_varlen import VarlenAttention, activate  # it brings torch's compiler
+    from engine.model.attention_varlen import VarlenAttention, activate  # imports torch's compiler
 
     return VarlenAttention(backend) if activate(device) else backend
 
 
 class ModelRunner:
-    """A model with its KV store. Not thread-safe: one thread owns it."""
+    """Model with its KV store. Not thread-safe: one thread owns it."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class ModelRunner:
         new_graphs: Any = None,
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
-        in CPU memory; `policy` limits what layers see. `groups`: layers with pools of their own, in place of
-        `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V lie in caches of one sequence each, and
-        blocks are only counted. `new_pool`: where the pool's tensors lie. `max_graph_size`: sequences of the
-        largest decode step that is a CUDA graph, where the backend can be captured; 0: none is.
-        `new_graphs`: captures them, `CudaGraphs` by default.
+        in CPU memory; `policy` limits the keys that layers see. `groups`: layers with pools of their own, in place of
+        `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V are stored in a cache per sequence, and
+        blocks are only counted. `new_pool`: allocates the pool's tensors. `max_graph_size`: sequences of the largest
+        decode step that runs as a CUDA graph, if the backend can be captured; 0: none does. `new_graphs`: captures
+        them, `CudaGraphs` by default.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -123,7 +123,7 @@ class ModelRunner:
             if by_sequence is not None:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
             scratch = [group.num_blocks for group in groups] or [num_blocks]
-            blocks = [count + has_graphs for count in blocks]  # padding of graphs writes to the last one
+            blocks = [count + has_graphs for count in blocks]  # padding of graphs writes to the last block
             place = blocks, block_size, kind, model.device, model.dtype, new_pool
             self.kv_store = (
                 KVStore(model.layer_shapes, *place)
@@ -176,13 +176,13 @@ class ModelRunner:
         )
 
     def cache_tensors(self) -> Mapping[Any, Tensor]:
-        """Every tensor of K and V on the device, each under a name that it keeps."""
+        """Return every tensor of K and V on the device, each under a stable name."""
         if self.sequence_caches is not None:
             return self.sequence_caches.tensors()
         return dict(enumerate(self.kv_store.pools(range(self.kv_store.num_layers))))
 
     def copied_bytes(self, moves_of_groups: Sequence[BlockMoves]) -> int:
-        """Bytes of the blocks that these moves copy within the device's tensors."""
+        """Return the bytes that these moves copy within the device's tensors."""
         return sum(
             len(moves.copy) * cache.bytes_per_block
             for cache, moves in zip(self.kv_caches, moves_of_groups, strict=True)
@@ -199,7 +199,7 @@ class ModelRunner:
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.
 
-        A sequence may occur once. Capturing changes no result.
+        A sequence may occur at most once. Capturing changes no result.
         """
         if not slices:
             empty = torch.empty((0, self.model.facts.vocab_size), device=self.model.device)
@@ -229,8 +229,8 @@ class ModelRunner:
         return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended))
 
     def _states(self, slices: Sequence[SequenceSlice]) -> tuple[StateStep | None, Sequence[SequenceSlice]]:
-        """The states of a step, and its slices with the tables of keys alone. Without a group of their own, states lie
-        in blocks with the numbers of the first group's.
+        """Return the states of a step, and its slices with the block tables of keys only. Without a group of their own,
+        states use the block ids of the first group.
         """
         if self.state_store is None or self.model.states is None:
             return None, slices
@@ -266,7 +266,7 @@ class ModelRunner:
         return self._capturing
 
     def forward(self, batch: StepBatch, context: StepContext | SequenceContext) -> Tensor:
-        """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""
+        """Return logits [S, V] float32 of a packed step, where a slice samples. Runs under `torch.inference_mode`."""
         keep = batch.logit_indices
         with attending(context):
             if self.compiled is not None:

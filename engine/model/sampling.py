@@ -1,7 +1,7 @@
 """Sampling: a step's tokens and their log probabilities, from its logits.
 
-`choosing` takes one token for each row; log probabilities are reported under the raw distribution, before everything
-that is done there. What a step reports crosses to the host as one copy: token ids and log probabilities in one array.
+`choosing` chooses a token for each row; log probabilities are reported under the raw distribution, before its
+adjustments. The results of a step are copied to the host at once: token ids and log probabilities in one array.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ GROUP = 64  # logits that share a maximum in the search for the largest
 
 
 class Sampled(Struct, frozen=True, gc=False):
-    """The token chosen for one row, and the most probable ones, best first."""
+    """Token chosen for a row, and the most probable ones, best first."""
 
     token_id: int
     logprob: float  # natural log, raw distribution
-    top_ids: list[int]  # of equals the first one first
+    top_ids: list[int]  # ties in order of id
     top_logprobs: list[float]
-    overruled: int | None = None  # the token that would have been chosen, where another one was settled for the row
+    overruled: int | None = None  # the token that was chosen, if a settled one replaced it
 
 
 def make_generator(seed: int) -> np.random.Generator:
-    """The generator of a sequence's draws; it gives the same numbers on every processor.
+    """Return the generator of a sequence's draws; it gives the same numbers on every processor.
 
-    torch's generator on the CPU takes 32 bits of a seed and leaves the others; this one takes them all.
+    torch's generator on the CPU uses only 32 bits of a seed; this one uses all 64.
     """
     return np.random.Generator(np.random.PCG64(seed & 0xFFFF_FFFF_FFFF_FFFF))
 
 
 def derived_seed(*numbers: int) -> int:
-    """A seed that depends on these numbers alone. Under 2**53, so that it is exact as a double."""
+    """Return a seed that depends on these numbers alone. It is under 2**53, so that it is exact as a double."""
     digest = blake2b(struct.pack(f"<{len(numbers)}q", *numbers), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 11
 
 
 def sample_seed(seed: int, index: int) -> int:
-    """The seed of a request's sample `index`: the request's own for the first one, and most requests have only that."""
+    """Return the seed of a request's sample `index`; the first sample uses the request's own seed."""
     return derived_seed(seed, index) if index else seed
 
 
 class Sampler:
-    """Stateless: all state of a request is its generator. `kernels`: a faster way to the same figures on the CPU."""
+    """Stateless sampler: a request's only state is its generator. `kernels` speed up the same figures on the CPU."""
 
     def __init__(self, kernels: LogitKernels | None = None, copies: HostCopies | None = None) -> None:
         self.kernels = kernels
@@ -61,7 +61,7 @@ class Sampler:
 
     @classmethod
     def on(cls, device: torch.device) -> Sampler:
-        """For logits that lie there."""
+        """Return a sampler for logits on `device`."""
         return cls(logit_kernels() if device.type == "cpu" else None, host_copies(device))
 
     def sample(
@@ -71,9 +71,9 @@ class Sampler:
         num_logprobs: int = 0,
         settled: Mapping[int, int] | None = None,
     ) -> list[Sampled]:
-        """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V).
+        """Choose a token for each row of logits [S, V] float32, with `num_logprobs` alternatives each (at most V).
 
-        `settled`: row -> the token that it gets whatever is chosen there; the draw is taken all the same.
+        `settled`: row -> the token that replaces the chosen one; the draw is consumed all the same.
         """
         if not rows:
             return []
@@ -97,7 +97,7 @@ class Sampler:
     def _sample(
         self, logits: Tensor, rows: Sequence[SamplingRow], others: list[int], count: int, settled: Mapping[int, int]
     ) -> list[Sampled]:
-        """The same by tensor operations: everything is queued, then one copy is waited for."""
+        """Sample by tensor operations: queue everything, then wait for a single copy."""
         up = self.copies.up
         total, own, values, top_ids = self._tensors(logits, count)
         if others:
@@ -117,25 +117,25 @@ class Sampler:
         ]
 
     def _chosen(self, logits: Tensor, rows: Sequence[SamplingRow], others: list[int]) -> Tensor:
-        """The tokens [n] of those rows that do not take the most probable one as it stands."""
+        """Choose the tokens [n] of the rows `others`, which do not simply take the most probable one."""
         if len(others) < len(rows):
             logits = logits[self.copies.up(np.array(others))]
         return choose(logits, [rows[at] for at in others], self.copies)
 
     def _tensors(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Log of the sum of e^x [S, 1]; ids of each row's most probable token [S], of equals the first one; logits and
-        ids of its first `count` [S, count].
+        """Return the log of the sum of e^x [S, 1]; the id of each row's most probable token [S], the first of equals;
+        logits and ids of the `count` most probable ones [S, count].
         """
         return _logsumexp(logits), argmax(logits, self.copies), *_topk(logits, count)
 
     def _figures(
         self, logits: Tensor, count: int
     ) -> tuple[Tensor, tuple[list[int], list[float]], tuple[list[list[int]], list[list[float]]]]:
-        """Log of the sum of e^x [S]; ids and log probabilities of each row's most probable token, of equals the first
-        one, and of its first `count`.
+        """Return the log of the sum of e^x [S]; ids and log probabilities of each row's most probable token, the first
+        of equals, and of its `count` most probable ones.
 
-        log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed. Every log probability
-        that is reported is formed so, and one row's figures do not depend on why they are asked for.
+        log_softmax(x)_i = x_i - logsumexp(x): only the reported entries are computed. Every reported log probability
+        is computed this way, so a row's figures do not depend on the caller.
         """
         logits = logits.contiguous()
         if self.kernels is not None:
@@ -148,7 +148,7 @@ class Sampler:
             return total[:, 0], best, (top_ids.tolist(), (values - total).tolist())
 
     def offers(self, logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
-        """The `count` most probable tokens of logits [V] after adjustments, best first; what beams go on with.
+        """Return the `count` most probable tokens of logits [V] after adjustments, best first: candidates for beams.
 
         Each: token id, log probability after adjustments, raw log probability. Banned tokens are left out.
         """
@@ -160,7 +160,7 @@ class Sampler:
             return [item for item in zip(ids, adjusted, raw, strict=True) if item[0] not in row.banned]
 
     def score(self, logits: Tensor, token_ids: Sequence[int], num_logprobs: int) -> list[Sampled]:
-        """Log probabilities of given tokens [T] under logits [T, V], with alternatives each: of prompts."""
+        """Return log probabilities of given tokens [T], a prompt's, under logits [T, V], with alternatives each."""
         total, _, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
         with torch.inference_mode():
             return list(map(Sampled, token_ids, _logprobs(logits, token_ids, total, self.copies), *top))
@@ -171,22 +171,22 @@ def _overruled(taken: int, own: int) -> int | None:
 
 
 def _logprobs(logits: Tensor, token_ids: Sequence[int], total: Tensor, copies: HostCopies) -> list[float]:
-    """Log probability of a token [S] in each row of logits [S, V], given the log of the row's sum of e^x [S]."""
+    """Return the log probability of a token [S] per row of logits [S, V], given the log of the row's sum of e^x [S]."""
     values = logits.gather(1, copies.up(np.array(token_ids))[:, None])[:, 0]
     found: list[float] = (values - total).tolist()
     return found
 
 
 def _logsumexp(logits: Tensor) -> Tensor:
-    """[S, V] -> [S, 1]. torch's own goes over the row twice more, and copies it."""
+    """Compute the log of the sum of e^x: [S, V] -> [S, 1]. torch's own makes two more passes and a copy of the row."""
     peak = logits.amax(dim=-1, keepdim=True)
     return (logits - peak).exp_().sum(dim=-1, keepdim=True).log_().add_(peak)
 
 
 def _topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Values and ids [S, count], largest first.
+    """Return values and ids [S, count], largest first.
 
-    They lie in the `count` groups with the largest maxima, and only these are sorted: in half the time of whole rows.
+    They are in the `count` groups with the largest maxima; only these are sorted, in half the time of whole rows.
     """
     rows, width = logits.shape
     if count == 0 or width % GROUP or width // GROUP < 2 * count:

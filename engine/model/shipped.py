@@ -1,4 +1,4 @@
-"""The models that come with the program: the bundled one, and its siblings that differ in their KV heads alone."""
+"""Models shipped with the program: the bundled one, and its siblings, which differ only in their KV heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADS = "heads.json"
 
 @dataclass(frozen=True, slots=True)
 class ShippedModel:
-    """Where a shipped model lies. The siblings share the bundled model's tokenizer."""
+    """Folders of a shipped model. The siblings share the bundled model's tokenizer."""
 
     folder: Path
     tokenizer_folder: Path = _HERE / "bundled"
@@ -34,7 +34,7 @@ SHIPPED = {
 
 
 def shipped_model(name: str) -> ShippedModel | None:
-    """The shipped model of that name, None if the name is not one of theirs.
+    """Return the shipped model of that name, or None if there is none.
 
     Raises:
         ModelError: this installation lacks its files.
@@ -46,7 +46,7 @@ def shipped_model(name: str) -> ShippedModel | None:
 
 
 def measured_heads(folder: Path) -> list[HeadPattern]:
-    """What was measured of the model's attention heads, the one to open a page on first; empty if nothing was."""
+    """Return the measured patterns of the model's attention heads, the page's opening one first; [] without any."""
     file = folder / HEADS
     if not file.is_file():
         return []
@@ -56,5 +56,5 @@ def measured_heads(folder: Path) -> list[HeadPattern]:
 
 
 def as_seen(name_or_path: str, text: str) -> str:
-    """A text as the model will see it: the shipped ones know Chinese punctuation in full width only."""
+    """Return a text as the model sees it: for shipped models Chinese punctuation becomes full width."""
     return normalize_prompt(text) if name_or_path in SHIPPED else text

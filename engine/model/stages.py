@@ -1,4 +1,4 @@
-"""What is done, in which order, until a model can be served. Imports no torch: importing it is the first of them."""
+"""Stages of loading a model, in order. Imports no torch, since importing it is the first stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 Stage = Literal["torch", "vocabulary", "weights", "check"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
-# What a terminal says of each; the page has its own words.
+# Texts of the stages in a terminal; the page has its own.
 IN_WORDS: dict[Stage, str] = {
     "torch": "starting torch",
     "vocabulary": "reading its vocabulary",

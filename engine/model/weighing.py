@@ -1,4 +1,4 @@
-"""What a model's weights take in memory: of one that is there, and of one that is not read yet."""
+"""Memory of a model's weights, of a loaded model and of one that is not loaded yet."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from engine.model.stored_weights import loaded_bytes, stored_weights
 
 
 def weight_bytes(module: Any) -> int:
-    """Bytes of the parameters and buffers of a module; what several of them share counts once."""
+    """Return the bytes of a module's parameters and buffers; shared storage counts once."""
     tensors = [part for t in (*module.parameters(), *module.buffers()) for part in plain_parts(t)]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
 def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "auto") -> int:
-    """Bytes that the weights of a model will take when `load_model` is given the same; only its configuration is read.
+    """Return the bytes of the weights after `load_model` with these arguments; only the configuration is read.
 
     Raises:
         ModelError: no such model, an unsupported family or stored form, an unknown dtype, or no such device.

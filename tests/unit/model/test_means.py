@@ -1,4 +1,4 @@
-"""What compiling lacks is said at once, before anything is traced, by the process and by the one that would compile."""
+"""Missing prerequisites of compiling are reported before anything is traced, in both processes."""
 
 from __future__ import annotations
 
