@@ -37,8 +37,8 @@ class DecodeWeights(NamedTuple):
 
 
 class AttentionOutput(NamedTuple):
-    """`weights` are those that `out` was computed with. A backend that never forms them leaves them out unless
-    `needs_weights` was asked for.
+    """Output of a backend, with the softmax weights that `out` was computed with. A backend that never forms the
+    weights omits them unless `needs_weights` is set.
     """
 
     out: Tensor  # [T, Hq, Dv], contiguous
