@@ -403,6 +403,7 @@ def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_p
         assert server.stdout is not None
         assert "http://" in server.stdout.readline()
         assert "bundled is ready" in server.stdout.readline()
+        assert "keys and values" in server.stdout.readline()
         time.sleep(2)  # the compiler is at work
         server.send_signal(signal.SIGINT)
         lines = [server.stdout.readline() for _ in range(2)]
