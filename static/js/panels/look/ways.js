@@ -72,7 +72,7 @@ export function Doors() {
     ${isEmbedded && !hasLesson ? null : door("look-learn", t("header.learn"), learn)}
     ${door("look-museum", t("detail.museum"), museum)}
     ${hasServer ? html`<a class="look-door" href="scale">${t("header.scale")}</a>` : null}
-    ${hasServer ? html`<a class="look-door" href="prompts">${t("header.prompts")}</a>` : null}
+    ${hasServer ? html`<a class="look-door look-prompts" href="prompts">${t("header.prompts")}</a>` : null}
     ${hasServer ? html`<a class="look-door" href="bench">${t("header.bench")}</a>` : null}
     ${hasServer && !told.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
     ${door("look-more", t("look.first.more"), () => (settings.distance.value = "bench"))}
