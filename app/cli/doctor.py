@@ -15,8 +15,7 @@ from app.cli.terminal import say, say_json
 from app.ground.errors import one_sentence
 from app.ground.paths import data_dir
 from engine.setup import diagnosis
-
-GIB = 1 << 30
+from engine.trace.telling.words import bytes_text
 
 
 def add_parser(commands: Any) -> None:
@@ -127,7 +126,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str | dict[str, str]]] = {
 
 
 def _size(num_bytes: int) -> str:
-    return f"{num_bytes / GIB:.1f} GiB" if num_bytes >= GIB else f"{num_bytes / (1 << 20):.0f} MiB"
+    return bytes_text(num_bytes, " ")
 
 
 def _without_home(value: Any) -> Any:

@@ -8,10 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
 from app.ground.plain import to_json
-from app.prompts.words import words
+from app.prompts.words import percent, words
 from engine.trace.telling import languages
 
 if TYPE_CHECKING:
@@ -123,12 +125,12 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
     if file.is_private:
         say("  texts are hashed: what is counted as tokens are characters")
     sessions = len({verdict.session for verdict in verdicts})
-    say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {_percent(hit, total)} hit under {policy}")
+    say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:
-        say(f"  {name:<12} {_percent(sum(v.hits[name].num_tokens for v in verdicts), total):>7} of the tokens hit")
+        say(f"  {name:<12} {percent(sum(v.hits[name].num_tokens for v in verdicts), total):>7} of the tokens hit")
     told = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]
     if told:
-        share = _percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told))
+        share = percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told))
         say(f"  {'reported':<12} {share:>7} by the server, of {len(told)} requests")
     said = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
     say(f"computed again: {again:,} tokens" + said + _price(again, arguments))
@@ -139,7 +141,7 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
         say(f"  {verdict.num_again:>8,}  {place}: {_said(verdict)}")
     if len(breaks) > MAX_BREAKS:
         say(f"  and {len(breaks) - MAX_BREAKS} more")
-    limits = Counter(v.hits[policy]._replace(num_tokens=0, maybe=False) for v in verdicts)
+    limits = Counter(replace(v.hits[policy], num_tokens=0, maybe=False) for v in verdicts)
     for found_less, count in limits.most_common():
         if found_less.limit not in (None, "rounded"):
             say(f"  {count} requests hit less: {words('en').limit(found_less)}")
@@ -168,26 +170,16 @@ def _said(verdict: Verdict) -> str:
     return f"{words('en')(f'cause.{verdict.parted.cause}')}{detail}, at {verdict.parted.path}"
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "0 %"
-
-
 def _step_cost(arguments: argparse.Namespace) -> StepCost | None:
     """Return the step times of the model and card that the options name; None: they name none."""
+    from app.cli.simulate import timed_card
     from engine.accounting.presets import presets
-    from engine.simulate.layers import card_of
 
-    if bool(arguments.model) != bool(arguments.gpu):
-        raise UserError("give --model and --gpu together")
-    if not arguments.model:
+    if not (arguments.model or arguments.gpu):
         return None
-    known = presets()
-    for name, given, timed in (
-        ("--model", arguments.model, known.timed_models), ("--gpu", arguments.gpu, known.timed_gpus)
-    ):  # fmt: skip
-        if given not in (ids := [one.id for one in timed]):
-            raise UserError(f"{name} {given!r} has no measured layers; use one of {', '.join(ids)}")
-    return card_of(arguments.model, arguments.gpu).cost()
+    if not (arguments.model and arguments.gpu):
+        raise UserError("give --model and --gpu together")
+    return timed_card(arguments.model, arguments.gpu, presets()).cost()
 
 
 def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> float:

@@ -16,14 +16,14 @@ from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.cli.terminal import say
 from app.ground.plain import to_json
 from app.scale.size import own_presets
-from engine.accounting.presets import presets
+from engine.accounting.presets import Presets, presets
 from engine.bench.errors import BenchError
 from engine.bench.request_files import FORMATS, read_requests
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, StepCost
-from engine.simulate.layers import card_of
+from engine.simulate.layers import Card, card_of
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
@@ -167,13 +167,7 @@ def subject(arguments: argparse.Namespace) -> Subject:
     if not (arguments.model and arguments.gpu):
         raise UserError("give --model and --gpu, or --like with a recorded run")
     known = presets(own_presets(arguments.data_dir, arguments.presets))
-    for name, asked, choices in (
-        ("--model", arguments.model, known.timed_models), ("--gpu", arguments.gpu, known.timed_gpus)
-    ):  # fmt: skip
-        ids = [one.id for one in choices]
-        if asked not in ids:
-            raise UserError(f"{name} {asked!r} is unknown, or nobody measured its layers; use one of {', '.join(ids)}")
-    card = card_of(arguments.model, arguments.gpu, known)
+    card = timed_card(arguments.model, arguments.gpu, known)
     preset, cost = card.model, card.cost(arguments.tp)
     if config.num_blocks is None:
         room = card.room_tokens(arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
@@ -181,6 +175,19 @@ def subject(arguments: argparse.Namespace) -> Subject:
             raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.gpu.name}; give more GPUs with --tp")
         config = replace(config, num_blocks=room // config.block_size)
     return Subject(facts_of(preset), cost, config)
+
+
+def timed_card(model: str, gpu: str, known: Presets) -> Card:
+    """Return the times of a model's layers on a GPU.
+
+    Raises:
+        UserError: there is none of that name, or nobody measured its layers.
+    """
+    for name, given, choices in (("--model", model, known.timed_models), ("--gpu", gpu, known.timed_gpus)):
+        ids = [one.id for one in choices]
+        if given not in ids:
+            raise UserError(f"{name} {given!r} is unknown, or nobody measured its layers; use one of {', '.join(ids)}")
+    return card_of(model, gpu, known)
 
 
 def config_seed(arguments: argparse.Namespace) -> int:

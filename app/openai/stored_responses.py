@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 
 import msgspec
 
@@ -21,6 +21,9 @@ class StoredResponses:
     def __init__(self, max_of_one: int = MAX_STORED_OF_ONE, max_of_all: int = MAX_STORED) -> None:
         self._max_of_one, self._max_of_all = max_of_one, max_of_all
         self._stored: OrderedDict[tuple[str, str], bytes] = OrderedDict()  # the oldest first
+        self._of_client: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # ids, the oldest first
+        self._sizes: Counter[str] = Counter()  # by client
+        self._total = 0
         self._lock = threading.Lock()
 
     def put(self, client: str, response_id: str, data: bytes) -> None:
@@ -29,8 +32,13 @@ class StoredResponses:
             return
         with self._lock:
             self._stored[client, response_id] = data
-            self._evict([key for key in self._stored if key[0] == client], self._max_of_one)
-            self._evict(list(self._stored), self._max_of_all)
+            self._of_client[client][response_id] = None
+            self._sizes[client] += len(data)
+            self._total += len(data)
+            while self._sizes[client] > self._max_of_one:
+                self._evict(client, next(iter(self._of_client[client])))
+            while self._total > self._max_of_all:
+                self._evict(*next(iter(self._stored)))
 
     def get(self, client: str, response_id: str) -> list[ChatMessage]:
         """Return a conversation of this client.
@@ -48,9 +56,10 @@ class StoredResponses:
             )
         return msgspec.json.decode(data, type=list[ChatMessage])
 
-    def _evict(self, keys: list[tuple[str, str]], allowed: int) -> None:
-        total = sum(len(self._stored[key]) for key in keys)
-        for key in keys:
-            if total <= allowed:
-                return
-            total -= len(self._stored.pop(key))
+    def _evict(self, client: str, response_id: str) -> None:
+        size = len(self._stored.pop((client, response_id)))
+        del self._of_client[client][response_id]
+        self._sizes[client] -= size
+        self._total -= size
+        if not self._of_client[client]:
+            del self._of_client[client], self._sizes[client]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader
 
 from app.ground.paths import templates_dir
-from app.prompts.words import Words, words
+from app.prompts.words import Words, percent, words
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.policies import policies
 from engine.prompts.report import Fate, Verdict
@@ -70,11 +70,11 @@ def report_page(
         requests=len(verdicts),
         sessions=sessions,
         total=total,
-        share=_percent(sum(verdict.hits[policy].num_tokens for verdict in verdicts), total),
+        share=percent(sum(verdict.hits[policy].num_tokens for verdict in verdicts), total),
         again=sum(verdict.num_again for verdict in verdicts),
-        caches=[(cache, _percent(count, total), WIDE * count / (total or 1)) for cache, count in caches],
+        caches=[(cache, percent(count, total), WIDE * count / (total or 1)) for cache, count in caches],
         reported=(
-            _percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told)),
+            percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told)),
             len(told),
         )
         if told
@@ -99,7 +99,7 @@ def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
     for name, hit in verdict.hits.items():
         limits.append((policies()[name].name, hit.num_tokens, say.limit(hit)))
     one, other = _marked(parted.earlier_text, parted.text) if parted else ([], [])
-    share = _percent(verdict.hits[policy].num_tokens, verdict.num_tokens)
+    share = percent(verdict.hits[policy].num_tokens, verdict.num_tokens)
     return Turn(verdict, pieces, share, cause, limits, one, other)
 
 
@@ -114,7 +114,3 @@ def _marked(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str,
     ]
     one, other = ([part for part in parts if part[0]] for parts in cut)
     return one, other
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "0 %"

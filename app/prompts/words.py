@@ -29,6 +29,11 @@ class Words:
         return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
 
 
+def percent(part: int, whole: int) -> str:
+    """Write a share, with one decimal."""
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+
+
 class _Number(int):
     def __str__(self) -> str:
         return f"{int(self):,}"

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from engine.prompts.readers import usage_of
+
 Mode = Literal["redacted", "whole", "private"]
 MAX_ANSWER = 16 * 1024 * 1024  # bytes of an answer, or of one event of a stream, in which usage is looked for
 MIN_KEY = 12  # characters: a shorter one is no secret, and may be a word of the prompt
@@ -145,9 +147,5 @@ class UsageReader:
             told = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        if not isinstance(told, dict):
-            return
-        for holder in (told, told.get("message"), told.get("response")):  # Anthropic's first event, Responses' last
-            if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-                known = {name: value for name, value in holder["usage"].items() if value is not None}
-                self._usage = (self._usage or {}) | known
+        if (found := usage_of(told)) is not None:
+            self._usage = (self._usage or {}) | found

@@ -236,10 +236,9 @@ def first_difference(old: Segment, new: Segment) -> str:
     if "{" not in (old.text[:1], new.text[:1]) or old.kind not in ("tool", "call"):
         return new.path
     try:
-        one, other = msgspec.json.decode(old.text), msgspec.json.decode(new.text)
-    except msgspec.DecodeError:
+        return new.path + _path(msgspec.json.decode(old.text), msgspec.json.decode(new.text))
+    except (msgspec.DecodeError, RecursionError):
         return new.path
-    return new.path + _path(one, other)
 
 
 def _path(one: Any, other: Any) -> str:
@@ -258,7 +257,9 @@ def _path(one: Any, other: Any) -> str:
 
 def _name(segment: Segment) -> str:
     tool = msgspec.json.decode(segment.text)
-    return str(tool.get("name") or (tool.get("function") or {}).get("name") or tool.get("type") or "?")
+    function = tool.get("function")
+    inner = function.get("name") if isinstance(function, dict) else None
+    return str(tool.get("name") or inner or tool.get("type") or "?")
 
 
 def _sorted(text: str) -> bytes:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -42,7 +42,7 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return next((count for word, count in self.minimums.items() if word in model), self.minimum)
 
 
-class Hit(NamedTuple):
+class Hit(Struct, frozen=True):
     """Tokens that a cache has of a prompt; `limit`: why they are fewer than the prompt shares with an earlier one."""
 
     num_tokens: int
@@ -105,8 +105,9 @@ class PolicyCache:
         least = policy.minimum_of(request.model)
         for at in self._breakpoints(request):
             if path[at].end >= least:
-                kept = request.segments[at].kept or 0.0
-                path[at].until = max(path[at].until, now + kept)
+                node, kept = path[at], request.segments[at].kept or 0.0
+                node.kept = max(kept, node.kept if node.until >= now else 0.0)
+                node.until = max(node.until, now + kept)
 
     def _breakpoints(self, request: PromptRequest) -> list[int]:
         return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
@@ -123,7 +124,7 @@ class PolicyCache:
         if reached:
             node = shared[reached[-1]]
             for earlier in reached:  # each use begins its time anew
-                shared[earlier].until = max(shared[earlier].until, now + (request.segments[earlier].kept or 300.0))
+                shared[earlier].until = max(shared[earlier].until, now + shared[earlier].kept)
             found = node.end
         else:
             found = 0

@@ -16,25 +16,25 @@ Content = tuple[str, str, str]
 
 
 class Node:
-    """A segment after those above it. `start`, `end`: tokens before it, and up to its end."""
+    """A segment after those above it. `end`: tokens up to its end."""
 
-    __slots__ = ("children", "end", "ends", "last", "segment", "start", "tokens", "touched", "until")
+    __slots__ = ("children", "end", "ends", "kept", "last", "tokens", "touched", "until")
 
-    def __init__(self, segment: Segment | None, tokens: Sequence[int], start: int) -> None:
-        self.segment, self.tokens, self.start = segment, tokens, start
-        self.end = start + len(tokens)
+    def __init__(self, tokens: Sequence[int], start: int) -> None:
+        self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
         self.last = -1  # the request that came by last
         self.ends = -1  # the last request that ended here; -1: none did
         self.touched = 0.0  # when the last request came by
-        self.until = -1.0  # until when an entry at a breakpoint here is kept
+        self.until = -1.0  # until when an entry at a breakpoint here is kept, and for how many seconds after a use
+        self.kept = 0.0
 
 
 class Match(NamedTuple):
     """Beginning that a prompt shares with the earlier one that shares most.
 
     `path`: the nodes that it shares as a whole, the root first. `parted`: the node that it shares in part, or whose
-    place another segment takes; None: nothing came after `path`, or a prompt ended there. `num_tokens`: shared.
+    place another segment takes; None: it ends with `path`, or nothing came after that. `num_tokens`: shared.
     """
 
     path: list[Node]
@@ -43,16 +43,21 @@ class Match(NamedTuple):
 
     @property
     def closest(self) -> int:
-        """The earlier request; -1: nothing is shared."""
+        """The earlier request; -1: there was none."""
         end = self.path[-1]
         return self.parted.last if self.parted else end.ends if end.ends >= 0 else end.last
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an earlier prompt ended where `path` does."""
+        return self.path[-1].ends >= 0
 
 
 class PrefixTree:
     """The prompts of one model and cache."""
 
     def __init__(self) -> None:
-        self.root = Node(None, (), 0)
+        self.root = Node((), 0)
 
     def match(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]]) -> Match:
         """Find what a prompt shares with earlier ones; `tokens`: of each segment."""
@@ -63,7 +68,7 @@ class PrefixTree:
                 break
             path.append(child)
         node, depth = path[-1], len(path) - 1
-        if depth == len(segments) or (depth and node.ends >= 0):
+        if depth == len(segments):
             return Match(path, None, node.end)
         best, longest = None, -1
         for child in node.children.values():
@@ -78,7 +83,7 @@ class PrefixTree:
         for segment, own in zip(segments, tokens, strict=True):
             child = node.children.get(segment.content)
             if child is None:
-                child = node.children[segment.content] = Node(segment, own, node.end)
+                child = node.children[segment.content] = Node(own, node.end)
             child.last, child.touched = request, now
             path.append(child)
             node = child

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,6 +18,8 @@ from msgspec import Struct
 from engine.prompts.segments import Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26  # of a line
+# of an entry that has not the shape that it seems to have
+FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 class PromptError(ValueError):
@@ -85,13 +87,13 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
             if sent is None:
                 continue
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
-        except (ValueError, TypeError, AttributeError) as error:
-            found.unread[f"{name}: {' '.join(str(error).split())[:100]}"] += 1
+            tokens, cached = reported(sent.usage)
+        except FAULTS as error:
+            found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
         if not segments:
             found.unread[f"{name}: a request without a prompt"] += 1
             return
-        tokens, cached = reported(sent.usage)
         session = sent.session or str(sent.body.get("prompt_cache_key") or "")
         retention = str(sent.body.get("prompt_cache_retention") or "")
         model = str(sent.body.get("model") or "")
@@ -106,17 +108,20 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
 def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of a prompt and those read from the cache, as an API reported them; None: it did not."""
     if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` are those after the last breakpoint
-        read, made = (usage.get(f"cache_{name}_input_tokens") or 0 for name in ("read", "creation"))
-        return (usage.get("input_tokens") or 0) + read + made, read
-    tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
+        counts = [_count(usage.get(f"{name}input_tokens")) or 0 for name in ("", "cache_creation_", "cache_read_")]
+        return sum(counts), counts[-1]
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-    return tokens, details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+    cached = details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+    return _count(usage.get("prompt_tokens", usage.get("input_tokens"))), _count(cached)
 
 
 def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
         if (whole := _whole(file)) is not None:
-            yield from enumerate(_inside(whole), 1)
+            try:
+                yield from enumerate(_inside(whole), 1)
+            except FAULTS:
+                unread["a document that has no list of entries"] += 1
             return
         file.seek(0)
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
@@ -124,8 +129,8 @@ def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
                 continue
             try:
                 entries = _inside(msgspec.json.decode(line))
-            except msgspec.DecodeError:
-                unread["a line that is not JSON"] += 1
+            except FAULTS:
+                unread["a line that is not JSON, or has no list of entries"] += 1
                 continue
             yield from ((number, entry) for entry in entries)
 
@@ -137,10 +142,10 @@ def _whole(file: IO[bytes]) -> Any:
         return None
     try:
         msgspec.json.decode(first)
-    except msgspec.DecodeError:
+    except FAULTS:
         try:
             return msgspec.json.decode(first + file.read())
-        except msgspec.DecodeError:
+        except FAULTS:
             return None
     return None
 
@@ -266,12 +271,17 @@ def _usage_in(answer: Any) -> dict[str, Any]:
     if isinstance(answer, list):
         found: dict[str, Any] = {}
         for event in answer:
-            found |= {key: value for key, value in _usage_in(event).items() if value is not None}
+            found |= _usage_in(event)
         return found
-    if not isinstance(answer, dict):
-        return {}
-    inner = [answer, *(answer.get(name) for name in ("message", "response", "data"))]
-    return next((dict(one["usage"]) for one in inner if isinstance(one, dict) and one.get("usage")), {})
+    return usage_of(answer) or {}
+
+
+def usage_of(told: Any) -> dict[str, Any] | None:
+    """Return the usage in an answer, or in an event of a stream: Anthropic's first, the last of Responses."""
+    inner = (told, *map(told.get, ("message", "response", "data"))) if isinstance(told, dict) else ()
+    found = (one.get("usage") for one in inner if isinstance(one, dict))
+    usage = next((one for one in found if isinstance(one, dict)), None)
+    return None if usage is None else {name: value for name, value in usage.items() if value is not None}
 
 
 def _decoded(body: Any) -> dict[str, Any]:
@@ -297,7 +307,8 @@ def _count(value: Any) -> int | None:
 
 
 def _seconds(when: Any) -> float | None:
-    """Return seconds since the epoch of a number of seconds or an ISO 8601 time."""
+    """Return seconds since the epoch of a number of seconds, or of an ISO 8601 time, which is UTC unless it says."""
     if isinstance(when, str):
-        return datetime.fromisoformat(when).timestamp()
+        read = datetime.fromisoformat(when)
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     return float(when) if when is not None else None

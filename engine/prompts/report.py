@@ -46,7 +46,6 @@ class Break(Struct, frozen=True):
     path: str  # in the request
     earlier_path: str
     token: int  # the first that differs
-    segment_tokens: int  # shared within the segment
     earlier_text: str  # around the place: before it, "|", after it
     text: str
 
@@ -89,6 +88,7 @@ class Player:
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
         self._models: dict[str, _Model] = {}
         self._requests: list[PromptRequest] = []
+        self._now = 0.0
         self._turns: Counter[str] = Counter()
         self._sessions: list[str] = []
         unit = policies()["vllm"].unit
@@ -109,15 +109,16 @@ class Player:
         """
         index, segments = len(self._requests), request.segments
         tokens = [self.tokens_of(segment) for segment in segments]
-        # without a time a request comes right after the one before
-        now = request.time if request.time is not None else (self._requests[-1].time or 0.0 if self._requests else 0.0)
+        if request.time is not None:  # else it comes right after the one before
+            self._now = request.time
+        now = self._now
         model = self._models.setdefault(request.model, _Model())
         match = model.tree.match(segments, tokens)
         hits = {name: cache.look(request, tokens, match, now) for name, cache in model.caches.items()}
         if self._engine is not None:
-            hits["vllm"] = self._engine.take(index, tokens)
+            hits["vllm"] = self._engine.take(index, tokens, request.model)
         closest = model.closest(segments, match)
-        broken = self._break(request, match, closest) if closest >= 0 else self._other_model(request, tokens)
+        broken = self._break(request, match, closest, model) if closest >= 0 else self._other_model(request, tokens)
         session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
@@ -143,12 +144,15 @@ class Player:
         self._sessions.append(name)
         return name
 
-    def _break(self, request: PromptRequest, match: Match, closest: int) -> Break | None:
+    def _break(self, request: PromptRequest, match: Match, closest: int, model: _Model) -> Break | None:
         earlier, segments = self._requests[closest], request.segments
         pairs = zip(earlier.segments, segments, strict=False)
         at = next((i for i, (a, b) in enumerate(pairs) if a.content != b.content), len(earlier.segments))
         if match.parted is None or at >= min(len(earlier.segments), len(segments)):
             return None
+        after = segments[len(match.path) - 1 :]
+        if match.goes_on and not any(segment.content in model.last_with for segment in after):
+            return None  # another branch of an earlier prompt: all that follows is new
         old, new = earlier.segments[at], segments[at]
         same = bool(request.session) and request.session == earlier.session
         cause, detail = cause_of(Parting(earlier.segments, segments, at, same))
@@ -157,7 +161,7 @@ class Player:
         place = common_prefix(old.text, new.text) if inside else 0
         return Break(
             cause, detail, first_difference(old, new) if inside else new.path, old.path,
-            sum(len(self.tokens_of(one)) for one in segments[:at]) + shared, shared,
+            sum(len(self.tokens_of(one)) for one in segments[:at]) + shared,
             _around(old.text, place), _around(new.text, place),
         )  # fmt: skip
 
@@ -167,7 +171,7 @@ class Player:
         name = max(others, key=lambda one: others[one])
         if others[name] < policies()["vllm"].unit:
             return None
-        return Break("other_model", name, "model", "model", 0, 0, f"|{name}", f"|{request.model}")
+        return Break("other_model", name, "model", "model", 0, f"|{name}", f"|{request.model}")
 
 
 class _Model:

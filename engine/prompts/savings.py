@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.prompts.causes import VOLATILE
 from engine.prompts.readers import PromptRequest
 from engine.prompts.report import Player, Settings, Verdict
-from engine.prompts.segments import Segment
+from engine.prompts.segments import SECONDS_KEPT, Segment
 
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
@@ -41,14 +41,14 @@ def savings(
     """Try every proposal that the breaks call for; those that save, the best first."""
     details = " ".join(v.parted.detail for v in verdicts if v.parted and v.parted.cause == "volatile_text")
     kinds = tuple(kind for kind in VOLATILE if kind in details)
-    causes = {verdict.parted.cause for verdict in verdicts if verdict.parted}
+    called_for = {verdict.parted.cause for verdict in verdicts if verdict.parted}
+    called_for |= {str(verdict.hits[settings.policy].limit) for verdict in verdicts}
     requests = [replace(one, session=verdict.session) for one, verdict in zip(requests, verdicts, strict=True)]
     before, found = _computed(verdicts, settings), list[Saving]()
-    for proposal, (wanted, change) in PROPOSALS.items():
-        limits = {verdict.hits[settings.policy].limit for verdict in verdicts}
-        if not wanted & (causes | limits):
+    for proposal, (by, change) in PROPOSALS.items():
+        if not by & called_for:
             continue
-        changed = [replace(request, segments=change(request, requests, kinds)) for request in requests]
+        changed = [replace(a, segments=b) for a, b in zip(requests, change(requests, kinds), strict=True)]
         player = Player(encode, settings)
         after = _computed([player.play(request) for request in changed], settings)
         those = [i for i, (a, b) in enumerate(zip(requests, changed, strict=True)) if a.segments != b.segments]
@@ -62,24 +62,39 @@ def _computed(verdicts: Sequence[Verdict], settings: Settings) -> int:
     return sum(verdict.num_tokens - verdict.hits[settings.policy].num_tokens for verdict in verdicts)
 
 
-def _sort_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
-    tools = sorted((_canonical(one) for one in request.segments if one.kind == "tool"), key=lambda one: one.text)
-    return [*tools, *(one for one in request.segments if one.kind != "tool")]
+def _sort_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
+    canonical = cache(_canonical)  # a tool comes in every request
+    return [
+        [*sorted(map(canonical, _tools(one)), key=lambda tool: tool.text), *_others(one)] for one in requests
+    ]  # fmt: skip
 
 
-def _all_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
+def _all_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
     """Declare every tool that any request of the same session and model declares, from the first request on."""
-    alike = [one for one in requests if (one.session, one.model) == (request.session, request.model)]
-    tools = {segment.text: segment for one in alike for segment in one.segments if segment.kind == "tool"}
-    return [*tools.values(), *(one for one in request.segments if one.kind != "tool")]
+    declared: dict[tuple[str, str], dict[str, Segment]] = {}
+    for one in requests:
+        declared.setdefault((one.session, one.model), {}).update((tool.text, tool) for tool in _tools(one))
+    return [[*declared[one.session, one.model].values(), *_others(one)] for one in requests]
 
 
-def _volatile_last(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
+def _tools(request: PromptRequest) -> list[Segment]:
+    return [one for one in request.segments if one.kind == "tool"]
+
+
+def _others(request: PromptRequest) -> list[Segment]:
+    return [one for one in request.segments if one.kind != "tool"]
+
+
+def _volatile_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
     """Move what changes by itself in system prompts to a message at the end."""
+    return [_with_volatile_last(one.segments, kinds) for one in requests]
+
+
+def _with_volatile_last(segments: Sequence[Segment], kinds: Kinds) -> list[Segment]:
     rest, moved = list[Segment](), list[Segment]()
-    for segment in request.segments:
+    for segment in segments:
         kept, taken = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
-        rest.append(replace(segment, text=kept))
+        rest.append(replace(segment, text=kept) if taken else segment)
         if taken:
             moved.append(Segment(f"{segment.path} (moved)", "message", "user", taken))
     return [*rest, *moved]
@@ -99,14 +114,16 @@ def _split(text: str, kinds: Kinds) -> tuple[str, str]:
     return text, " ".join(taken)
 
 
-def _breakpoint_last(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
-    *others, last = request.segments
-    return [*others, replace(last, kept=last.kept or 300.0)]
+def _breakpoint_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
+    lasts = [one.segments[-1] for one in requests]
+    return [
+        [*one.segments[:-1], replace(last, kept=last.kept or SECONDS_KEPT["5m"])]
+        for one, last in zip(requests, lasts, strict=True)
+    ]
 
 
-PROPOSALS: dict[
-    str, tuple[set[str | None], Callable[[PromptRequest, Sequence[PromptRequest], Kinds], list[Segment]]]
-] = {
+Change = Callable[[Sequence[PromptRequest], Kinds], list[list[Segment]]]  # the segments of each request
+PROPOSALS: dict[str, tuple[set[str], Change]] = {  # causes and limits that call for it
     "sort_tools": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
     "all_tools": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
     "volatile_last": ({"volatile_text"}, _volatile_last),

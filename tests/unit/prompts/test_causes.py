@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Player, Settings
+from engine.prompts.report import Player, Settings, Verdict
 from engine.prompts.segments import segments_of
 from tests.unit.prompts.sessions import SESSIONS, Session
 
@@ -14,17 +17,26 @@ def encode(text: str) -> list[int]:
     return list(text.encode())
 
 
-def verdicts(session: Session, settings: Settings | None = None):
-    player = Player(encode, settings or Settings())
+def verdicts(bodies: list[dict[str, Any]]) -> list[Verdict]:
+    player = Player(encode, Settings())
     return [
         player.play(PromptRequest(line, body["model"], segments_of(body), session=body.get("prompt_cache_key", "")))
-        for line, body in enumerate(session.bodies, 1)
+        for line, body in enumerate(bodies, 1)
     ]
 
 
+def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The requests of the turns before this one: up to each message of the user's that an answer follows."""
+    messages = body["messages"]
+    ends = [i for i, (a, b) in enumerate(pairwise(messages), 1) if (a["role"], b["role"]) == ("user", "assistant")]
+    return [{**body, "messages": messages[:end]} for end in ends]
+
+
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.name)
-def test_each_break_has_its_cause_and_place(session: Session) -> None:
-    *others, last = verdicts(session)
+@pytest.mark.parametrize("is_whole", [False, True], ids=["", "from the first turn on"])
+def test_each_break_has_its_cause_and_place(session: Session, is_whole: bool) -> None:
+    before = turns_before(session.bodies[0]) if is_whole else []
+    *others, last = verdicts([*before, *session.bodies])
     assert not any(verdict.parted for verdict in others)
     found = (last.parted.cause, last.parted.path) if last.parted else ("", "")
     assert found == (session.cause, session.path)

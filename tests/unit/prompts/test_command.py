@@ -48,7 +48,7 @@ def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture
     first, second = found["requests"]
     clock_tokens = len("2026-11-27 13:05:10")
     shared = first["num_tokens"] - clock_tokens
-    assert saving["num_tokens"] == shared - shared % 16 - second["hits"]["vllm"][0]
+    assert saving["num_tokens"] == shared - shared % 16 - second["hits"]["vllm"]["num_tokens"]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -26,7 +26,9 @@ def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
     return [player.play(one).hits[policy] for one in requests]
 
 
-PROMPTS = st.lists(st.lists(st.text("ab", min_size=1, max_size=40), min_size=1, max_size=5), min_size=1, max_size=12)
+# texts that often begin alike, and prompts that often go on from each other
+TEXT = st.sampled_from([*("a" * count for count in (3, 20, 40)), "a" * 20 + "b", "a" * 35 + "b"])
+PROMPTS = st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -46,6 +48,7 @@ def test_a_small_pool_evicts_and_says_for_whom() -> None:
     prompts = [[[n] * 40] for n in range(3)]
     assert [engine.take(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
     assert engine.take(3, prompts[0]) == Hit(0, "evicted", "3")
+    assert engine.take(4, prompts[0], "another model").num_tokens == 0
 
 
 def test_openai_counts_from_1024_in_steps_of_128_and_forgets() -> None:
@@ -69,8 +72,9 @@ def test_anthropic_reads_what_a_breakpoint_wrote() -> None:
     assert hits("anthropic", marked, request(tools, turn, marks=(0,), time=301))[1] == Hit(0, "expired")
     used = request(tools, turn, marks=(0,), time=200)
     assert hits("anthropic", marked, used, request(tools, turn, marks=(0,), time=450))[2].num_tokens == 1500
-    kept = hits("anthropic", request(tools, marks=(0,), kept=3600), request(tools, marks=(0,), time=3000))
-    assert kept[1].num_tokens == 1500
+    hour = request(tools, marks=(0,), kept=3600)
+    uses = [request(tools, turn, marks=(1,), time=when) for when in (3000, 6000)]  # each for another hour
+    assert [hit.num_tokens for hit in hits("anthropic", hour, *uses)] == [0, 1500, 1500]
     far = request(tools, *(str(i) for i in range(21)), marks=(21,))
     assert hits("anthropic", marked, far)[1].limit == "breakpoint_out_of_reach"
     near = request(tools, *(str(i) for i in range(19)), marks=(19,))

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from app.prompts.report_page import report_page
 from app.proxy.exchange import Exchanges, Mode
 from engine.prompts.readers import PromptError, read_prompts
 from engine.prompts.report import Player, Settings
-from engine.prompts.tokens import characters_of
+from engine.prompts.savings import savings
+from engine.prompts.tokens import characters_of, open_encoder
 from tests.unit.prompts.sessions import anthropic, chat
 
 BODY = {**chat(2, tools=("read",)), "model": "gpt"}
@@ -152,3 +159,48 @@ def test_what_the_proxy_writes_parts_where_the_requests_do(mode: Mode, shape: An
     first, second, third = (player.play(request) for request in found.requests)
     assert second.hits["sglang"].num_tokens == first.num_tokens and second.parted is None
     assert third.parted is not None and third.parted.cause == "system_changed"
+
+
+ENCODE = cache(open_encoder)
+NASTY: list[Any] = [
+    None,
+    True,
+    -1,
+    1e300,
+    10**400,
+    "",
+    "x",
+    "\ud800",
+    "\0",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": None},
+    {"type": "text"},
+]
+
+
+def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(one for key, part in inner for one in parts(part, (*path, key)))]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
+    """Anything that is read can be played, told and shown."""
+    document = copy.deepcopy(data.draw(st.sampled_from([BODY, anthropic(2), *(one for _, one in FILES.values())])))
+    path = data.draw(st.sampled_from(parts(document)[1:]))
+    part = document
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = data.draw(st.sampled_from(NASTY))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        file.write_text(f"{json.dumps(document)}\n{json.dumps(BODY)}\n")
+        found = read_prompts(file)
+    encode = ENCODE()
+    player = Player(encode, Settings())
+    told = [player.play(request) for request in found.requests]
+    report_page("file", told, savings(found.requests, told, encode, Settings()), "vllm", None, "en").encode()
