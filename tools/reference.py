@@ -323,24 +323,20 @@ def metrics() -> str:
 
 def cache_policies() -> str:
     """Return the page of the policies and their sources."""
-    head = ("Cache", "Hits in multiples of", "Shortest prefix", "Kept", "Further rules")
-    rows = [
-        (
-            policy.name,
-            f"{policy.unit} tokens" if policy.unit > 1 else "1 token",
-            ", ".join([f"{policy.minimum:,} tokens" if policy.minimum else "", *_minimums(policy)]).strip(", "),
-            _kept(policy),
-            "; ".join(_further(policy)),
-        )
-        for policy in policies().values()
+    return INTRO["Cache policies"] + "\n\n".join(map(_policy, policies().values()))
+
+
+def _policy(policy: Policy) -> str:
+    unit = f"{policy.unit} tokens" if policy.unit > 1 else "1 token"
+    minimum = f"{policy.minimum:,} tokens" if policy.minimum else ""
+    rules = [
+        f"A hit is a multiple of {unit}.",
+        f"The shortest cached prefix: {', '.join([minimum, *_minimums(policy)])}." if minimum else "",
+        f"Kept {_kept(policy)}.",
+        *(f"{rule[:1].upper()}{rule[1:]}." for rule in _further(policy)),
+        *(f"Source: {one.says}. Checked on {one.checked} against {one.against}." for one in policy.sources),
     ]
-    sources = (
-        (policy.name, source.says, str(source.checked), source.against)
-        for policy in policies().values()
-        for source in policy.sources
-    )
-    listed = table(("Cache", "Source", "Checked", "Against"), sources)
-    return INTRO["Cache policies"] + table(head, rows) + "\n## Sources\n\n" + listed
+    return f"## {policy.name}\n\n" + "\n".join(f"- {rule}" for rule in rules if rule)
 
 
 def _minimums(policy: Policy) -> list[str]:

@@ -144,7 +144,8 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
     limits = Counter(replace(v.hits[policy], num_tokens=0, maybe=False) for v in verdicts)
     for found_less, count in limits.most_common():
         if found_less.limit not in (None, "rounded"):
-            say(f"  {count} requests hit less: {words('en').limit(found_less)}")
+            hit_less = "request hits less" if count == 1 else "requests hit less"
+            say(f"  {count} {hit_less}: {words('en').limit(found_less)}")
     for saving in found:
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
@@ -166,8 +167,7 @@ def _tell_request(verdict: Verdict, policy: str) -> None:
 
 def _said(verdict: Verdict) -> str:
     assert verdict.parted is not None
-    detail = f" ({verdict.parted.detail})" if verdict.parted.detail else ""
-    return f"{words('en')(f'cause.{verdict.parted.cause}')}{detail}, at {verdict.parted.path}"
+    return f"{words('en').cause(verdict.parted)}, at {verdict.parted.path}"
 
 
 def _step_cost(arguments: argparse.Namespace) -> StepCost | None:

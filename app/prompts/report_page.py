@@ -94,7 +94,7 @@ def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
         pieces.append(Piece(fate, round(x, 2), round(width, 2), count, own[0].path, own[-1].path))
         x += width
     parted = verdict.parted
-    cause = say(f"cause.{parted.cause}") + (f" ({parted.detail})" if parted.detail else "") if parted else ""
+    cause = say.cause(parted) if parted else ""
     limits = []
     for name, hit in verdict.hits.items():
         limits.append((policies()[name].name, hit.num_tokens, say.limit(hit)))

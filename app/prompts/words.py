@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.prompts.policies import Hit
+from engine.prompts.report import Break
 from engine.trace.telling.words import content_of, filled, flat, in_language
 
 FOLDER = Path(__file__).parent
@@ -22,6 +23,13 @@ class Words:
     def __call__(self, key: str, **values: Any) -> str:
         shown = {name: _Number(value) if isinstance(value, int) else value for name, value in values.items()}
         return filled(self._texts[key], shown, self.language)
+
+    def cause(self, parted: Break) -> str:
+        """Say why a prompt parts from an earlier one."""
+        detail = parted.detail
+        if parted.cause == "volatile_text" and detail:
+            detail = ", ".join(self(f"volatile.{kind}") for kind in detail.split(","))
+        return self(f"cause.{parted.cause}", detail=detail)
 
     def limit(self, hit: Hit) -> str:
         """Say why a hit is no longer; "" where it is as long as it could be."""

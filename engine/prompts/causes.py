@@ -30,19 +30,19 @@ MONTH = (
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 VOLATILE = {  # what changes from request to request, the most telling first
-    "a date or time": re.compile(
+    "date": re.compile(
         r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
         r"|\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\b1[5-9]\d{8}(?:\d{3})?\b"
         rf"|(?:\b{DAY},? )?(?:\b\d{{1,2}}\.? {MONTH}(?:,? \d{{4}})?|\b{MONTH} \d{{1,4}}(?:st|nd|rd|th)?(?:,? \d{{4}})?)"
         rf"|\b{DAY}\b",
         re.IGNORECASE,
     ),
-    "an identifier": re.compile(
+    "identifier": re.compile(
         r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b(?=[a-z_-]*\d)[0-9a-f]{5,64}\b|\b[a-z]+_(?=\w*\d)\w{6,}\b",
         re.IGNORECASE,
     ),
-    "a path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
-    "a number": re.compile(r"\d+(?:[.,]\d+)*"),
+    "path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
+    "number": re.compile(r"\d+(?:[.,]\d+)*"),
 }
 HASHED = '{"hash":"'  # what a text begins with in whose place a hash stands: two are alike or not
 LEAST_ALIKE = 0.5  # of the shorter text that a trimmed or edited one shares with it at its ends
@@ -77,7 +77,7 @@ class Parting:
 
 
 def cause_of(parting: Parting) -> tuple[Cause, str]:
-    """Decide why two prompts part, and a detail in words; "" = there is none."""
+    """Decide why two prompts part, with a detail: names, a number, or kinds of `VOLATILE`; "" = there is none."""
     for rule in RULES:
         if found := rule(parting):
             return found
@@ -120,10 +120,10 @@ def volatile_part(old: str, new: str) -> str:
     for name, pattern in VOLATILE.items():
         before = masked
         masked = [pattern.sub("\0", text) for text in before]
-        if [pattern.findall(text) for text in before] != [masked] and _spans(pattern, before):
+        if _spans(pattern, before):
             found.append(name)
         if masked[0] == masked[1]:
-            return " and ".join(found)
+            return ",".join(found)
     return ""
 
 
@@ -179,7 +179,7 @@ def _dropped(parting: Parting) -> Found:
     gone = rest.index(new.content)
     shared = common_prefix(rest[gone:], after)
     if gone and (gone + shared == len(rest) or shared >= 2):
-        return "messages_dropped", f"{gone} segments"
+        return "messages_dropped", str(gone)
     return None
 
 
@@ -199,7 +199,7 @@ def _trimmed(parting: Parting) -> Found:
     if (not new.text.startswith(HASHED) and 2 * len(new.text) <= len(old.text)) or (
         len(new.text) < len(old.text) and _alike(old.text, new.text) > 0.9
     ):
-        return "message_trimmed", f"{len(old.text):,} → {len(new.text):,} characters"
+        return "message_trimmed", f"{len(old.text):,} → {len(new.text):,}"
     return None
 
 
@@ -210,9 +210,7 @@ def _summarised(parting: Parting) -> Found:
         return None
     gone = len(parting.earlier) - parting.at - parting.kept_later
     shorter = len(parting.later) < len(parting.earlier)
-    return (
-        ("history_summarised", f"{gone} segments") if shorter and gone >= 2 and 2 * parting.kept_later < gone else None
-    )
+    return ("history_summarised", str(gone)) if shorter and gone >= 2 and 2 * parting.kept_later < gone else None
 
 
 def _edited(parting: Parting) -> Found:

@@ -16,7 +16,7 @@ def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tup
     hidden = [
         replace(verdict, session=_hash(verdict.session), parted=replace(
             verdict.parted,
-            detail="" if verdict.parted.cause.startswith(("tool", "schema")) else verdict.parted.detail,
+            detail="…" if verdict.parted.cause.startswith(("tool", "schema")) else verdict.parted.detail,
             earlier_text=_hidden(verdict.parted.earlier_text), text=_hidden(verdict.parted.text),
         ))
         if verdict.parted else replace(verdict, session=_hash(verdict.session))

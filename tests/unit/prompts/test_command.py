@@ -60,7 +60,7 @@ def test_the_page_needs_no_network_and_escapes(language: str, file: Path, tmp_pa
     main(["prompts", str(file), "--html", str(page), "--lang", language])
     text = page.read_text()
     assert "<img" not in text and "<script" not in text and "http:" not in text and "https:" not in text
-    assert words(language)("title") in text and words(language)("cause.tools_reordered") in text
+    assert words(language)("title") in text and words(language)("cause.tools_reordered", detail="write, read") in text
 
 
 def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
-    assert "1 requests hit less: evicted for request 3" in capsys.readouterr().out
+    assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
     assert main(["prompts", str(file), "--num-blocks", "3"]) == 2
 
 
