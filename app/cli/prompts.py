@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--name", help="what the report calls the file (default: its name)")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="as JSON")
-    output.add_argument("--html", type=Path, metavar="FILE", help="as one HTML file")
+    output.add_argument("--html", type=Path, metavar="FILE", help="as one HTML file; -: on standard output")
     parser.set_defaults(run=run)
 
 
@@ -98,8 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
         page = report_page(
             name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, file.is_private
         )
-        arguments.html.write_text(page, encoding="utf-8")
-        say(f"{arguments.html}: {len(verdicts)} requests")
+        if str(arguments.html) == "-":
+            sys.stdout.write(page)
+        else:
+            arguments.html.write_text(page, encoding="utf-8")
+            say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
         _tell_request(verdicts[arguments.request - 1], arguments.policy)
     else:

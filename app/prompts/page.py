@@ -11,9 +11,9 @@ from pathlib import Path
 
 import flask
 from flask import Request, Response
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from app.ground import routing
-from app.ground.errors import AppError
 from app.ground.routing import Route
 from app.page.sheets import SHEETS
 from app.prompts.words import words
@@ -34,51 +34,46 @@ def form(context: object, request: Request) -> Response:
 
 
 def report(context: object, request: Request) -> Response:
-    """The report about a posted file.
-
-    Raises:
-        AppError: `busy` while another file is played.
-    """
+    """The report about a posted file."""
     request.max_content_length = MAX_BYTES
-    given, policy = request.files.get("file"), request.form.get("policy", "vllm")
+    try:
+        given, policy = request.files.get("file"), request.form.get("policy", "vllm")
+    except RequestEntityTooLarge:
+        return _form(request, "too_large", 413)
     is_example = "example" in request.form
     name = EXAMPLE.name if is_example else (given.filename if given else "")
     if not name or policy not in policies():
         return _form(request, "no_file", 400)
     if not _playing.acquire(blocking=False):
-        raise AppError("busy", "another file is being played; send it again in a moment")
+        return _form(request, "busy", 409)
     try:
-        with tempfile.TemporaryDirectory(prefix="kvtheater-prompts-") as folder:
-            file, page = Path(folder) / "requests", Path(folder) / "page.html"
+        with EXAMPLE.open("rb") if is_example else tempfile.TemporaryFile() as file:  # without a name: gone in any case
             if given is not None and not is_example:
                 given.save(file)
-            options = [
-                f"--policy={policy}",
-                f"--html={page}",
-                f"--lang={_language(request)}",
-                f"--name={name}",
-            ]
-            program = [sys.executable, "-m", "app", "prompts", str(EXAMPLE if is_example else file), *options]
-            try:
-                done = subprocess.run(
-                    program,
-                    env=child_environment(),
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=MAX_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return _form(request, "too_long", 413)
-            if not page.is_file():
-                return _form(request, "", 422, done.stderr.decode(errors="replace").removeprefix("kvtheater: ")[:300])
-            text = page.read_text(encoding="utf-8")
+                file.seek(0)
+            done = _played(file.fileno(), f"--policy={policy}", f"--lang={_language(request)}", f"--name={name}")
+    except subprocess.TimeoutExpired:
+        return _form(request, "too_long", 413)
     finally:
         _playing.release()
+    text = done.stdout.decode()
     found = POLICY.search(text)
-    assert found is not None
+    if found is None:
+        return _form(request, "", 422, done.stderr.decode(errors="replace").removeprefix("kvtheater: ")[:300])
     headers = {"Cache-Control": "no-store", "Content-Security-Policy": found[1]}
     return Response(text, mimetype="text/html", headers=headers)
+
+
+def _played(file: int, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=MAX_SECONDS,
+        check=False,
+        pass_fds=[file],
+    )
 
 
 def _form(request: Request, refusal: str, status: int, reason: str = "") -> Response:
@@ -97,7 +92,10 @@ def _form(request: Request, refusal: str, status: int, reason: str = "") -> Resp
 
 def _language(request: Request) -> str:
     known = languages()
-    given = request.values.get("lang", "")
+    try:
+        given = request.values.get("lang", "")
+    except RequestEntityTooLarge:
+        given = ""
     return given if given in known else request.accept_languages.best_match(list(known)) or "en"
 
 

@@ -24,8 +24,9 @@ def test_the_form_speaks_the_readers_language(server) -> None:
 def test_what_is_no_file_is_refused_in_a_sentence(server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert send(server, "", policy="nobody's").status_code == 400
     assert requests.post(f"{server.url}/prompts", timeout=30).status_code == 400
-    monkeypatch.setattr(page, "MAX_BYTES", 1000)
-    assert send(server, "x" * 5000).status_code == 413
+    monkeypatch.setattr(page, "MAX_BYTES", 2 << 20)
+    large = send(server, "x" * (3 << 20))
+    assert large.status_code == 413 and "more than 2 MiB" in large.text
     with page._playing:
         assert send(server, "{}").status_code == 409
 
