@@ -128,6 +128,22 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
     wait_until(page, "Number(document.getElementById('look').dataset.records) > 0")
 
 
+def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: ToldServer) -> None:
+    """However long that takes: longer here than a word of the fan would wait for it."""
+    page = open_page(opening=True)
+    page.evaluate("localStorage.clear()")
+    page.clock.install()
+    page.goto(held.url)
+    page.wait_for_selector("#opening[data-ready=true]")
+    page.locator("#opening-time").fill("44.9")
+    page.fill("#own-words", "once upon a time")
+    page.keyboard.press("Enter")
+    page.clock.fast_forward(60_000)
+    expect(page.locator("#own-go")).to_have_text("Waiting …")
+    held.say("ready")
+    expect(page.locator(".look-text .prompt")).to_have_text("once upon a time")
+
+
 def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: ToldServer) -> None:
     page = opened(open_page, f"{held.url}/?recording=rec-moon&step=6")
     page.wait_for_selector("#connection.replay")

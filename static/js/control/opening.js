@@ -19,7 +19,7 @@ import { t } from "../tell/words.js";
 
 const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
 const LANGUAGES = new Set(["en", "zh"]); // that there are recordings in
-const READY_MS = 6000; // for which a click waits for the server, before the recorded future is shown
+const READY_MS = 6000; // for which a word of the fan waits for the server, before its recorded future is shown
 
 /** Whether the opening is on the screen. */
 export const opening = signal(false);
@@ -219,21 +219,26 @@ export async function takeWord(theater, record, seq, token) {
  */
 export async function writeOwn(text) {
   writeDraft(text);
-  if (!(await live())) return void store.toast(t("look.own.wait"));
+  if (!(await live(null))) return void store.toast(t("look.own.wait"));
   if (!(await session.startAnew())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
   if (opening.peek()) endOpening(); // the first look has a new run read at once
   return true;
 }
 
-/** Whether a live run is followed, at the latest after a while. @returns {Promise<boolean>} */
-function live() {
+/**
+ * Whether a live run is followed, once that is known or `patience` ms have passed (null: however long the model loads).
+ *
+ * @param {number | null} patience
+ * @returns {Promise<boolean>}
+ */
+function live(patience = READY_MS) {
   if (store.connection.peek() === "live") return Promise.resolve(true);
   if (store.connection.peek() !== "connecting") return Promise.resolve(false);
   return new Promise((done) => {
     const end = (/** @type {boolean} */ found) => (stop(), clearTimeout(timer), done(found));
-    const timer = setTimeout(() => end(false), READY_MS);
-    const stop = store.connection.subscribe((now) => now === "live" && queueMicrotask(() => end(true)));
+    const timer = patience ? setTimeout(() => end(false), patience) : undefined;
+    const stop = store.connection.subscribe((now) => now !== "connecting" && queueMicrotask(() => end(now === "live")));
   });
 }
 

@@ -2,7 +2,7 @@
 
 const GAP = 2;
 const BLOCK_GAP = 8; // where one block ends and the next begins
-const AHEAD = 0.3; // of the window: room kept free when the strip scrolls to a new column, so that it seldom does
+const AHEAD = 2; // columns that are kept free when the strip scrolls to a new one
 const MARGIN = 2; // columns beyond the window that are there already
 
 /**
@@ -39,13 +39,15 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
   };
   const end = count ? x(count - 1) + column : 0;
   const full = expected ? x(expected - 1) + column : 0;
+  const ahead = AHEAD * step;
   return {
     width: column,
     count,
     expected,
     perBlock,
     x,
-    extent: Math.max(end, Math.min(full, end + Math.floor(width * AHEAD))),
+    ahead,
+    extent: Math.max(end, Math.min(full, end + ahead)),
     /** @param {number} offset */
     at(offset) {
       const position = before(offset);
@@ -79,7 +81,7 @@ export function scrollTo(layout, offset, width, first, last) {
   const [left, right] = [layout.x(first), layout.x(last) + layout.width];
   const seen = right <= offset + width && (left >= offset || right - left > width);
   if (seen) return offset;
-  const ahead = right - left < width * (1 - AHEAD) ? Math.floor(width * AHEAD) : 0;
+  const ahead = right - left < width - layout.ahead ? layout.ahead : 0;
   const wanted = left < offset && right - left <= width ? left - ahead : right - width + ahead;
   return Math.max(0, Math.min(wanted, layout.extent - width));
 }

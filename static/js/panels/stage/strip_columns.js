@@ -30,6 +30,7 @@ const USUAL = 11.5; // columns are so wide that most tokens of a prompt have at 
 const NARROWEST = 26;
 const FOR_LETTERS = 46; // a column that holds most words of an alphabet
 const WIDEST = 84;
+const NARROW = 400; // px: a phone's window, whose columns are narrower, so that a short line is seen whole
 const MOST = 4096; // columns that room is kept for
 
 /** @param {Label} label */
@@ -89,7 +90,7 @@ function neededWidth(now) {
  */
 export function layoutOf(now, width, withSampled) {
   const { seq } = now;
-  const needed = neededWidth(now);
+  const needed = Math.floor(neededWidth(now) * (width < NARROW ? 0.85 : 1));
   return columns({
     count: seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0),
     expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MOST)),
