@@ -36,7 +36,7 @@ def test_the_first_visit_offers_the_poem_and_teaches(open_page: OpenPage) -> Non
     expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")
     expect(open_page(locale="zh-CN").locator("#prompt")).to_have_value(POEM)
     expect(page.locator("#stage-text")).to_contain_text("Nothing is on stage yet")
-    expect(page.locator("#sentence")).to_contain_text("Press Prefill")
+    expect(page.locator("#sentence")).to_contain_text("Nothing is computed yet")
     expect(page.locator(".block-button")).to_have_count(48)
 
 

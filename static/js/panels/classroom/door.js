@@ -8,6 +8,7 @@ import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, presenting, told } from "../../state/classroom.js";
+import { settings } from "../../state/settings.js";
 import { t } from "../../tell/words.js";
 import { Ask } from "./ask.js";
 import { useRoom } from "./room.js";
@@ -82,6 +83,10 @@ export function Door() {
   const door = doorNow();
   const here = desk.value?.seats.filter((seat) => seat.here).length ?? 0;
   const close = () => (doorOpen.value = false);
+  const begin = () => {
+    close();
+    if (settings.distance.value !== "learn") settings.distance.value = "room"; // what the back row can read
+  };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
     if (event.key !== "Escape") return;
@@ -95,7 +100,7 @@ export function Door() {
     <h2>${told.value?.title || t("class.come_in")}</h2>
     ${door ? html`<${Ways} door=${door} code=${now.code} />` : html`<${Closed} />`}
     <p class="class-door-here" role="status">${t("class.here", { n: here })}</p>
-    <button class="command primary" id="class-begin" onClick=${close}>${t("class.begin")}</button>
+    <button class="command primary" id="class-begin" onClick=${begin}>${t("class.begin")}</button>
   </section>`;
 }
 

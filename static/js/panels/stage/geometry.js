@@ -12,6 +12,18 @@ const MARGIN = 2; // columns beyond the window that are there already
  */
 
 /**
+ * Width of `count` columns that fill a window of `width`, blocks apart.
+ *
+ * @param {number} count
+ * @param {number} blockSize
+ * @param {number} width
+ */
+export function fittedColumn(count, blockSize, width) {
+  const gaps = blockSize > 0 && blockSize < count ? Math.ceil(count / blockSize) * BLOCK_GAP : 0;
+  return Math.floor((width - gaps) / Math.max(count, 1)) - GAP;
+}
+
+/**
  * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)`
  * (the positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over.
  * `count` columns exist of the `expected` ones; in a strip that holds them all they are as wide as fits.
@@ -20,9 +32,7 @@ const MARGIN = 2; // columns beyond the window that are there already
  */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
   const perBlock = blockSize > 0 && blockSize < expected ? blockSize : 0;
-  const gaps = perBlock ? Math.ceil(expected / perBlock) * BLOCK_GAP : 0;
-  const fitted = Math.floor((width - gaps) / Math.max(expected, 1)) - GAP;
-  const column = Math.max(minimum, Math.min(maximum, fitted));
+  const column = Math.max(minimum, Math.min(maximum, fittedColumn(expected, blockSize, width)));
   const step = column + GAP;
   const block = perBlock * step + BLOCK_GAP;
   /** @param {number} position */

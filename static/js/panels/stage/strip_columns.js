@@ -9,7 +9,7 @@ import { fittedSize } from "../../kit/fitted.js";
 import { PHASES } from "../../state/moment.js";
 import { keysText } from "../../tell/groups.js";
 import { probabilityText, t } from "../../tell/words.js";
-import { columns } from "./geometry.js";
+import { columns, fittedColumn } from "./geometry.js";
 
 /**
  * `missing`: why there is no vector; null when there is one.
@@ -30,7 +30,8 @@ const USUAL = 11.5; // columns are so wide that most tokens of a prompt have at 
 const NARROWEST = 26;
 const FOR_LETTERS = 46; // a column that holds most words of an alphabet
 const WIDEST = 84;
-const NARROW = 400; // px: a phone's window, whose columns are narrower, so that a short line is seen whole
+const TIGHTEST = 0.8; // of the width that tokens need, so that a line is seen whole
+const NARROW = 400; // px: a phone's window, where columns are always that tight
 const MOST = 4096; // columns that room is kept for
 
 /** @param {Label} label */
@@ -82,6 +83,19 @@ function neededWidth(now) {
 }
 
 /**
+ * The width of columns of which `count` fit the window, as far as tokens of width `needed` can do with less.
+ *
+ * @param {number} needed
+ * @param {number} count
+ * @param {number} blockSize
+ * @param {number} width
+ */
+function tightened(needed, count, blockSize, width) {
+  const tightest = Math.floor(needed * TIGHTEST);
+  return width < NARROW ? tightest : Math.max(tightest, Math.min(needed, fittedColumn(count, blockSize, width)));
+}
+
+/**
  * Columns of the sequence on stage in a window of `width`; the token just chosen has one when `withSampled`.
  *
  * @param {View} now
@@ -90,7 +104,7 @@ function neededWidth(now) {
  */
 export function layoutOf(now, width, withSampled) {
   const { seq } = now;
-  const needed = Math.floor(neededWidth(now) * (width < NARROW ? 0.85 : 1));
+  const needed = tightened(neededWidth(now), seq.num_prompt_tokens + 1, now.blockSize, width);
   return columns({
     count: seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0),
     expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MOST)),

@@ -7,6 +7,7 @@ import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
+import { inRoom } from "../../control/room.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
@@ -90,7 +91,8 @@ function History() {
 
 /** What makes new records. */
 function Engine() {
-  const { prefill, step, live, running } = player.value;
+  const { step, live, running } = player.value;
+  const prefill = inRoom() ? null : player.value.prefill; // in a room the first step is the prompt's too
   const off = !live() || running();
   const first = numRecords.value === 0 || !prefill; // what the empty stage asks for stands out
   const waits = connection.value !== "live" || busy.value;
