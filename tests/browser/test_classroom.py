@@ -623,6 +623,29 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
     expect(phone.locator("#class-bar")).to_have_count(0)
 
 
+def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: OpenPage) -> None:
+    wall = open_page("/")
+    wall.click("#btn-teach")
+    wall.click("#class-open")
+    phone = open_page(wall.evaluate(JOIN), until="#class-bar", **PHONE)
+    wall.click("#class-film")
+    for page in (wall, phone):
+        expect(page.locator("#opening")).to_have_attribute("data-beat", "next")
+    wall.keyboard.press("ArrowRight")
+    late = open_page(wall.evaluate(JOIN), until="#class-bar", locale="zh-CN", **PHONE)
+    for page in (phone, late):
+        expect(page.locator("#opening")).to_have_attribute("data-beat", "ask")
+        expect(page.locator("#opening-skip, .opening-controls")).to_have_count(0)
+    phone.keyboard.press("ArrowRight")  # it is the presenter's
+    ask(wall)
+    phone.click("#class-sheet .class-option >> nth=0")
+    wall.click("#opening-skip")
+    for page in (phone, late):
+        expect(page.locator("#opening")).to_have_count(0)
+        expect(page.locator("#stage-text")).to_be_visible()
+    assert wall.evaluate(SETTING, "distance") == "room"
+
+
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "zh-CN")])
 def test_nothing_serious_on_either_side(open_page: OpenPage, scheme: str, locale: str) -> None:
     found: dict[str, list[str]] = {}

@@ -1,12 +1,12 @@
 // The opening of a first visit: whether it is shown, how far it is, and what happens when a word of it is taken.
 
-import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { batch, computed, effect, signal, untracked } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
-import { presents } from "../state/classroom.js";
+import { attends, presents, roaming } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
 import { writeDraft } from "../state/prompts.js";
 import { settings } from "../state/settings.js";
@@ -77,9 +77,13 @@ export function offerOpening(memory, asked) {
   startOpening();
 }
 
-/** Begin it; not on a page that follows a class, which would miss what the class is shown and asked. */
+/** Begin it; a page that follows a class is shown it only when its presenter plays it, for all at once. */
 export function startOpening() {
   if (settings.class.peek() && !presents.peek()) return;
+  begin();
+}
+
+function begin() {
   batch(() => {
     opening.value = true;
     time.value = 0;
@@ -92,7 +96,7 @@ export function startOpening() {
 export function endOpening() {
   batch(() => {
     opening.value = playing.value = false;
-    settings.distance.value = "look";
+    settings.distance.value = presents.peek() ? "room" : "look";
   });
   try {
     storage?.setItem(MEMORY_KEY, "seen");
@@ -136,6 +140,18 @@ export function followOpening() {
     });
     load(wanted, (found) => isWanted() && (film.value = found)).catch(() => isWanted() && (failed.value = true));
     loadTexts(wanted).then((texts) => isWanted() && (futures.value = texts));
+  });
+}
+
+/** In a class the opening is where its presenter's is, part by part. Called once. */
+export function followFilm() {
+  effect(() => {
+    if (!attends.value) return;
+    const isShown = settings.film.value !== null && !roaming.value;
+    untracked(() => {
+      if (isShown && !opening.peek()) begin();
+      else if (!isShown) opening.value = false;
+    });
   });
 }
 

@@ -131,6 +131,7 @@ export const TABLE = {
   // how far one looks from: one picture and sentence; stage and pool, for a room or a lesson; everything; a presenter's
   distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },
   lesson: { type: text, initial: null, place: true }, // null: the list of them
+  film: { type: integer, initial: null, place: true }, // part of the opening that a class is shown; null = none is
   region: {
     type: oneOf("stage", "setup", "memory", "detail"),
     initial: "stage",

@@ -2,6 +2,7 @@
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
+import { startOpening } from "../../control/opening.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
@@ -100,7 +101,10 @@ export function Door() {
     <h2>${told.value?.title || t("class.come_in")}</h2>
     ${door ? html`<${Ways} door=${door} code=${now.code} />` : html`<${Closed} />`}
     <p class="class-door-here" role="status">${t("class.here", { n: here })}</p>
-    <button class="command primary" id="class-begin" onClick=${begin}>${t("class.begin")}</button>
+    <div class="class-door-begin">
+      <button class="command primary" id="class-begin" onClick=${begin}>${t("class.begin")}</button>
+      <button class="command" id="class-film" onClick=${() => (begin(), startOpening())}>${t("class.film")}</button>
+    </div>
   </section>`;
 }
 

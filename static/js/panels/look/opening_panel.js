@@ -10,7 +10,9 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { loadingSentence } from "../../kit/model_on_its_way.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
+import { attends, presents } from "../../state/classroom.js";
 import { still } from "../../state/moment.js";
+import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { bytesText, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
@@ -25,6 +27,7 @@ export function Panel() {
   const { id, index } = beatAt(time.value);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(followClock, []);
+  useEffect(followPresenter, []);
   useLayoutEffect(() => {
     box.current?.focus({ preventScroll: true });
     document.addEventListener("keydown", onKey, true);
@@ -37,15 +40,25 @@ export function Panel() {
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source"><i aria-hidden="true">●</i> ${t("look.source")}</span>
-      <span class="opening-tools"><${LanguageSwitch} /><button class="quiet" id="opening-skip"
-        onClick=${endOpening}>${t(time.value < END ? "look.skip" : "look.go_on")}</button></span>
+      <span class="opening-tools"><${LanguageSwitch} />${
+        attends.value
+          ? null
+          : html`<button class="quiet" id="opening-skip"
+        onClick=${endOpening}>${t(time.value < END ? "look.skip" : "look.go_on")}</button>`
+      }</span>
     </div>
     ${now ? html`<${Picture} now=${now} fan=${id === "fan"} />` : html`<div class="opening-picture"></div>`}
     <p class="opening-sentence" id="opening-sentence" aria-live=${id === "race" && playing.value ? "off" : "polite"}>${
       failed.value ? t("look.missing") : now ? text : t("look.loading")
     }</p>
     ${id === "fan" ? html`<${Own} />` : null}
-    <div class="opening-controls">
+    ${attends.value ? null : html`<${Controls} text=${text} index=${index} />`}
+    <${Model} />
+  </main>`;
+}
+
+/** @param {{text: string, index: number}} props */
+const Controls = ({ text, index }) => html`<div class="opening-controls">
       <button class="tool" id="opening-play" aria-label=${t(playing.value ? "look.pause" : "look.play")}
         onClick=${toggle}><${Icon} name=${playing.value ? "pause" : "play"} /></button>
       <input class="opening-time" id="opening-time" type="range" min="0" max=${END} step="0.05" value=${time.value}
@@ -54,10 +67,7 @@ export function Panel() {
       <span class="opening-marks" aria-hidden="true">${BEATS.map(
         ({ from }, i) => html`<i style=${{ left: `${(100 * from) / END}%` }} data-done=${i <= index}></i>`,
       )}</span>
-    </div>
-    <${Model} />
-  </main>`;
-}
+    </div>`;
 
 /** Whether the model that goes on after the opening is there: a word that is taken is computed by it. */
 function Model() {
@@ -69,6 +79,7 @@ function Model() {
 function sentenceOf(now) {
   const { id, local } = beatAt(time.value);
   if (!now) return t(`look.${id}`);
+  if (id === "fan" && attends.value) return t("look.fan.led");
   if (id !== "race") return t(`look.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
   const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
   const [without, kept] = counted(now, done);
@@ -87,7 +98,7 @@ export const scene = signal(null);
 /** @param {{now: Film, fan: boolean}} props */
 function Picture({ now, fan }) {
   if (fan)
-    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken} choose=${take} />`;
+    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken} choose=${attends.value ? () => {} : take} />`;
   return html`<${Moving} now=${now} />`;
 }
 
@@ -121,7 +132,7 @@ function followClock() {
   const tick = (now) => {
     // a page that was hidden, or a slow frame, does not jump
     const passed = before ? Math.min(0.1, (now - before) / 1000) : 0;
-    const most = film.peek() ? canPlayTo(/** @type {Film} */ (film.peek())) : 0;
+    const most = film.peek() ? Math.min(canPlayTo(/** @type {Film} */ (film.peek())), led()) : 0;
     if (time.peek() < most) time.value = Math.min(most, time.peek() + passed);
     before = now;
     if (time.peek() >= END) playing.value = false;
@@ -137,6 +148,28 @@ function followClock() {
     } else if (playing.value) frame = requestAnimationFrame(tick);
     return () => cancelAnimationFrame(frame);
   });
+}
+
+/** How far who follows a class may be: to the end of the part that is shown to it. */
+const led = () => (attends.peek() ? endOf(settings.film.peek() ?? 0) : END);
+
+/** Tell a class which part it is shown, or as one of the class be there. */
+function followPresenter() {
+  const stops = [
+    effect(() => {
+      if (presents.value) settings.film.value = beatAt(time.value).index;
+    }),
+    effect(() => {
+      const part = settings.film.value;
+      if (!attends.value || part === null || !BEATS[part] || beatAt(time.peek()).index === part) return;
+      time.value = still.value ? endOf(part) : BEATS[part].from;
+      playing.value = true;
+    }),
+  ];
+  return () => {
+    for (const stop of stops) stop();
+    if (presents.peek()) settings.film.value = null;
+  };
 }
 
 function toggle() {
@@ -170,7 +203,7 @@ const isBeside = (target) =>
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || isBeside(event.target)) return;
+  if (attends.peek() || event.ctrlKey || event.metaKey || event.altKey || isBeside(event.target)) return;
   /** @type {Record<string, () => void>} */
   const keys = {
     ...{ ArrowRight: () => walk(1), PageDown: () => walk(1), ArrowLeft: () => walk(-1), PageUp: () => walk(-1) },
