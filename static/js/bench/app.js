@@ -64,7 +64,7 @@ export function App() {
   return html`<a class="skip" href="#bench-main">${t("bench.skip")}</a>
     <${Header} />
     <div class="bench">
-      ${index.value && index.value !== "failed" ? html`<${List} />` : html`<div></div>`}
+      ${index.value && index.value !== "failed" ? html`<${List} />` : html`<div class="bench-list"></div>`}
       <main id="bench-main" tabindex="-1">
         <p class="bench-lead">${t("bench.lead")}</p>
         <${DropLine} />

@@ -2,6 +2,7 @@
 
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
+import { isPhone } from "../kit/measure.js";
 import { canRace, NeedsModel } from "../panels/lesson/needs_model.js";
 import { isInPool } from "../panels/lesson/prediction.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
@@ -21,10 +22,11 @@ const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => fou
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
 export function Learn() {
-  const isOpen = settings.lesson.value !== null && opened.value !== null;
+  const isThere = opened.value !== null;
+  const isOpen = settings.lesson.value !== null && (isThere || isPhone()); // above a lesson its figure has its room
   return html`<div class="learn" data-open=${isOpen}>
     <${Lesson} />
-    ${isOpen ? html`<${Figure} />` : null}
+    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="learn-figure"></div>`) : null}
   </div>
   <${Around} />`;
 }

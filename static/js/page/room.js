@@ -1,6 +1,6 @@
 // The page for a room: the scene's card, stage and pool, and the sentence, as large as the screen allows.
 
-import { useEffect } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { scene, sceneEnd, scenes } from "../control/anew.js";
 import { toggle, toScene } from "../control/room.js";
 import { sharpen } from "../kit/canvas.js";
@@ -16,7 +16,7 @@ import { Around } from "./around.js";
 const DRAWN_FOR = { width: 1280, height: 720 }; // px for which the regions are laid out; larger screens enlarge them
 
 export function Room() {
-  useEffect(enlarge, []);
+  useLayoutEffect(enlarge, []); // before it is painted
   return html`<${Card} />
     <${Transport} />
     <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>

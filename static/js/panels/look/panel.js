@@ -51,6 +51,7 @@ export function Panel() {
   const over = now?.seq.status === "finished" && atEnd;
   const words = now?.output ? wordsOf(now.output) : [];
   const open = fanOpen.value && now !== null && words.length > 1;
+  const said = saying(over, open);
   return html`<main class="look" id="look" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
@@ -64,7 +65,7 @@ export function Panel() {
       <p class="look-head num"><span id="look-kept">${now && !open ? keptText(now) : ""}</span> <span
         id="look-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
-    <p class="opening-sentence" id="look-sentence" aria-live="polite">${saying(over, open)}</p>
+    <p class="opening-sentence" id="look-sentence" aria-live="polite"><span key=${said}>${said}</span></p>
     <div class="look-controls">
       <button class="quiet" id="look-back" disabled=${store.viewIndex.value < 1}
         onClick=${() => stepRecord(-1)}>${t("look.first.back")}</button>

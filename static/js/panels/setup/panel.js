@@ -24,7 +24,8 @@ import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, Schedul
 const looked = signal(null);
 
 export function Panel() {
-  const replay = connection.value === "replay";
+  const isComing = connection.value === "connecting" && settings.recording.value !== null;
+  const replay = connection.value === "replay" || isComing;
   return html`<section class="region setup" aria-labelledby="setup-title" id="region-setup">
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
     ${replay ? null : html`<${Composer} /><${Scenes} />`}

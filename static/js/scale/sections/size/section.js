@@ -155,7 +155,11 @@ export function Section() {
     </div>
     <${ConfigFile} config=${config} />
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
-    ${value ? html`<${Found} answer=${value} card=${card} over=${over} />` : null}`;
+    ${
+      value
+        ? html`<${Found} answer=${value} card=${card} over=${over} />`
+        : html`<div class="scale-waits" hidden=${problem !== null}></div>`
+    }`;
 }
 
 /** @param {{answer: Answer, card: string, over: string}} props */

@@ -1,0 +1,84 @@
+"""Newcomers' ways, counted in clicks, and that no page moves under its reader while it comes."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import OpenPage
+
+WATCH = """
+globalThis.moved = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) globalThis.moved += one.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+MOVED = 0.02  # cumulative layout shift, at most
+REPLAY_MOVED = 0.07  # a recording's header and first record come one after the other
+
+# where it begins, what is clicked ("=": typed, and sent by Enter), and what is there then
+WAYS = {
+    "own words after the film": ("film", ["#own-words", "=My name is Kim"], ".look-text .prompt >> text=Kim"),
+    "own words in the first look": ("look", ["#own-words", "=My name is Kim"], ".look-text .prompt >> text=Kim"),
+    "prefill and decode": ("film", ["#opening-skip", "#look-step"], "#look[data-records='3']"),
+    "another word": ("look", ["#look-fan", ".opening-fan li:nth-child(2) button"], "#look[data-records]"),
+    "what a model would cost": ("look", ["#look-doors a[href=scale]"], "#scale-sizes"),
+    "a lesson": ("look", ["#look-learn", "#path-pages"], ".article"),
+    "the museum": ("look", ["#look-museum"], "#museum"),
+    "agents' traffic": ("look", ["#look-doors .look-prompts"], "form"),
+    "why a request missed": (
+        "/?recording=rec-prefix",
+        ["#detail-requests", "tr[data-seq] button >> nth=0"],
+        ".request-story >> text=prefix cache",
+    ),
+    "the other language": ("film", ["#btn-language"], "html[lang^=zh]"),
+}
+
+
+def begin(open_page: OpenPage, at: str) -> Page:
+    if at.startswith("/"):
+        return open_page(at, connection="replay")
+    if at != "film":
+        return open_page(f"/?distance={at}", until=f"#{at if at == 'look' else 'connection.live'}")
+    page = open_page(opening=True)
+    page.wait_for_selector("#opening[data-ready=true]")
+    page.locator("#opening-time").fill("44.9")
+    return page
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_newcomer_is_there_in_two_clicks(open_page: OpenPage, name: str) -> None:
+    at, ways, there = WAYS[name]
+    page = begin(open_page, at)
+    for way in ways:
+        if way.startswith("="):
+            page.keyboard.type(way[1:])
+            page.keyboard.press("Enter")
+        else:
+            page.click(way)
+    expect(page.locator(there).first).to_be_visible()
+    assert sum(not way.startswith("=") for way in ways) <= 2
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, width: int) -> None:
+    page = open_page(width=width, height=768)
+    page.add_init_script(WATCH)
+    origin, moved = page.evaluate("location.origin"), {}
+    for path, there in {
+        "/?distance=bench": "#connection.live",
+        "/?distance=room": "#btn-step:enabled",
+        "/?distance=look": "#look-step:enabled",
+        "/?distance=learn&lesson=pages": ".article",
+        "/?recording=rec-moon": "#connection.replay",
+        "/scale": "#scale-sizes",
+        "/bench": ".bench-headlines",
+        "/prompts": "form",
+        "/docs/index": "img",
+    }.items():
+        page.goto(origin + path)
+        page.wait_for_selector(there)
+        page.wait_for_timeout(700)
+        moved[path] = page.evaluate("moved")
+    limits = {path: REPLAY_MOVED if "recording" in path else MOVED for path in moved}
+    assert {path: value for path, value in moved.items() if value > limits[path]} == {}
