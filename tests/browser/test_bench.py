@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from playwright.sync_api import Page, Route, ViewportSize, expect
 from engine.bench.record import RESULTS
 from tests.browser.axe import AXE, complain, violations
 from tests.browser.contexts import Lent
+from tests.browser.driving import OpenPage
 from tests.browser.settling import settled
 
-OpenBench = Callable[..., Page]
+OpenBench = OpenPage
 
 
 @pytest.fixture

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from playwright.sync_api import expect
 
-from playwright.sync_api import Page, expect
-
-from tests.browser.driving import prefill, step
+from tests.browser.driving import OpenPage, prefill, step
 from tests.browser.proxy import proxied
 
-OpenPage = Callable[..., Page]
 PREFIX = "/user/ann/proxy/8765"
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from playwright.sync_api import expect
 
-from playwright.sync_api import Page, expect
-
-OpenPage = Callable[..., Page]
+from tests.browser.driving import OpenPage
 
 PLACES = """() => [...document.querySelectorAll(
     '#region-stage *, .matrix .panel-canvas, .overview *, .candidate, .candidate > *, #region-memory *')]

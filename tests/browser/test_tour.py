@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import OpenPage
 from tests.browser.settling import still
 
-OpenPage = Callable[..., Page]
 STOPS = ["ask", "answer", "again", "keep", "blocks", "yours"]
 
 

@@ -325,25 +325,6 @@ def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
     assert status == 0 and "kvtheater-" in out
 
 
-def test_a_terminal_does_not_obey_a_trace(capsys, trace, tmp_path):
-    """A model's and a request's name that would set the window's title and the colour."""
-    hostile = tmp_path / "hostile.kvtrace"
-    with TraceReader(trace) as reader:
-        model = msgspec.structs.replace(reader.header.model, name="\x1b]0;owned\x07")
-        header = msgspec.structs.replace(reader.header, model=model)
-        first = reader.record(0)
-        ops = [msgspec.structs.replace(op, request_id="\x1b[31mred") for op in first.ops]
-        with TraceWriter(header, hostile) as writer:
-            writer.append(msgspec.structs.replace(first, ops=ops))
-    for command in (["show"], ["show", "--record", "0"], ["explain"], ["explain", "--request", "\x1b[31mred"]):
-        _, out, err = run(capsys, "trace", command[0], str(hostile), *command[1:])
-        assert "\x1b" not in out + err and "\x07" not in out + err and out
-    _, out, _ = run(capsys, "trace", "compare", str(hostile), str(hostile))
-    assert "\x1b" not in out and "\\x1b[31mred" in out
-    _, _, err = run(capsys, "trace", "explain", str(hostile), "--request", "other")
-    assert "\x1b" not in err
-
-
 def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
