@@ -1,7 +1,5 @@
 """The page under axe-core, and what axe cannot see: focus, zoom, targets, names of what is drawn."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

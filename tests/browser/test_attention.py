@@ -1,7 +1,5 @@
 """The attention panel in a real browser, over the bundled model: matrix, proof, heads, softmax, candidates."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

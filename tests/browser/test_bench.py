@@ -1,7 +1,5 @@
 """The benchmark page in a real browser. `open_bench` fails a test when anything breaks the security policy."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A class in real browsers: a presenter's wall and desk, followers on phones that are led, wander off and come back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

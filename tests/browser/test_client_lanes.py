@@ -1,7 +1,5 @@
 """Time → Engine of a run that several clients share: lanes, queue, one step, streams."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

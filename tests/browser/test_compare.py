@@ -1,7 +1,5 @@
 """Forking time and comparing two runs on the page, held against what the server says of both."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A missing connection, run or array is announced, and heals."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

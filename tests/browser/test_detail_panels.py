@@ -1,7 +1,5 @@
 """A detail panel is a folder and one line of `page/detail_panels.js`: tab, link and loading follow."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

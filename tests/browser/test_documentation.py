@@ -1,7 +1,5 @@
 """The documentation in a browser: found from the page, readable on a phone, in both themes."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

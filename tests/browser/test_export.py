@@ -1,7 +1,5 @@
 """The page exports pictures that match the screen, a zip of them, and a printed page."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

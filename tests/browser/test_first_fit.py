@@ -1,7 +1,5 @@
 """With one piece per sequence, a request waits although enough blocks are free, and the page shows the numbers."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

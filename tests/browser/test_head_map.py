@@ -1,7 +1,5 @@
 """Models of many layers and heads: one map of them all, one layer alone, and the head that the page opens on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A log of several instances on the page: every panel shows it, whose what is can be read, and bytes are counted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On a first visit by keyboard alone, the focus stays where a key was pressed."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import OpenPage, prefill, step

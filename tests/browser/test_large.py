@@ -1,7 +1,5 @@
 """A recording that is too long to load whole is read in pieces, which match the log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """At every point of every lesson the stage shows the lesson's current run, and no other."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lessons in the page: read, predicted, answered, shown; resumed after a reload; in both languages."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

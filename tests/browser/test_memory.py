@@ -1,7 +1,5 @@
 """The memory region in a real browser: the map of the pool, the free queue, the tables, the figures."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The fault museum on the page: an exhibit runs beside its healthy twin, and both can go on the stage."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run as one HTML file, opened from `file://` with the network off."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

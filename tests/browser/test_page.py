@@ -1,7 +1,5 @@
 """A visitor's actions work in a real browser over the real server and the bundled model."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

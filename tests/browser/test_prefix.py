@@ -1,7 +1,5 @@
 """The prefix cache on the page: a tree for the keyboard, its held blocks, and hits of a written prompt."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

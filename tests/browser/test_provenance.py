@@ -1,7 +1,5 @@
 """The provenance panel in a real browser: whatever is selected, its chain in words, its links, the way back."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

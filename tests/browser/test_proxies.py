@@ -1,7 +1,5 @@
 """The page behind proxies, and where scripts or sockets are missing."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driving import OpenPage, prefill, step

@@ -1,7 +1,5 @@
 """With and without a cache: three strategies in step on the page, held against the server's own records."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

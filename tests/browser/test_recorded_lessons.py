@@ -1,7 +1,5 @@
 """A lesson without a model: as one file from `file://`, on a site of plain files, and from a server that holds back."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import re

@@ -1,7 +1,5 @@
 """A recording shows what the live page showed: every element of the stage and its panels stands where it stood."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 from tests.browser.driving import OpenPage

@@ -1,7 +1,5 @@
 """The requests of a run on the page: the table, its order and search, stories that lead to their records."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

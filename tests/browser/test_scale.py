@@ -1,7 +1,5 @@
 """The page /scale in a real browser: sizes, queues, rooflines, placements, and the whole page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The setup: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A simulated log on the page: what it shows of a run that nothing computed, and that it says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import expect

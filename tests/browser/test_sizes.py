@@ -1,7 +1,5 @@
 """The same page on a phone, on a tablet and in a low window: what is in sight, how much of it the transport takes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

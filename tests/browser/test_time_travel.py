@@ -1,7 +1,5 @@
 """Moving through a run: playing, jumping, sub-steps, links, and what is said when the connection or the run is gone."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

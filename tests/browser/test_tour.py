@@ -1,7 +1,5 @@
 """The tour of a first visit: why there is a cache, in six stops that are done by doing; gone for good afterwards."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

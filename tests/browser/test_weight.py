@@ -1,7 +1,5 @@
 """Size of a first visit's downloads."""
 
-from __future__ import annotations
-
 import gzip
 
 from playwright.sync_api import expect

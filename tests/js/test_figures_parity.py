@@ -1,7 +1,5 @@
 """The figures that the page derives from a log are Python's: latencies, keys, bytes, waste, hit rates, reasons."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ network for a while, or are locked (their socket is closed under them). Fails wh
 or answer than it should. Prints JSON: seconds to come in, to see a step, and to be back in the question.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

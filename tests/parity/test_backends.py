@@ -1,7 +1,5 @@
 """Every attention backend against the plain formula, on random tensors."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every bad message gets a one-sentence error, and the server survives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

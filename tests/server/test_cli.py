@@ -1,7 +1,5 @@
 """The command line: help, exit statuses, one sentence for a mistake, and traces."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

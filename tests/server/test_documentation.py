@@ -1,7 +1,5 @@
 """The documentation at /docs: every page, every link, and nothing else of the machine."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

@@ -1,7 +1,5 @@
 """The real thing: `kvtheater serve` in a process of its own, with the bundled model."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

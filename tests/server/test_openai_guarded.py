@@ -1,7 +1,5 @@
 """The API withstands hostile bodies, floods, keys, secrets and failures; the next request works after each."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

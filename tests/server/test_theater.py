@@ -1,7 +1,5 @@
 """A client's commands of a session, over a real socket."""
 
-from __future__ import annotations
-
 import time
 
 import requests

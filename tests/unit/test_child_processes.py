@@ -1,7 +1,5 @@
 """No process that this program starts imports anything from the folder that it was started in."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

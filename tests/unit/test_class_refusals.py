@@ -1,7 +1,5 @@
 """Messages to people in a class exist in each language of the page, with the same figures."""
 
-from __future__ import annotations
-
 import re
 from string import Formatter
 

@@ -1,7 +1,5 @@
 """The browser's types of the wire and of a trace are those that the server has."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from msgspec import Struct

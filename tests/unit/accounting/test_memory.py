@@ -1,7 +1,5 @@
 """KV bytes of known models."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

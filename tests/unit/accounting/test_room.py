@@ -1,7 +1,5 @@
 """Room has one answer: placements and simulations fit the same tokens as the page's sizes."""
 
-from __future__ import annotations
-
 from app.scale.size import answer
 from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import presets

@@ -1,7 +1,5 @@
 """Sizes under a load: figures that are known from elsewhere, and what a GPU holds, worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

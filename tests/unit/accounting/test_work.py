@@ -1,7 +1,5 @@
 """FLOPs and bytes of a step, by hand and by counting."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Every exhibit shows what it says, on the model that the page shows it with."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """Each event of the socket names its right in the table that registers it, and the handlers ask for none."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

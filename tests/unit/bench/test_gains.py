@@ -1,7 +1,5 @@
 """A ratio as people say it."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files

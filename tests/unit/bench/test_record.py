@@ -1,7 +1,5 @@
 """Records: written whole, read back equal; a damaged one is refused in a sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

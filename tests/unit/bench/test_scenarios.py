@@ -1,7 +1,5 @@
 """Scenario files: all of them load, and a mistake in one is named."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

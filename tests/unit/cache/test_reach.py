@@ -1,7 +1,5 @@
 """Which blocks stay, by arithmetic, and what releasing does to tables, the free queue and the figures."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

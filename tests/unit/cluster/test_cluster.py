@@ -1,7 +1,5 @@
 """Several instances behind one interface give one engine's tokens and one sound log, and leak nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Instances that are processes: the tokens of one engine, whatever ends when; and nothing stays behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Blocks that come back from tiers: the same tokens, sound books, and a log that says all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or mixed up."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Engines whose model keeps latents: greedy tokens are the module's own, whatever happens to the latents' blocks."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

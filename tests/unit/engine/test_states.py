@@ -1,7 +1,5 @@
 """Engines whose model keeps states: greedy tokens are the module's own, whatever happens to the states' blocks."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

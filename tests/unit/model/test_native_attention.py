@@ -1,7 +1,5 @@
 """The C functions for sequences that decode and that prefill, against attention in float64."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """When streams are told, and answers as their connection takes them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Hits of prompts under each policy."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

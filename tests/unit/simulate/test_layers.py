@@ -1,7 +1,5 @@
 """Step times of GPUs that are not here."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.accounting.layer_times import layer_file

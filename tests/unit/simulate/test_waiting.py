@@ -1,7 +1,5 @@
 """The M/D/1 queue: against its known mean, against a direct simulation, and at its limits."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

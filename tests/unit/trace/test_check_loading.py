@@ -1,7 +1,5 @@
 """External content and leases are consistent in a record: found, admitted, loaded, cached, stored, held."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

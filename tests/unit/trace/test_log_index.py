@@ -1,7 +1,5 @@
 """A log index agrees with the log's own state at every record, and a damaged or foreign one is refused."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

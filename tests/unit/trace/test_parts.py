@@ -1,7 +1,5 @@
 """Requests of several instances: a request that two had is one, and pauses belong to no figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

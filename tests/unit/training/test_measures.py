@@ -1,7 +1,5 @@
 """Measures of training: heads by their patterns, 5-grams, rhyme and tone, window policies."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import product
