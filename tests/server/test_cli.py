@@ -152,6 +152,9 @@ def test_trace_show(capsys, trace):
     assert lines[-6].split(maxsplit=3)[3] == "submit: request-0, 3 prompt tokens"
     assert lines[-5].split(maxsplit=3)[3] == "step: prefill 3 tokens of 1 sequence, admit, allocate -> 'd'"
     assert lines[-1].split(maxsplit=3)[3] == "step: decode 1 token of 1 sequence, free 2, finish -> 'h'"
+    _, out, _ = run(capsys, "trace", "show", str(trace), "--json")
+    header, *records = [json.loads(line) for line in out.splitlines()]
+    assert header["format"] == "kvtrace" and [r["index"] for r in records] == list(range(6))
 
 
 def test_trace_check(capsys, trace, tmp_path):
@@ -193,12 +196,6 @@ def test_trace_show_one_record(capsys, trace):
     assert status == 2 and "has 6" in err
 
 
-def test_trace_show_as_json(capsys, trace):
-    _, out, _ = run(capsys, "trace", "show", str(trace), "--json")
-    header, *records = [json.loads(line) for line in out.splitlines()]
-    assert header["format"] == "kvtrace" and [r["index"] for r in records] == list(range(6))
-
-
 def test_a_damaged_trace_shows_what_came_before(capsys, trace):
     with TraceReader(trace) as reader:
         frame = reader._records[3]
@@ -236,9 +233,6 @@ def test_trace_compare(capsys, trace, tmp_path):
     assert row[1:] == ["4", "5", "4", "0/0", "0/0"]
     (row,) = [line.split() for line in out.splitlines() if line.startswith("computed_tokens")]
     assert row[1:] == ["7", "6"]  # 3 of the prompt, then one a step
-
-
-def test_trace_compare_as_json(capsys, trace):
     status, out, _ = run(capsys, "trace", "compare", str(trace), str(trace), "--json")
     found = json.loads(out)
     assert status == 0 and found["first_op"] is None and found["a"] == found["b"]
