@@ -22,6 +22,9 @@ from tests.unit.engine.runs import tiny_llama
 
 PLAIN = EngineConfig(block_size=4, num_blocks=40)
 SHAPES = {"1+1": Shape(1, 1), "2+2": Shape(2, 2), "two mixed": Shape(mixed=2), "all": Shape(1, 1, 1)}
+CASES = [(name, "1+1") for name in SETTINGS] + [
+    (name, shape) for shape in SHAPES if shape != "1+1" for name in ("plain", "swap", "hybrid")
+]
 
 
 def ops_of(path: Path) -> list[object]:
@@ -29,8 +32,7 @@ def ops_of(path: Path) -> list[object]:
         return [op for index in range(len(log)) for op in log.record(index).ops]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_the_tokens_are_those_of_one_engine(name: str, shape: str, tmp_path: Path) -> None:
     config, path = SETTINGS[name], tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), config, SHAPES[shape], log_path=path)

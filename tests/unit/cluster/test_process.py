@@ -38,6 +38,9 @@ from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
 
 pytestmark = pytest.mark.slow
 SHAPES = {"1+1": (1, 1, 0), "two mixed": (0, 0, 2), "1+1+1": (1, 1, 1)}
+CASES = [(name, "1+1") for name in SETTINGS] + [
+    (name, shape) for shape in SHAPES if shape != "1+1" for name in ("plain", "swap", "hybrid")
+]
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +101,7 @@ def ops_in(cluster: Cluster) -> list[Any]:
     return [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_the_tokens_are_those_of_one_engine(
     name: str, shape: str, model: LoadedModel, workers: Workers, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ from tests.unit.engine.answered import (
 COMPRESSED, ROTATED, HEADS, KEY, VALUE = 16, 4, 4, 12, 8  # of every layer of these models
 
 
-@pytest.fixture(scope="module", params=["deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"])
+FAMILIES = ["deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
 def case(request: Any) -> Iterator[Case]:
     yield from answered(causal_model(causal_config(request.param)))
 
@@ -72,24 +76,36 @@ def test_what_is_kept_of_a_token(case: Case) -> None:
     assert stored_bytes_per_token(facts) == facts.num_layers * (COMPRESSED + ROTATED) * 4
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128}])
+def each_with_a_family(name: str, *values: object) -> pytest.MarkDecorator:
+    """All values and all families, not all pairs: what becomes of blocks does not depend on who fills them."""
+    count = max(len(values), len(FAMILIES))
+    pairs = list(islice(zip(cycle(FAMILIES), cycle(values), strict=False), count))
+    return pytest.mark.parametrize(("case", name), pairs, indirect=["case"])
+
+
+def test_hits_change_no_token(case: Case, tmp_path: Path) -> None:
+    ops = run(case, tmp_path / "a.kvtrace")
+    assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
+
+
+@each_with_a_family("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
 def test_neither_chunks_nor_hits_change_a_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
     ops = run(case, tmp_path / "a.kvtrace", **settings)
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@each_with_a_family("mode", "recompute", "swap")
 def test_preempted_sequences_come_back(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
     assert some(ops, Preempt) and some(ops, SwapIn) == (mode == "swap")
 
 
-@pytest.mark.parametrize("strategy", ["contiguous", "first_fit", "none"])
+@each_with_a_family("strategy", "contiguous", "first_fit", "none")
 def test_other_ways_to_place_latents(case: Case, tmp_path: Path, strategy: str) -> None:
     run(case, tmp_path / "a.kvtrace", strategy=strategy, num_blocks=96)
 
 
-@pytest.mark.parametrize("strategy", ["concat", "dynamic", "static"])
+@each_with_a_family("strategy", "concat", "dynamic", "static")
 def test_what_keeps_keys_and_values_of_a_sequence_is_refused(case: Case, strategy: str) -> None:
     with pytest.raises(ConfigError, match="keeps latents: use paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
@@ -121,7 +137,7 @@ def test_latents_go_to_a_tier_and_come_back(case: Case) -> None:
             assert some(serve(engine, case), Load) or not turn
 
 
-@pytest.mark.parametrize("roles", [{"prefill": 1, "decode": 1}, {"mixed": 2}])
+@each_with_a_family("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
 def test_latents_are_handed_over(case: Case, roles: dict[str, int]) -> None:
     handed_over(case, **roles)
 
