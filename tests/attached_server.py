@@ -1,7 +1,5 @@
 """A watched publisher and the server that shows it, as `kvtheater attach` runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ A configuration's defaults say which settings a family has; those whose names st
 that does not make a configuration that works, `SPECIAL` has the family's own.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

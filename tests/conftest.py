@@ -1,7 +1,5 @@
 """A live server over the bundled model, for tests that drive the whole thing."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -1,7 +1,5 @@
 """GGUF files of small random models, written with the package gguf as llama.cpp's converters write them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

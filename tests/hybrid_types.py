@@ -1,7 +1,5 @@
 """Small random models of the types whose layers keep a state, alone or beside layers with keys and values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.causal_types import causal_config, causal_model

@@ -1,7 +1,5 @@
 """Imports what the tests will import, once, so that its bytecode is there for all their processes: `make test`."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 

@@ -1,7 +1,5 @@
 """Log as if its run had been paused: every clock reading after a moment is later."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

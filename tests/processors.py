@@ -4,8 +4,6 @@ torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor 
 `python -m tests.processors` (`make processors`) runs the tests so.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checkpoints of small random models in quantized forms, written number by number, and the plain weights they mean."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
 
-from __future__ import annotations
-
 from engine.connector.tiers.speeds import Line, Speeds
 from engine.trace.events import Medium
 

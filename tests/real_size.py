@@ -5,8 +5,6 @@ attend: their contribution is zero, and their queries are sharper, blunter or pe
 alike.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A scene of the page played to its end on an engine, as a theater plays it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A Llama without attention, whose next token follows from its last one alone: the
 template's, which chooses a script by the role of the last message. The engine, its cache and the tokenizer are real.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Nothing is downloaded. The same family and seed give the same weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

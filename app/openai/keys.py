@@ -41,10 +41,6 @@ class ApiKeys:
         self._known, self._default = known, default
         self._secret = secrets.token_bytes(32)
 
-    @property
-    def are_asked_for(self) -> bool:
-        return bool(self._known)
-
     def knows(self, key: str) -> bool:
         return digest(key) in self._known
 

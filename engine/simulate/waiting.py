@@ -83,6 +83,7 @@ def highest_rate(service: float, seconds: float, share: float) -> float:
     return low
 
 
+@lru_cache(maxsize=1 << 8)  # of one load many times are asked for
 class _customers:
     """P(at most n customers are there, the one being served counted too), by the load.
 

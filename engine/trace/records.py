@@ -310,11 +310,6 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         return self.blocks_held / self.num_blocks
 
     @property
-    def usage_with_cached(self) -> float:
-        """The same with the free blocks whose content is still reusable."""
-        return (self.blocks_held + self.blocks_cached) / self.num_blocks
-
-    @property
     def slots_wasted(self) -> int:
         """Reserved slots without content."""
         return (self.blocks_held - self.state_blocks_held) * self.block_size - self.tokens_held

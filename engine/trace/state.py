@@ -197,15 +197,6 @@ def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
     return sequence.num_computed_tokens - sequence.block_tables[group].count(RELEASED) * block_size
 
 
-def recent_hit_rate(state: State) -> float | None:
-    """Return tokens hit over tokens queried in the recent lookups of first admissions; None without a lookup.
-
-    As vLLM counts it: every token of a prompt is queried, though the last one can never hit.
-    """
-    asked = sum(num_tokens for num_tokens, _ in state.recent_lookups)
-    return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
-
-
 def held_blocks(sequence: Sequence) -> list[int]:
     """Return the blocks in its tables, group after group, in logical order."""
     return [block_id for table in sequence.block_tables for block_id in table if block_id != RELEASED]

@@ -1,7 +1,5 @@
 """Server over a fake model in a process of its own, so that its memory and threads can be measured."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Memory that an API request may hold on the server is bounded, refused early, and freed."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A machine that takes seat after seat of a class: others behind the same address still get in."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Cached compiled code is executed, so only files that others cannot write are used."""
 
-from __future__ import annotations
-
 import getpass
 import logging
 import os

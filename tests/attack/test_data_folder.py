@@ -1,7 +1,5 @@
 """Faults of the data folder under a running server are reported, survived, and healed once the cause is gone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Endless or empty frames, messages and payloads delay only their sender."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """With a full temporary folder clients get one sentence with the remedy, and the server continues."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

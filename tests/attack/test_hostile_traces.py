@@ -1,7 +1,5 @@
 """Small traces that would hang, fill or end a reader: both refuse the same, in bounded time and memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

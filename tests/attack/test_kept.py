@@ -1,7 +1,5 @@
 """Cached compiled code is loaded only if it is this user's, complete, and built for exactly this machine."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Pages of other sites can make a browser visit a page of this server, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 import requests
 import websocket

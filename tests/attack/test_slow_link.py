@@ -1,7 +1,5 @@
 """A run on a nearly stalled link continues without the missing transfers, and its end waits for none."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

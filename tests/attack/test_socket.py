@@ -1,7 +1,5 @@
 """A guest's messages, requests and unread answers are bounded, and other clients notice nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

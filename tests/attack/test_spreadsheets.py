@@ -1,7 +1,5 @@
 """A prompt, a model's word or a file's text in a CSV cell is text to a spreadsheet, whatever it begins with."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """No command prints the terminal escape codes in a trace's texts."""
 
-from __future__ import annotations
-
 import ast
 import json
 import logging

@@ -1,7 +1,5 @@
 """Errors that would end a session's thread are reported to the client, and its place is freed."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Guests' uploads are bounded on the server's disk, and hostile files are bounded in every list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

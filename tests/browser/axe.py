@@ -1,7 +1,5 @@
 """The page under axe-core."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ record; and on the way there, to the moment that the record's bytes have come. P
 percentiles, for a page that captures everything.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -5,8 +5,6 @@ and the whole path of a newcomer: the opening to its end, a word, and the link o
 first two on a site of plain files over a slow phone's connection, with a processor four times slower.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -13,8 +13,6 @@ goes.
 Prints JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -9,8 +9,6 @@ and once with the newest row of every head, and the page's memory before and aft
 beside the others. Prints JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

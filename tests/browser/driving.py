@@ -1,7 +1,5 @@
 """Actions and waits of a visitor that all browser tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Files dropped on the stage, as a reader drops them."""
 
-from __future__ import annotations
-
 import base64
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Walking through a lesson: what there is to do is decided when the lesson stands still."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 
 

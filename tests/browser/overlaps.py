@@ -1,7 +1,5 @@
 """Texts of the page that are printed over each other, found by where their lines lie."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page
 
 OVERLAPS = """(selector) => {

@@ -1,7 +1,5 @@
 """A reverse proxy as schools, companies and JupyterHub have: below a path, or without WebSockets."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """Traces that browser tests make and open."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.config import EngineConfig, FaultName, SamplingParams

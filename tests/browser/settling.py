@@ -1,7 +1,5 @@
 """Waiting for what the page comes to, where it settles a moment after what a test did."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from urllib.parse import parse_qs, urlparse

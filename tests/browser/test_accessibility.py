@@ -1,17 +1,11 @@
 """The page under axe-core, and what axe cannot see: focus, zoom, targets, names of what is drawn."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import POEM, OpenPage
 from tests.browser.settling import comes_to, resized
-
-OpenPage = Callable[..., Page]
-POEM = "春江潮水连海平，海上明月共潮生。"
 
 
 def prefill_and_step(page: Page, steps: int = 2) -> None:
@@ -42,13 +36,18 @@ def test_no_serious_violation_on_a_desktop(open_page: OpenPage, scheme: str, loc
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "zh-CN"), ("dark", "en-US")])
 def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, locale: str) -> None:
-    page = open_with_axe(open_page, width=390, height=844, color_scheme=scheme, locale=locale)
+    page = open_with_axe(open_page, width=390, height=844, has_touch=True, color_scheme=scheme, locale=locale)
     found = {"empty": violations(page)}
     prefill_and_step(page)
     for region in ("stage", "setup", "memory", "detail"):
         page.click(f"#tab-{region}")
         found[region] = violations(page)
     complain(found)
+    for selector in (".tab", ".command", ".history .tool", ".header .tool", "#scrubber"):
+        for element in page.locator(selector).all():
+            box = element.bounding_box()
+            if box and element.is_visible():  # as large as a thumb, in the direction in which neighbours are
+                assert box["height"] >= 40 and box["width"] >= 40, (selector, box)
 
 
 def inside(page: Page, selector: str) -> bool:
@@ -110,25 +109,31 @@ def test_the_help_takes_the_focus_finds_terms_and_gives_the_focus_back(open_page
     expect(page.locator("#btn-help")).to_be_focused()
 
 
-def test_texts_say_which_language_they_are_written_in(open_page: OpenPage) -> None:
-    page = open_page()
-    expect(page.locator("html")).to_have_attribute("lang", "en")
-    expect(page.locator('.preset[lang="en"]').first).to_be_attached()
-    page.fill("#prompt", POEM)
-    prefill_and_step(page, 1)
-    expect(page.locator(".running-text .prompt")).to_have_attribute("lang", "zh-CN")
-    page.click("#btn-language")
-    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
-    expect(page.locator("#btn-language")).to_have_attribute("lang", "en")
-
-
-def test_the_skip_link_is_first_and_leads_to_the_stage(open_page: OpenPage) -> None:
+def test_the_skip_link_every_canvas_beside_words_and_the_language_of_texts(open_page: OpenPage) -> None:
+    """A canvas is hidden from screen readers; the element around it has a name or holds named controls."""
     page = open_page()
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     assert inside(page, ".skip")
     page.keyboard.press("Enter")
     expect(page.locator("#region-stage")).to_be_focused()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator('.preset[lang="en"]').first).to_be_attached()
+    page.fill("#prompt", POEM)
+    prefill_and_step(page, 1)
+    expect(page.locator(".running-text .prompt")).to_have_attribute("lang", "zh-CN")
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('canvas')].filter((canvas) => {
+          if (canvas.closest('.js-plotly-plot') || canvas.parentElement.closest('[aria-hidden=true]')) return false;
+          const named = canvas.closest('[aria-label]');
+          const controls = canvas.parentElement.parentElement.querySelector('[role=listbox], input, button');
+          return canvas.getAttribute('aria-hidden') !== 'true' || !(named || controls);
+        }).map((canvas) => canvas.parentElement.outerHTML.slice(0, 160))"""
+    )
+    assert nameless == []
+    page.click("#btn-language")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
+    expect(page.locator("#btn-language")).to_have_attribute("lang", "en")
 
 
 def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(open_page: OpenPage) -> None:
@@ -161,21 +166,6 @@ def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(op
     assert regions == ["skip", "header", "transport", "region-setup", "region-stage", "region-detail", "region-memory"]
 
 
-def test_every_canvas_has_words_beside_it(open_page: OpenPage) -> None:
-    """A canvas is hidden from screen readers; the element around it has a name or holds named controls."""
-    page = open_page()
-    prefill_and_step(page, 1)
-    nameless = page.evaluate(
-        """() => [...document.querySelectorAll('canvas')].filter((canvas) => {
-          if (canvas.closest('.js-plotly-plot') || canvas.parentElement.closest('[aria-hidden=true]')) return false;
-          const named = canvas.closest('[aria-label]');
-          const controls = canvas.parentElement.parentElement.querySelector('[role=listbox], input, button');
-          return canvas.getAttribute('aria-hidden') !== 'true' || !(named || controls);
-        }).map((canvas) => canvas.parentElement.outerHTML.slice(0, 160))"""
-    )
-    assert nameless == []
-
-
 def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(open_page: OpenPage) -> None:
     """640 × 400 is what a zoom of 200 % leaves of 1280 × 800."""
     page = open_page(width=820, height=1180)
@@ -195,14 +185,3 @@ def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(open_page: O
             assert inside(page, button), (button, width)
         if width < 720:
             page.click("#btn-transport-more")
-
-
-def test_targets_on_a_phone_are_as_large_as_a_thumb(open_page: OpenPage) -> None:
-    """44 px in the direction in which neighbours are, for everything that is pressed often."""
-    page = open_page(width=390, height=844, has_touch=True)
-    prefill_and_step(page, 1)
-    for selector in (".tab", ".command", ".history .tool", ".header .tool", "#scrubber"):
-        for element in page.locator(selector).all():
-            box = element.bounding_box()
-            if box and element.is_visible():
-                assert box["height"] >= 40 and box["width"] >= 40, (selector, box)

@@ -1,7 +1,5 @@
 """A watched server on the page: what it said, what is unknown and why, and nothing that would change it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NoReturn
 

@@ -1,9 +1,6 @@
 """The attention panel in a real browser, over the bundled model: matrix, proof, heads, softmax, candidates."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,12 +8,11 @@ from unittest.mock import Mock
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, SHOWN, prefill, select, shows, step, wait_until
+from tests.browser.driving import POEM, SHOWN, OpenPage, prefill, select, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import recorded
 from tests.browser.settling import comes_to, still, theater_of
 
-OpenPage = Callable[..., Page]
 PAINTED_ROWS = """() => {
   // how many rows of the matrix carry a colour of the attention scale at their own key
   const canvas = document.querySelector('.matrix canvas');

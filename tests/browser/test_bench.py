@@ -1,10 +1,8 @@
 """The benchmark page in a real browser. `open_bench` fails a test when anything breaks the security policy."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,10 @@ from playwright.sync_api import Page, Route, ViewportSize, expect
 from engine.bench.record import RESULTS
 from tests.browser.axe import AXE, complain, violations
 from tests.browser.contexts import Lent
+from tests.browser.driving import OpenPage
 from tests.browser.settling import settled
 
-OpenBench = Callable[..., Page]
+OpenBench = OpenPage
 
 
 @pytest.fixture

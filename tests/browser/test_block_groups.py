@@ -1,7 +1,5 @@
 """A hybrid run in a real browser: every second layer sees all keys, the others a window; each kind has own blocks."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

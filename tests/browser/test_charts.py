@@ -1,7 +1,5 @@
 """The time panel in a real browser. `open_page` fails a test when anything on the page breaks the security policy."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,11 +1,8 @@
 """A class in real browsers: a presenter's wall and desk, followers on phones that are led, wander off and come back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ SETTINGS = "import('/static/js/state/settings.js')"
 GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = 'look' }})"
 ROAM = "import('/static/js/control/classroom.js').then(({ wander }) => wander())"
 PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
-Follow = Callable[..., Page]
+Follow = OpenPage
 
 
 def teach(open_page: OpenPage, **options: Any) -> Page:

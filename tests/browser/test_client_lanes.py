@@ -1,8 +1,5 @@
 """Time → Engine of a run that several clients share: lanes, queue, one step, streams."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +9,9 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import shows
+from tests.browser.driving import OpenPage, shows
 from tests.browser.dropping import drop_recording
 from tests.tiny_models import tiny_model, tiny_tokenizer
-
-OpenPage = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")

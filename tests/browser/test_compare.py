@@ -1,21 +1,16 @@
 """Forking time and comparing two runs on the page, held against what the server says of both."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import POEM
+from tests.browser.driving import POEM, OpenPage
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import address, in_address
-
-OpenPage = Callable[..., Page]
 
 
 def compared(page: Page) -> dict[str, Any]:

@@ -1,26 +1,23 @@
 """A missing connection, run or array is announced, and heals."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Route, expect
 
 from app.server.listener import bind
-from tests.browser.driving import num_records, prefill, shows, step, wait_until
+from tests.browser.driving import OpenPage, num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import resized, theater_of
 from tests.preloaded import PreloadedPopen
 
-OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

@@ -1,7 +1,5 @@
 """A context that comes back is lent again as empty as a new one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

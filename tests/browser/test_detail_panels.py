@@ -1,17 +1,12 @@
 """A detail panel is a folder and one line of `page/detail_panels.js`: tab, link and loading follow."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser.driving import prefill
+from tests.browser.driving import OpenPage, prefill
 from tests.browser.settling import still
-
-OpenPage = Callable[..., Page]
 
 PANEL = """\
 import { html } from "../../kit/html.js";

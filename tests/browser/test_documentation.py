@@ -1,20 +1,17 @@
 """The documentation in a browser: found from the page, readable on a phone, in both themes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from app.documentation.render import navigation
 from app.ground.paths import docs_dir
 from tests.browser.axe import open_with_axe, violations
+from tests.browser.driving import OpenPage
 
 NAMES = [entry.name for entry in navigation(docs_dir())]
 
 
-def test_help_leads_to_the_documentation(open_page: Callable[..., Page]) -> None:
+def test_help_leads_to_the_documentation(open_page: OpenPage) -> None:
     page = open_page()
     page.keyboard.press("?")
     with page.context.expect_page() as opened:
@@ -26,7 +23,7 @@ def test_help_leads_to_the_documentation(open_page: Callable[..., Page]) -> None
     expect(documentation.locator("[aria-current=page]")).to_have_text("Debug a cache")
 
 
-def test_no_page_is_wider_than_a_phone(open_page: Callable[..., Page]) -> None:
+def test_no_page_is_wider_than_a_phone(open_page: OpenPage) -> None:
     page = open_page("/docs/index", width=390, height=844, until="main")
     address = page.url.removesuffix("index")
     for name in NAMES:
@@ -38,5 +35,5 @@ def test_no_page_is_wider_than_a_phone(open_page: Callable[..., Page]) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("name", ["index", "reference/options"])
-def test_pages_are_accessible(open_page: Callable[..., Page], name: str, colours: str) -> None:
+def test_pages_are_accessible(open_page: OpenPage, name: str, colours: str) -> None:
     assert violations(open_with_axe(open_page, f"/docs/{name}", until="main", color_scheme=colours)) == []

@@ -1,24 +1,20 @@
 """The page exports pictures that match the screen, a zip of them, and a printed page."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import prefill, wait_until
+from tests.browser.driving import OpenPage, prefill, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import recorded
 
-OpenPage = Callable[..., Page]
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -1,16 +1,11 @@
 """With one piece per sequence, a request waits although enough blocks are free, and the page shows the numbers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import add, step
+from tests.browser.driving import OpenPage, add, step
 
-OpenPage = Callable[..., Page]
 # new tokens and prompt: pieces of 4, 8, 5, 7 and 8 blocks of 4; the first four fill 24 blocks
 REQUESTS = (
     (9, "Who has seen the wind?"),

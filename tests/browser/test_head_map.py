@@ -1,9 +1,6 @@
 """Models of many layers and heads: one map of them all, one layer alone, and the head that the page opens on."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +12,11 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import wait_until
+from tests.browser.driving import OpenPage, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import still
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
-OpenPage = Callable[..., Page]
 LAYERS, HEADS, KV_HEADS, DIM = 30, 16, 4, 8
 LOOKING = (7, 5)  # layer and head whose queries equal its keys
 CHOSEN = """() => import('/static/js/state/store.js').then((store) => [store.layer.value, store.head.value])"""

@@ -1,8 +1,5 @@
 """A log of several instances on the page: every panel shows it, whose what is can be read, and bytes are counted."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +8,9 @@ from playwright.sync_api import Page, expect
 from engine.trace.events import Arrive, Hold, Receive
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
+from tests.browser.driving import OpenPage
 from tests.browser.dropping import drop_recording
 
-OpenPage = Callable[..., Page]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "instances.kvtrace"
 PANELS = ("attention", "scheduler", "prefix", "requests", "time", "compare", "library")
 

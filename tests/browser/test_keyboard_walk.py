@@ -1,14 +1,9 @@
 """On a first visit by keyboard alone, the focus stays where a key was pressed."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import prefill, step
+from tests.browser.driving import OpenPage, prefill, step
 
-OpenPage = Callable[..., Page]
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
 

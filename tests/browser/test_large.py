@@ -1,9 +1,7 @@
 """A recording that is too long to load whole is read in pieces, which match the log."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from engine.trace.log_index.sequence_rows import PREEMPTED
 from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.state import State
 from tests.browser.axe import AXE, violations
+from tests.browser.driving import OpenPage
 from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
 
@@ -64,7 +63,7 @@ def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     made.extensions["kvtheater"].close()
 
 
-def opened(open_page: Callable[..., Page], served: str, **options: Any) -> Page:
+def opened(open_page: OpenPage, served: str, **options: Any) -> Page:
     page = open_page(f"{served}/?recording=rec-pressed", connection="replay", until="#large-pool", **options)
     expect(page.locator("#region-large progress")).to_have_count(0)
     return page

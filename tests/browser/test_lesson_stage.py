@@ -1,18 +1,14 @@
 """At every point of every lesson the stage shows the lesson's current run, and no other."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.driving import wait_until
+from tests.browser.driving import OpenPage, wait_until
 from tests.browser.lesson_walk import stands_at
 
-OpenPage = Callable[..., Page]
 FOLDER = Path(__file__).resolve().parent.parent.parent / "static" / "lessons"
 LESSONS = [re.findall(r'^id = "(.+)"$', path.read_text(), re.MULTILINE)[0] for path in sorted(FOLDER.glob("*.md"))]
 MOST = 60  # barriers of a lesson, and what stands between them

@@ -1,19 +1,15 @@
 """Lessons in the page: read, predicted, answered, shown; resumed after a reload; in both languages."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import wait_until
+from tests.browser.driving import OpenPage, wait_until
 from tests.browser.lesson_walk import stands_at
 from tests.browser.settling import resized, settled, still
 
-OpenPage = Callable[..., Page]
 TWO = "/?distance=learn&lesson=not-yet"
 
 

@@ -1,7 +1,5 @@
 """The library of recordings in a real browser: opening, recording, naming, adding, deleting, and the way back."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

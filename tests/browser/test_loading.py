@@ -2,8 +2,6 @@
 on live by itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

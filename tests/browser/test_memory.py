@@ -1,7 +1,5 @@
 """The memory region in a real browser: the map of the pool, the free queue, the tables, the figures."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -92,24 +90,6 @@ def test_the_contiguous_counterfactual_is_the_formula_with_this_runs_numbers(ope
     expect(panel).to_contain_text("⌊192 / 192⌋ = 1")
     expect(panel.locator(".reservations li")).to_have_count(2)
     expect(panel.locator(".reservations .unfit")).to_have_count(1)
-
-
-def test_nothing_moves_under_reduced_motion(open_page: OpenPage) -> None:
-    page = open_page()
-    prefill(page)
-    page.evaluate("""() => {
-      window.pictures = new Set();
-      const look = () => {
-        const c = document.querySelector('.pool-overlay canvas');
-        window.pictures.add(`${document.documentElement.dataset.painted} ${c.toDataURL().length}`);
-        requestAnimationFrame(look);
-      };
-      look();
-    }""")
-    step(page)
-    page.wait_for_timeout(300)
-    at_rest = [seen for seen in page.evaluate("[...window.pictures]") if seen.startswith("2 ")]
-    assert len(at_rest) == 1, at_rest
 
 
 def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: OpenPage) -> None:

@@ -1,7 +1,5 @@
 """The choice of a model on the page: by mouse, keyboard and thumb; links hold it; each choice is a new run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,9 +1,6 @@
 """The fault museum on the page: an exhibit runs beside its healthy twin, and both can go on the stage."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,10 +9,8 @@ from playwright.sync_api import Page, expect
 from app.scenes.museum import EXHIBITS
 from app.scenes.told import told
 from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import OpenPage
 from tests.browser.settling import comes_to, theater_of
-
-OpenPage = Callable[..., Page]
-
 
 OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 

@@ -1,7 +1,5 @@
 """An opened trace as a notebook shows it: its page in a frame, which has no server and an origin of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

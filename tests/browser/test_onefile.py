@@ -1,21 +1,19 @@
 """A run as one HTML file, opened from `file://` with the network off."""
 
-from __future__ import annotations
-
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.driving import OpenPage
 from tests.preloaded import run_preloaded
 
 ROOT = Path(__file__).parents[2]
 POEM = "春江潮水连海平，海上明月共潮生。"
 MOST = 3_000_000  # bytes, with a whole poem and every array of it
-OpenPage = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def open_file(browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_file(browser: Browser) -> Iterator[OpenPage]:
     """Open a file offline. At the end there may be no other request, and the console must be empty."""
     contexts = []
     problems: list[str] = []
@@ -65,7 +63,7 @@ def test_the_demo_run_is_under_three_megabytes(demo: Path) -> None:
     assert 500_000 < demo.stat().st_size < MOST
 
 
-def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo)
     invitation = page.locator("#stage-play")
     expect(invitation).to_be_visible()  # at its telling record: no preemption, no hit, so a decode step
@@ -89,7 +87,7 @@ def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: C
     painted(page, 20)
 
 
-def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=20")
     painted(page, 20)
     page.click('[data-position="30"]')
@@ -103,7 +101,7 @@ def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: Callable[..
     expect(page.locator("#region-provenance")).to_have_count(0)
 
 
-def test_language_and_theme_change_in_it(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_language_and_theme_change_in_it(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=3")
     painted(page, 3)
     page.click("#btn-language")
@@ -115,7 +113,7 @@ def test_language_and_theme_change_in_it(demo: Path, open_file: Callable[..., Pa
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
 
 
-def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40")
     painted(page, 40)
     expect(page.locator("#btn-step")).to_have_count(0)
@@ -128,7 +126,7 @@ def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file:
     page.wait_for_timeout(300)
 
 
-def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40")
     painted(page, 40)
     page.click("#btn-export")
@@ -141,16 +139,14 @@ def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: Callable[...
     assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
 
 
-def test_a_phone_opens_it(demo: Path, open_file: Callable[..., Page]) -> None:
+def test_a_phone_opens_it(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40", viewport={"width": 390, "height": 844}, has_touch=True)
     painted(page, 40)
     expect(page.locator("#region-stage")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_page_hands_out_its_run_as_a_file(
-    open_page: OpenPage, open_file: Callable[..., Page], tmp_path: Path
-) -> None:
+def test_the_page_hands_out_its_run_as_a_file(open_page: OpenPage, open_file: OpenPage, tmp_path: Path) -> None:
     live = open_page("/?max_tokens=4")
     live.click("#btn-prefill")
     painted(live, 1)

@@ -1,7 +1,5 @@
 """The film of a first visit and the first look after it: words of one's own, other words, and the doors from there."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

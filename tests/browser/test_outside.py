@@ -1,7 +1,5 @@
 """Blocks outside the pool on the page: shelves under the pool, where a loaded key came from, why it was loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,9 +1,6 @@
 """The prefix cache on the page: a tree for the keyboard, its held blocks, and hits of a written prompt."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,10 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import POEM, add, prefill
+from tests.browser.driving import POEM, OpenPage, add, prefill
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import comes_to
 from tests.tiny_models import tiny_model, tiny_tokenizer
-
-OpenPage = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The provenance panel in a real browser: whatever is selected, its chain in words, its links, the way back."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect
@@ -15,7 +13,7 @@ def link(page: Page, kind: str) -> str:
     return page.locator(f'{PANEL} [data-kind="{kind}"]').first.inner_text()
 
 
-def test_a_key_tells_its_way_and_the_score_comes_back(open_page: OpenPage) -> None:
+def test_a_key_tells_its_way_in_the_link_too_and_the_score_comes_back(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page)
@@ -28,6 +26,9 @@ def test_a_key_tells_its_way_and_the_score_comes_back(open_page: OpenPage) -> No
     assert "2 · 4 + 1 = 9" in link(page, "slot")  # block 2, position 9 mod 4
     assert "tokens 0–15 of its prompt" in link(page, "decision")
     assert "2\u2009048 B a token" in link(page, "bytes")
+    wait_until(page, "location.search.includes('select=p9s0')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    expect(other.locator(PANEL)).to_contain_text("2 · 4 + 1 = 9")
     page.keyboard.press("Escape")
     expect(page.locator(PANEL)).to_have_count(0)
     expect(page.locator("#prompt")).to_be_visible()
@@ -92,16 +93,6 @@ def test_a_sequence_and_a_decision_have_their_chains(open_page: OpenPage) -> Non
     expect(page.locator(f'{PANEL} [data-kind="block"] .provenance-value')).to_have_text("1")
     select(page, '{"record": 1, "op": 2}')
     assert "Block 0 goes to seq 0, as logical block 0." in link(page, "decision")
-
-
-def test_a_selection_is_in_the_link(open_page: OpenPage) -> None:
-    page = open_page()
-    prefill(page)
-    step(page)
-    page.click('[data-position="9"]')
-    wait_until(page, "location.search.includes('select=p9s0')")
-    other = open_page("/" + page.url[page.url.index("?") :])
-    expect(other.locator(PANEL)).to_contain_text("2 · 4 + 1 = 9")
 
 
 def test_every_link_has_its_fidelity_and_chinese_words(open_page: OpenPage) -> None:

@@ -1,15 +1,10 @@
-"""The page behind proxies: below a path, and where no WebSocket gets through."""
+"""The page behind proxies, and where scripts or sockets are missing."""
 
-from __future__ import annotations
+from playwright.sync_api import Browser, expect
 
-from collections.abc import Callable
-
-from playwright.sync_api import Page, expect
-
-from tests.browser.driving import prefill, step
+from tests.browser.driving import OpenPage, prefill, step
 from tests.browser.proxy import proxied
 
-OpenPage = Callable[..., Page]
 PREFIX = "/user/ann/proxy/8765"
 
 
@@ -48,3 +43,35 @@ def test_where_websockets_are_swallowed_the_page_polls_after_one_try(open_page: 
         page.reload()
         page.wait_for_selector("#connection.live")
         assert upgrades == []  # the tab remembers
+
+
+# What a browser does when a proxy in between refuses the upgrade.
+REFUSING = """
+window.WebSocket = class {
+  constructor() { setTimeout(() => { this.onerror?.(new Event('error')); this.onclose?.({code: 1006}); }, 5); }
+  send() {}
+  close() {}
+};
+"""
+
+
+def test_without_javascript_the_page_says_so_in_both_languages(browser: Browser, live_server: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(live_server)
+    expect(page.locator("noscript p").first).to_contain_text("Allow JavaScript for this address")
+    expect(page.locator("noscript p").last).to_contain_text("启用 JavaScript")
+    expect(page.locator("noscript p").first).to_be_in_viewport()
+    context.close()
+
+
+def test_where_websockets_are_refused_the_page_polls(browser: Browser, live_server: str) -> None:
+    context = browser.new_context()
+    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+    context.add_init_script(REFUSING)
+    page = context.new_page()
+    page.goto(live_server)
+    page.wait_for_selector("#connection.live", timeout=30_000)
+    page.click("#btn-prefill")
+    expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)
+    context.close()

@@ -1,20 +1,14 @@
 """With and without a cache: three strategies in step on the page, held against the server's own records."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import prefill, shows, step
+from tests.browser.driving import OpenPage, prefill, shows, step
 from tests.browser.settling import comes_to
-
-OpenPage = Callable[..., Page]
-
 
 OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 

@@ -1,12 +1,10 @@
 """A lesson without a model: as one file from `file://`, on a site of plain files, and from a server that holds back."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.site.export import write_lessons, write_page
 from tests.browser.axe import AXE, violations
+from tests.browser.driving import OpenPage
 from tests.browser.lesson_walk import stands_at
 
 
@@ -35,7 +34,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-OpenAt = Callable[..., Page]
+OpenAt = OpenPage
 MAX_FILE = 3_000_000  # bytes, both languages
 
 

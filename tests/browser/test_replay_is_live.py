@@ -1,12 +1,8 @@
 """A recording shows what the live page showed: every element of the stage and its panels stands where it stood."""
 
-from __future__ import annotations
+from playwright.sync_api import expect
 
-from collections.abc import Callable
-
-from playwright.sync_api import Page, expect
-
-OpenPage = Callable[..., Page]
+from tests.browser.driving import OpenPage
 
 PLACES = """() => [...document.querySelectorAll(
     '#region-stage *, .matrix .panel-canvas, .overview *, .candidate, .candidate > *, #region-memory *')]

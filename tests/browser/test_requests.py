@@ -1,9 +1,6 @@
 """The requests of a run on the page: the table, its order and search, stories that lead to their records."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +12,11 @@ from engine.model.loader import from_module
 from engine.trace.explain import stories
 from engine.trace.log import TraceReader
 from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import shows
+from tests.browser.driving import OpenPage, shows
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import comes_to, in_address
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
-OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 40
 

@@ -1,7 +1,5 @@
 """Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote advances by scenes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The scheduler's panel in a real browser: lanes, budgets, decisions."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

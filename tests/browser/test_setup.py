@@ -1,17 +1,13 @@
 """The setup: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, SENT, SHOWN, prefill, shows, step, wait_until
-from tests.browser.settling import comes_to, theater_of
+from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, prefill, shows, step, wait_until
+from tests.browser.settling import address, comes_to, theater_of
 
-OpenPage = Callable[..., Page]
 SUBMIT = """(texts) => import('/static/js/net/commands.js')
   .then(({ submit }) => submit(texts.map((text) => ({ text }))))"""
 LOG = "import('/static/js/state/store.js').then((store) => store.log.value.id)"
@@ -83,8 +79,13 @@ def test_the_own_prompt_ends_a_scene_and_stays_in_the_box(open_page: OpenPage) -
     wait_until(page, SENT)
 
 
-def test_a_language_has_prompts_of_its_own_until_one_is_sent(open_page: OpenPage) -> None:
-    page = open_page()
+def test_a_language_is_remembered_and_has_prompts_of_its_own_until_one_is_sent(open_page: OpenPage) -> None:
+    page = open_page(locale="zh-CN")
+    expect(page.locator("#btn-prefill")).to_have_text("预填充")
+    page.click("#btn-language")
+    expect(page.locator("#btn-prefill")).to_have_text("Prefill")
+    address(page)  # the choice is stored with it
+    page.goto(page.url.split("?")[0])
     expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")
     page.click("#btn-language")
     expect(page.locator("#prompt")).to_have_value(POEM)
@@ -119,16 +120,11 @@ def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -
     assert (engine["max_num_batched_tokens"], engine["max_num_seqs"]) == (512, 2)
     play(page, "samples")
     expect(page.locator("#n")).to_have_value("3")
+    step(page)
+    expect(page.locator(".sequence")).to_have_count(3)  # they share the prompt
     play(page, "moon")
     assert page.evaluate(HEADER)["max_num_seqs"] == 16
     expect(page.locator("#n")).to_have_value("1")
-
-
-def test_scenes_speak_chinese(open_page: OpenPage) -> None:
-    page = open_page(locale="zh-CN")
-    page.select_option("#scene", "preemption")
-    expect(page.locator("#scene-watch")).to_contain_text("最后接纳的那个（先是序列 2）归还它的块")
-    expect(page.locator("#btn-scene")).to_have_text(re.compile("3 段提示词"))
 
 
 def test_a_scene_waits_again_after_a_reset(open_page: OpenPage) -> None:
@@ -139,14 +135,6 @@ def test_a_scene_waits_again_after_a_reset(open_page: OpenPage) -> None:
     shows(page, 0)
     expect(page.locator(".sequence")).to_have_count(3)
     expect(page.locator("#prompt")).to_have_value("Tyger Tyger, burning bright,")
-
-
-def test_samples_share_the_prompt(open_page: OpenPage) -> None:
-    page = open_page()
-    play(page, "samples")
-    step(page, 1)
-    expect(page.locator(".sequence")).to_have_count(3)
-    expect(page.locator("#n")).to_have_value("3")
 
 
 def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: OpenPage) -> None:
@@ -253,6 +241,7 @@ def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> No
     expect(page.locator(".sequence .status.running")).to_have_count(count)
     page.locator(".sequence-main").nth(count - 1).click()
     expect(page.locator(".sequence.shown .sequence-times")).to_have_count(1)
+    wait_until(page, "/seq=[0-9]/.test(location.search)")
     box = page.locator(".sequence-list").bounding_box()
     assert box and box["height"] <= 320
     assert page.evaluate("document.documentElement.scrollHeight") == 800

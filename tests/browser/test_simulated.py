@@ -1,18 +1,15 @@
 """A simulated log on the page: what it shows of a run that nothing computed, and that it says so."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from app.cli import main
 from engine.bench.workload import TRACES
 from engine.trace.log import TraceReader
+from tests.browser.driving import OpenPage
 from tests.browser.dropping import drop_recording
 
-OpenPage = Callable[..., Page]
 REQUESTS = str(TRACES / "mooncake-conversation.jsonl")
 PANELS = ("scheduler", "prefix", "requests", "time")
 

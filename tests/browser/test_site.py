@@ -1,7 +1,5 @@
 """A site in Chromium, from a server of plain files: the opening, a fork that was recorded, a race."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import re

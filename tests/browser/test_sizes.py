@@ -1,7 +1,5 @@
 """The same page on a phone, on a tablet and in a low window: what is in sight, how much of it the transport takes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -84,6 +82,12 @@ def test_what_a_phone_has_no_room_for_opens_with_one_tap(open_page: OpenPage) ->
         at = box(page, selector)
         assert at["height"] >= 40 and at["left"] >= 0 and at["right"] <= 390 and at["bottom"] <= 844, (selector, at)
     assert box(page, "#btn-step") == before  # the thumb stays where it is
+    for button in ("#btn-share", "#btn-download", "#btn-export", "#btn-help"):
+        at = box(page, button)
+        assert at["left"] >= 0 and at["right"] <= 390 and at["width"] >= 40, button
+    page.click("#tab-memory")
+    step(page, 1)
+    expect(page.locator("#region-memory")).to_be_visible()  # who watches the memory stays there
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640)])
@@ -98,24 +102,6 @@ def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: 
         tokens, transport, tabs = box(page, ".strip-tokens"), box(page, ".transport"), box(page, ".tabs")
         attention = box(page, ".gutter-row")
         assert attention["top"] >= tabs["bottom"] and tokens["top"] + 44 <= transport["top"], (attention, tokens)
-
-
-def test_who_watches_the_memory_on_a_phone_stays_there_while_stepping(open_page: OpenPage) -> None:
-    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
-    page.click("#btn-prefill")
-    shows(page, 1)
-    page.click("#tab-memory")
-    step(page, 1)
-    expect(page.locator("#region-memory")).to_be_visible()
-
-
-def test_a_phone_can_share_and_download(open_page: OpenPage) -> None:
-    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
-    page.click("#btn-prefill")
-    shows(page, 1)
-    for button in ("#btn-share", "#btn-download", "#btn-export", "#btn-help"):
-        at = box(page, button)
-        assert at["left"] >= 0 and at["right"] <= 390 and at["width"] >= 40, button
 
 
 def test_the_strip_keeps_its_newest_column_in_sight_when_a_phone_is_turned(open_page: OpenPage) -> None:

@@ -1,10 +1,7 @@
 """The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,11 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from tests.browser.driving import prefill, rests, shows, step, wait_until
+from tests.browser.driving import OpenPage, prefill, rests, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import theater_of
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
-OpenPage = Callable[..., Page]
 LONG_PROMPT = 1990
 NUM_DECODED = 12
 
@@ -59,7 +55,9 @@ def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording: Path) -> None:
+def test_2000_tokens_keep_the_document_small_and_the_keyboard_walks_along_them(
+    open_page: OpenPage, long_recording: Path
+) -> None:
     page = open_page(motion=True)
     drop_recording(page, long_recording)
     last = LONG_PROMPT + NUM_DECODED
@@ -78,6 +76,10 @@ def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording
     assert in_sight(page, last)
     label = page.locator(f'.token[data-position="{last - 1}"]').get_attribute("aria-label")
     assert label and "attention" in label and "not captured" not in label
+    page.locator(".token[tabindex='0']").focus()
+    for key, position in (("Home", 0), ("PageDown", 10), ("ArrowRight", 11), ("End", last), ("ArrowLeft", last - 1)):
+        page.keyboard.press(key)
+        expect(page.locator(".token:focus")).to_have_attribute("data-position", str(position))
     page.locator("#btn-first").click()
     rests(page, -1)
     assert positions(page) == []
@@ -98,23 +100,6 @@ def test_dragging_the_small_picture_moves_the_strip(open_page: OpenPage, long_re
     page.mouse.up()
     expect(page.locator('.token[data-position="501"]')).to_have_count(1)
     assert len(positions(page)) < 60
-
-
-def test_the_keyboard_walks_along_the_columns(open_page: OpenPage, long_recording: Path) -> None:
-    page = open_page()
-    drop_recording(page, long_recording)
-    rests(page, 2 + NUM_DECODED)
-    page.locator(".token[tabindex='0']").focus()
-    page.keyboard.press("Home")
-    expect(page.locator(".token:focus")).to_have_attribute("data-position", "0")
-    page.keyboard.press("PageDown")
-    expect(page.locator(".token:focus")).to_have_attribute("data-position", "10")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".token:focus")).to_have_attribute("data-position", "11")
-    page.keyboard.press("End")
-    expect(page.locator(".token:focus")).to_have_attribute("data-position", str(LONG_PROMPT + NUM_DECODED))
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator(".token:focus")).to_have_attribute("data-position", str(LONG_PROMPT + NUM_DECODED - 1))
 
 
 def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
@@ -278,11 +263,13 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
     )
     boxes = """[...document.querySelectorAll('.stage-head, .strip, .strip-window, .minimap, .gutter, .chain')]
       .map((e) => { const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })"""
-    before = page.evaluate(boxes)
+    places = """[...document.querySelectorAll('.pool, .tables, .figures, .below, .transport')]
+      .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
+    before, stood = page.evaluate(boxes), page.evaluate(places)
     x = page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]")
     step(page, 6)
     assert page.locator('.token[data-position="6"]').count() == 1
-    assert page.evaluate(boxes) == before
+    assert page.evaluate(boxes) == before and page.evaluate(places) == stood
     assert page.evaluate("globalThis.shifts") == []
     page.click("#btn-first")
     rests(page, -1)

@@ -1,28 +1,21 @@
 """Moving through a run: playing, jumping, sub-steps, links, and what is said when the connection or the run is gone."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
-from tests.browser.driving import SHOWN, add, num_records, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import SHOWN, OpenPage, num_records, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import address, comes_to, theater_of
 from tests.golden.make import HEADER
-
-OpenPage = Callable[..., Page]
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 # Playing
 
@@ -139,21 +132,7 @@ def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
     shows(page, first)
 
 
-def test_a_number_can_be_typed_while_records_come(open_page: OpenPage) -> None:
-    page = open_page()
-    prefill(page)
-    step(page)
-    page.keyboard.press("g")
-    expect(page.locator("#jump-record")).to_be_focused()
-    page.keyboard.type("1")
-    page.evaluate("import('/static/js/control/actions.js').then((actions) => actions.step())")
-    shows(page, 3)
-    expect(page.locator("#jump-record")).to_have_value("1")
-    page.keyboard.press("Enter")
-    shows(page, 0)
-
-
-def test_the_next_token_of_the_sequence_on_stage(open_page: OpenPage) -> None:
+def test_the_next_token_a_typed_number_and_what_the_scrubber_says(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 3)
@@ -166,6 +145,18 @@ def test_the_next_token_of_the_sequence_on_stage(open_page: OpenPage) -> None:
     page.click('[data-kind="token"] [data-way="1"]')
     shows(page, 2)
     expect(page.locator('[data-kind="token"] .jump-kind .num')).to_have_text("4")
+    page.locator("#jump-record").fill("1")
+    page.evaluate("import('/static/js/control/actions.js').then((actions) => actions.step())")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "6")
+    expect(page.locator("#jump-record")).to_have_value("1")  # typed while a record came
+    page.keyboard.press("Enter")
+    shows(page, 0)
+    box = page.locator("#scrubber").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 2 / 6, box["y"] + box["height"] / 2)
+    expect(page.locator(".tooltip")).to_contain_text("record 2 of 6")
+    expect(page.locator(".tooltip")).to_contain_text("at once")
+    shows(page, 0)  # looking is not going
 
 
 def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> None:
@@ -252,17 +243,6 @@ def test_a_hash_is_read_and_one_form_is_written(open_page: OpenPage) -> None:
     address(other)  # without a hash
 
 
-def test_a_link_keeps_the_sequence_that_it_names(open_page: OpenPage) -> None:
-    page = open_page()
-    prefill(page)
-    add(page, "床前明月光，")
-    step(page)
-    page.locator(".sequence-main").nth(1).click()
-    wait_until(page, "location.search.includes('seq=1')")
-    other = open_page("/" + page.url[page.url.index("?") :])
-    expect(other.locator(".sequence.shown b")).to_have_text("seq 1")
-
-
 def test_the_browsers_back_returns_from_a_jump_and_not_from_steps(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
@@ -333,18 +313,6 @@ def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, 
     shows(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
     page.keyboard.press("9")
     shows(page, 4499)
-
-
-def test_the_scrubber_says_what_happened_under_the_pointer(open_page: OpenPage) -> None:
-    page = open_page()
-    prefill(page)
-    step(page, 2)
-    box = page.locator("#scrubber").bounding_box()
-    assert box
-    page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 2 / 4, box["y"] + box["height"] / 2)
-    expect(page.locator(".tooltip")).to_contain_text("record 2 of 4")
-    expect(page.locator(".tooltip")).to_contain_text("at once")
-    shows(page, 3)  # looking is not going
 
 
 # What is said aloud

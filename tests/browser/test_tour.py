@@ -1,17 +1,14 @@
 """The tour of a first visit: why there is a cache, in six stops that are done by doing; gone for good afterwards."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import OpenPage
 from tests.browser.settling import still
 
-OpenPage = Callable[..., Page]
 STOPS = ["ask", "answer", "again", "keep", "blocks", "yours"]
 
 

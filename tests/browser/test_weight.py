@@ -1,13 +1,11 @@
 """Size of a first visit's downloads."""
 
-from __future__ import annotations
-
 import gzip
-from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-OpenPage = Callable[..., Page]
+from tests.browser.driving import OpenPage
+
 MOST = 300 * 1024  # bytes, compressed
 
 

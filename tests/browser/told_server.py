@@ -1,7 +1,5 @@
 """A server in a process of its own that does the next thing when the test says so."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -5,8 +5,6 @@ its memory, and by the page's reader under node. Files that crash one, take it t
 saved.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

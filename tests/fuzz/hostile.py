@@ -4,8 +4,6 @@
 and quickly). No file is larger than a megabyte.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable, Iterator

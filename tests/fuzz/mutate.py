@@ -1,7 +1,5 @@
 """Mutation of traces: as disks and transfers damage them, and as an attacker who repairs the checksums."""
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib

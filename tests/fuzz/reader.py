@@ -1,7 +1,5 @@
 """`python -m tests.fuzz.reader`: for each path on standard input a line of JSON: all that Python makes of the file."""
 
-from __future__ import annotations
-
 import io
 import json
 import resource

@@ -1,7 +1,5 @@
 """Reading of one file by Python's reader and by the page's: how far each came, and the state at that point."""
 
-from __future__ import annotations
-
 import json
 import math
 import select

@@ -1,7 +1,5 @@
 """Changed traces, one after the other, given to both readers in processes of their own."""
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile

@@ -9,8 +9,6 @@ between them, and two that end and restart. `hybrid.kvtrace` is of an engine who
 preemptions and hits.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

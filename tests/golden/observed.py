@@ -5,8 +5,6 @@ Rank 0 is vLLM itself: the first messages of `tests/unit/monitor/wire/vllm-0.32.
 repeated contents, copies, a move before its naming, a gap, a cleared cache, a restart.
 """
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 

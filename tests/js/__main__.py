@@ -1,7 +1,5 @@
 """The page's unit tests in node: `python -m tests.js`, or `python -m tests.js tests/js/log.test.mjs`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

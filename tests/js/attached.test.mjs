@@ -7,7 +7,7 @@ import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { geometry } from "../../static/js/core/geometry.js";
-import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "../../static/js/core/heard_ranks.js";
+import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "../../static/js/core/heard_ranks.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 
@@ -60,7 +60,7 @@ test("a number that the server has not said is unknown, not 0", () => {
   const at = log.length - 1;
   assert.equal(lastUpTo(first.readings.get("vllm:num_requests_running"), at).value, 3);
   assert.equal(first.readings.get("vllm:num_preemptions_total"), undefined);
-  assert.equal(hitRate(first, at), null);
+  assert.equal(hitsSince(first, at), null);
 });
 
 test("hits are those since the watch began", () => {
@@ -68,8 +68,8 @@ test("hits are those since the watch began", () => {
     ["vllm:prefix_cache_hits_total", [100, 130].map((value, index) => ({ index, at: index, value }))],
     ["vllm:prefix_cache_queries_total", [1000, 1120].map((value, index) => ({ index, at: index, value }))],
   ]);
-  assert.equal(hitRate({ ...first, readings }, 1), 0.25); // 30 of 120
-  assert.equal(hitRate({ ...first, readings }, 0), null);
+  assert.deepEqual(hitsSince({ ...first, readings }, 1), { hits: 30, asked: 120 });
+  assert.deepEqual(hitsSince({ ...first, readings }, 0), { hits: 0, asked: 0 });
 });
 
 test("branches have every content below what comes before it", () => {

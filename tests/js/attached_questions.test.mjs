@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heardIn } from "../../static/js/core/heard.js";
-import { hitRate, ranksOf } from "../../static/js/core/heard_ranks.js";
+import { hitsSince, ranksOf } from "../../static/js/core/heard_ranks.js";
 import { cachedFor, idsIn } from "../../static/js/panels/attached/asked.js";
 import { whyNoHits } from "../../static/js/panels/attached/hits.js";
 
@@ -104,7 +104,7 @@ test("hits are counted on over a restart, after which the counters are small", (
     ["vllm:prefix_cache_hits_total", [100, 130, 5].map((value, index) => ({ index, at: index, value }))],
     ["vllm:prefix_cache_queries_total", [1000, 1120, 20].map((value, index) => ({ index, at: index, value }))],
   ]);
-  assert.equal(hitRate({ readings }, 2), 35 / 140); // 30 and 5 of 120 and 20
+  assert.deepEqual(hitsSince({ readings }, 2), { hits: 35, asked: 140 }); // 30 and 5 of 120 and 20
 });
 
 /** What is cached for tokens after the last record of these messages, under each salt. */

@@ -13,7 +13,7 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { kvTerms, latencies } from "../../static/js/core/metrics.js";
 import { requestFigures } from "../../static/js/core/requests.js";
 import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../static/js/core/series.js";
-import { memoryFigures, recentHitRate } from "../../static/js/core/state.js";
+import { memoryFigures } from "../../static/js/core/state.js";
 import { storyOf } from "../../static/js/core/stories.js";
 import { keysRead } from "../../static/js/tell/sentence.js";
 
@@ -36,7 +36,6 @@ function figuresAt(index) {
   return {
     memory: memoryFigures(state),
     groups: figuresByGroup(state),
-    hit_rate: recentHitRate(state),
     reserved: counterfactual(log.header, state),
     reasons: guessed(record),
     batch: (record.batch ?? []).map(({ seq_id, context_len }) => ({

@@ -1,7 +1,5 @@
 """The figures that the page derives from a log are Python's: latencies, keys, bytes, waste, hit rates, reasons."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
-from engine.trace.state import State, memory_figures, recent_hit_rate
+from engine.trace.state import State, memory_figures
 from tests.paused import write_paused
 from tests.unit.engine.runs import CONFIGS, POLICIES, run
 from tools.node import node
@@ -70,11 +68,6 @@ def test_memory_and_waste_after_every_record(log: TraceReader) -> None:
         memory = record.memory
         assert (row["used"], row["wasted"]) == (memory.bytes_used, memory.bytes_held - memory.bytes_used)
         assert (row["held"], row["cached"]) == (memory.bytes_held, memory.bytes_cached)
-
-
-def test_hit_rates_after_every_record(log: TraceReader) -> None:
-    for index, found in enumerate(page(log.path)["records"]):
-        assert found["hit_rate"] == recent_hit_rate(log.state_at(index)), index
 
 
 def figures_of(log: TraceReader) -> dict[int, SequenceFigures]:

@@ -1,7 +1,5 @@
 """Python and the page say a ratio in the same words, in both languages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

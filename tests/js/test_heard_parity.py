@@ -1,7 +1,5 @@
 """A monitored server's reports and prefix tree are the same from the page's log and from an indexed one."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The page predicts the hits that the engine's lookups find: windows, policies, salts, evictions."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

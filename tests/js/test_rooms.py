@@ -1,7 +1,5 @@
 """The floor plan of `static/js`: which room may import which, and that a file stays one that can be read at once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sentence that a scene ends with is what its run proves: the page's figures are those of the engine's records."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Python and the page tell every operation of a log in the same words, in every register and language."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

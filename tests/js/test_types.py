@@ -1,7 +1,5 @@
 """The page's types: JSDoc held by a type checker in strict mode, against the trace's types as Python has them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The vendored files are as they were fetched. The page's own unit tests: `python -m tests.js`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

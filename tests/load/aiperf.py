@@ -17,8 +17,6 @@ both, and the difference is told by where it comes from:
     telling                 from the end of the step to aiperf's reading: the record written, the hub, the socket
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

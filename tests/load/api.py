@@ -14,8 +14,6 @@ tests.load.api --leaves 0.33 --rounds 1` proves that leaving clients lose nothin
 client met an error.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ Usage: python -m tests.load.api_bare CLIENTS BLOCKS [compiled]
 Reads lines "SECONDS" and answers each with one line of JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ Usage: python -m tests.load.api_client PORT CLIENTS SECONDS [share of clients th
 On the standard output one line of JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ Usage: python -m tests.load.api_litellm URL [--environment FOLDER]
 Where litellm is not installed, it is installed into an environment of its own in FOLDER.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib.util

@@ -1,7 +1,5 @@
 """Requests in a log of the API, for comparison with the clients' counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

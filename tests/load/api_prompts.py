@@ -1,7 +1,5 @@
 """Prompts of the load: beginnings of stories and poems, some with common prefixes."""
 
-from __future__ import annotations
-
 MAX_TOKENS = 64
 PROMPTS = [
     f"{beginning} {rest}"

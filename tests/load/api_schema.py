@@ -5,8 +5,6 @@ The schema is the one that llm-comply brings; Schemathesis makes bodies of it an
 of completions, so the types of answers are left to the tests with OpenAI's client.)
 """
 
-from __future__ import annotations
-
 import copy
 import importlib.resources
 import json

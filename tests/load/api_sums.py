@@ -1,7 +1,5 @@
 """Three tellings of one load added up: what its clients saw, what the log has, what /metrics says."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

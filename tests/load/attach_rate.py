@@ -10,8 +10,6 @@ that is long it asks for windows. How old what it shows is, its heap, and the pr
 looked at every few seconds. Bars are for a quiet machine; the load that there was is in the record.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -5,8 +5,6 @@
 It writes `tests/unit/simulate/dynamo_hits.json`, which a test holds our own cache to.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import tempfile

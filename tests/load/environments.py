@@ -1,7 +1,5 @@
 """Environments of their own for tools that this program's own one is not to have."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

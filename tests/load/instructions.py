@@ -7,8 +7,6 @@ Decode steps of one sequence and of 16, eager and compiled by turns in one proce
 processor's instructions (`tests.processors`). Ratios are of the medians of a run's steps; below 1 compiled is faster.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ The bundled model in this process, on theaters as a class has them; no sockets, 
 the class's run steps at its pace (2 a second), once as fast as it goes.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

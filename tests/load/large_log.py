@@ -8,8 +8,6 @@ once, so that blocks are evicted, requests wait, and some are preempted. The sam
 are given, not measured: the header says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

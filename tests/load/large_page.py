@@ -8,8 +8,6 @@ end, once for each log; the record has the duration. Then the server is restarte
 Bars are for a quiet machine; the actual load is in the record.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

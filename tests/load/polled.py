@@ -1,7 +1,5 @@
 """Viewers without web sockets: Engine.IO's long polling over raw sockets, in one thread as `client`'s."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@ Usage: python -m tests.load.proxy [--requests 400]
 Requests for one token go to a server directly and through the proxy in turns, on one kept connection each, streamed.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

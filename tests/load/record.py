@@ -1,7 +1,5 @@
 """The record of a load: when, where and with what it was made, before what was found."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

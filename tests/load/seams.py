@@ -8,8 +8,6 @@ its rules, nothing may be held, and what came of a greedy request or of beams mu
 that was given up, the beginning.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """The server that the load is put on: the bundled model in a process of its own that says when records are appended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -8,8 +8,6 @@
 beside seconds: where both are alike nothing else ran.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

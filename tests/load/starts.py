@@ -7,8 +7,6 @@
 A first start has an empty compile cache: its folder is new. Further ones use its content.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ again and again. Printed: the time from a record's append to its receipt, the en
 viewers, the server's threads, memory and processor time. Fails when a viewer ends without exactly the log's records.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import random

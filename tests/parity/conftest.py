@@ -1,7 +1,5 @@
 """Settings of the parity tests: one thread is fastest for models this small, and steadier on a busy machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Driving a `ModelRunner` over scattered blocks, and the plain transformers forward it must agree with."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

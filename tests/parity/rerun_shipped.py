@@ -5,8 +5,6 @@ Prints how far its log probabilities are from the recorded ones. What another pr
 and by nothing else (`trace.compare.same`); a record that differs by more ends this with its number.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from app.ground.paths import static_dir

@@ -1,7 +1,5 @@
 """Every attention backend against the plain formula, on random tensors."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Callable, Iterator
@@ -97,11 +95,14 @@ def test_agrees_with_the_reference(
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", sorted(STEPS))
 @pytest.mark.parametrize(("window", "softcap", "sinks"), [(None, None, False), (9, 2.0, True), (3, None, False)])
-@pytest.mark.parametrize("policy", [WindowPolicy(4, 3), WindowPolicy(4), WindowPolicy(1, 2)])
 def test_agrees_with_the_reference_under_a_policy(
-    backend: str, step: str, window: int | None, softcap: float | None, sinks: bool, policy: WindowPolicy
+    backend: str, step: str, window: int | None, softcap: float | None, sinks: bool
 ) -> None:
-    """Blocks between the sinks and the window are released; unused slots hold NaN."""
+    """Blocks between the sinks and the window are released; unused slots hold NaN. Each policy meets each kind of call
+    and each step, in a Latin square.
+    """
+    square = sorted(STEPS).index(step) + {None: 0, 9: 1, 3: 2}[window]
+    policy = [WindowPolicy(4, 3), WindowPolicy(4), WindowPolicy(1, 2)][square % 3]
     generator = torch.Generator().manual_seed(len(step))
     store = KVStore([LayerShape(2, 8, 6)], 100, 2, torch.float32, torch.device("cpu"))
     slices = []

@@ -1,7 +1,5 @@
 """Captured arrays against transformers' attentions and cache; capture changes no result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 sentence; none wrong, none with a stack trace.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A server's model is compiled by a process that ends, so that its own never has the compiler."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

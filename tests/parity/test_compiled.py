@@ -1,7 +1,5 @@
 """The compiled forward pass against the eager one: logits, captured arrays, tokens; when it is taken and when not."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

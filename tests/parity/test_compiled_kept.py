@@ -1,7 +1,5 @@
 """A forward pass that an earlier start compiled: it serves the same model with whatever weights, and no other."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Decode steps on static buffers, padded, as a graph that replays: the same logits and the same store as without."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Paged logits against transformers' own eager forward of the whole sequence."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

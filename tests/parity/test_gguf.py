@@ -1,7 +1,5 @@
 """Models in GGUF files: what the same weights compute from safetensors, with the file's tokenizer and chat template."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models whose class reads pictures too: their text is served, as their own forward pass has it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whatever computes something else than by itself is not served: mistakes that no list knows, put in on purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recordings of one processor are rerun, checked and forked on others."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Layers that keep a state: packed, in chunks and over scattered blocks they compute what the module itself does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

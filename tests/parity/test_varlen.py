@@ -2,8 +2,6 @@
 what `varlen_attn` documents, put where FlashAttention 3 puts itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from inspect import signature
 from typing import Any

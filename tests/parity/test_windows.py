@@ -3,8 +3,6 @@
 Freed blocks are filled with NaN after every step, so a read of one shows: 0 · NaN is NaN.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Records that are appended a step later, beside the device's work: the same log, and nothing is left behind."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The cache manager under every order of calls that its contract allows, on pools small enough to run dry."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

@@ -1,8 +1,6 @@
 """The scheduler around an exact model: whatever the pool, the budget and the policy, everything finishes and every
 output is what the model says without a cache."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule

@@ -1,7 +1,5 @@
 """Some rounds of `tests.load.seams`, with seeds in which every kind of event happens."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A server with the API on the bundled model, in this process, for tests that look at both sides of it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import socket

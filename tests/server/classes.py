@@ -1,7 +1,5 @@
 """A class on a real server, with clients for its presenter and its followers."""
 
-from __future__ import annotations
-
 import http.client
 from typing import Any
 

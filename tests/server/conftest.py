@@ -1,7 +1,5 @@
 """A real server on a free port of 127.0.0.1 over a fake model, and real Socket.IO clients."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

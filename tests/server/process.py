@@ -1,7 +1,5 @@
 """A server in a process of its own: it can be killed, and what lies around it can be what it likes."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

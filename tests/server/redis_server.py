@@ -1,7 +1,5 @@
 """A Redis of the test's own, that can be ended and started again; skips where redis-server is not installed."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

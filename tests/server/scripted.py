@@ -1,7 +1,5 @@
 """The API on a model that calls a tool after a user's message, and answers after the tool's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The access log has one line of JSON per request, without secrets."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The page's own files are preloaded, compressed, and revalidated cheaply."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import re

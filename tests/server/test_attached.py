@@ -1,7 +1,5 @@
 """A watched server on stage: joined and read like a theater, live, and nothing that one may do changes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

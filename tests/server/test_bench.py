@@ -1,7 +1,5 @@
 """Benchmark records over HTTP, and a benchmark that the page asks for, follows, watches and stops."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Seats of a class are limited by the presenter's doors and by the bounds per address."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Class results, as tables and as a page, are the presenter's, complete, harmless, and anonymous where promised."""
 
-from __future__ import annotations
-
 import csv
 import http.client
 import io

@@ -1,7 +1,5 @@
 """Classes are stored on request, until a date, and nothing of them is written otherwise."""
 
-from __future__ import annotations
-
 import datetime
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A class on a real server: admission, permissions, broadcasts, and polls."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

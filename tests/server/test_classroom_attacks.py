@@ -3,8 +3,6 @@
 Nothing here is timed: that others are not delayed is shown by the order of events.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """A connection that ends wakes the greenlets that wait on its socket, and the server continues."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """A server whose runs are of several instances: behind /v1, on the page, when one of them ends."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`kvtheater doctor`: each part is there, one that fails hides no other, and the home folder's name is nowhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forking time and comparing runs, over the wire, on a small random model."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The HTTP endpoints."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 import requests

@@ -1,7 +1,5 @@
 """A start that is interrupted, at any moment, ends in one sentence at most and leaves no process behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`serve --kv-offload-cpu --kv-offload-disk`: a restarted server gets the same prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

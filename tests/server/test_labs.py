@@ -1,7 +1,5 @@
 """Labs of followers beside the class's run: assignment, queue, limits, and end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Lessons over the wire: what answers a question is not there before the answer is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

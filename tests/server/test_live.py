@@ -1,7 +1,5 @@
 """The real thing: `kvtheater serve` in a process of its own, with the bundled model."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
@@ -55,19 +53,6 @@ def test_a_poem_is_computed_step_by_step(live_server: str, viewer: Client, tmp_p
         assert reader.damage is None
         assert [reader.record_bytes(i) for i in range(len(reader))] == viewer.records()
         assert reader.state_at(len(reader) - 1).running == []
-
-
-def test_a_shared_beginning_hits_and_preemption_works_over_the_wire(viewer: Client) -> None:
-    theater = viewer.do("create", config={"block_size": 4, "num_blocks": 10})["theater"]
-    sampling = {"max_tokens": 12, "ignore_eos": True}
-    viewer.do("submit", theater=theater, prompts=[{"text": POEM}, {"text": POEM + "滟滟"}], sampling=sampling)
-    viewer.do("run", theater=theater, speed=0)
-    wait_for(lambda: any(s["num_records"] > 1 and s["unfinished"] == 0 for s in viewer.statuses), seconds=30)
-    status = viewer.do("pause", theater=theater)["status"]
-    assert status["error"] is None
-    wait_for(lambda: len(viewer.records()) == status["num_records"])
-    ops = {type(op).__name__ for r in viewer.records() for op in codec.decode(r, StepRecord).ops}
-    assert {"Share", "Preempt"} <= ops
 
 
 def test_the_engines_refusals_reach_the_client(viewer: Client) -> None:

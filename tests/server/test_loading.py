@@ -1,7 +1,5 @@
 """The port answers before the model is there: what is answered until then, and how it ends either way."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Questions over a run's log, from the page."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

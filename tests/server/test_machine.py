@@ -1,7 +1,5 @@
 """The server gives the page's charts the measured roofs and the charting library."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

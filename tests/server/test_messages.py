@@ -1,7 +1,5 @@
 """`/v1/messages`: Anthropic's shapes, whole and streamed, from the engine's real cache; and Anthropic's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

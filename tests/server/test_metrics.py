@@ -1,7 +1,5 @@
 """GET /metrics of a server: all theaters, since it began, for vLLM's board."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

@@ -1,7 +1,5 @@
 """Words that the command line does not know: it says which one was probably meant, and guesses nothing far-fetched."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.cli import main

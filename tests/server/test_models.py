@@ -1,7 +1,5 @@
 """Several models in one server: each is loaded on demand, shared, bounded, and unloaded."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import threading

@@ -1,7 +1,5 @@
 """A run as one HTML file: what is in it, what it may do, and how one gets it."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """OpenAI's own client against the bundled model: what it gets is what the log says, and what the engine alone gives."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The API passes other tools: llm-comply, and Schemathesis on OpenAI's own schema."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

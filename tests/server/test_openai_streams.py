@@ -1,7 +1,5 @@
 """Streams that are written without their greenlets: nothing lost, doubled or out of order, and times that are true."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -3,8 +3,6 @@
 `python -m tests.load.api --leaves 0.33 --rounds 1` is the same with 64 clients, for longer.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

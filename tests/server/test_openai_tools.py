@@ -3,8 +3,6 @@
 `python -m tests.load.api_litellm URL` installs litellm.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

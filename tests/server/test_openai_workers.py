@@ -1,7 +1,5 @@
 """OpenAI's clients at a web worker: the server's own answers, as they come, and its own refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

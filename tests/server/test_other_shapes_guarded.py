@@ -1,7 +1,5 @@
 """Hostile bodies at the addresses of Anthropic's API and of Responses: refused in a sentence, in their shape."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

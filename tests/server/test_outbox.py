@@ -1,7 +1,5 @@
 """Unsent messages are counted, per client and in total, and freed with them."""
 
-from __future__ import annotations
-
 from engineio.packet import MESSAGE, Packet
 
 from app.ground.limits import Limits

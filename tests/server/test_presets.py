@@ -1,7 +1,5 @@
 """The presets as the page gets them: complete in both languages, playable as they are, within the server's limits."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from typing import Any

@@ -1,7 +1,5 @@
 """The page /prompts: a file of requests in, the report out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/reference/protocol.md names every event, and its example for programs does what it says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`recompute`: a layer of a sequence once more without the cache, over a real socket."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Recorded lessons over the wire, from a server without a model: records come when the questions are answered."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

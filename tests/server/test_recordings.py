@@ -1,7 +1,5 @@
 """Recordings over the wire: recording a theater, replaying without a model, and the library over HTTP."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Real processes, real signals, a real disk that is full: what a recording keeps."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from pathlib import Path

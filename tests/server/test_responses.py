@@ -1,7 +1,5 @@
 """`/v1/responses`: OpenAI's shapes, whole and streamed, and its own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The page /scale gets queues and rooflines from the server, and a sentence for impossible inputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

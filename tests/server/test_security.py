@@ -1,7 +1,5 @@
 """Access to the server, and the browser policy of its answers."""
 
-from __future__ import annotations
-
 import pytest
 import requests
 import socketio.exceptions

@@ -1,7 +1,5 @@
 """A site: what a server without a model would answer, as files whose addresses are relative."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spans of a server's requests, as an OTLP receiver gets them."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A long log is sent to the page piece by piece."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A client's commands of a session, over a real socket."""
 
-from __future__ import annotations
-
 import time
 
 import requests
@@ -87,14 +85,6 @@ def test_run_at_a_speed_and_pause_at_once(server, client, theater):
     count = status["num_records"]
     time.sleep(0.1)
     assert client.do("step", theater=theater, expect=count)["performed"] == 1  # nothing happened meanwhile
-
-
-def test_running_slowly_can_be_paused_between_two_steps(client, theater):
-    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
-    client.do("run", theater=theater, speed=0.1)  # a step every ten seconds
-    asked = time.monotonic()
-    client.do("pause", theater=theater)
-    assert time.monotonic() - asked < 5
 
 
 def test_a_running_theater_waits_for_work_and_refuses_steps(client, theater):

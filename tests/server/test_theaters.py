@@ -1,7 +1,5 @@
 """How many theaters there may be, and when one goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.ground.errors import AppError

@@ -1,7 +1,5 @@
 """Tool calls and reasoning of each family, through the engine, in the shapes of all three APIs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

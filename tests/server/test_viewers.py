@@ -1,7 +1,5 @@
 """Every viewer gets every record, in order, as the bytes of the file, at its own pace."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A class on several processes, through a real Redis: what goes through it, what breaks, and how it comes back."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """The effect of another pool size, over HTTP."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bundled model as it lies in the repository: loads plainly, is small, and knows its poem."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

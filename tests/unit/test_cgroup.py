@@ -1,7 +1,5 @@
 """Limits of control groups, of both versions, as a container has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

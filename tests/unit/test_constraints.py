@@ -1,7 +1,5 @@
 """The pinned versions install on every supported system, from the public package index alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Frozen objects are skipped by the garbage collector; later ones are not."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """The program without the calls that only Linux has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`make oldest` installs what pyproject.toml promises as oldest, and pins the rest as usual."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

@@ -1,7 +1,5 @@
 """`import kvtheater`: what it promises, and files of a user that have our packages' names."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

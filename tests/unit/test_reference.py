@@ -1,7 +1,5 @@
 """The reference pages of the documentation are what the code says."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

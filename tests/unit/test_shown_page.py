@@ -1,7 +1,5 @@
 """`kvtheater.show`: its flags, where the frame looks for the page, and an end with the notebook."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

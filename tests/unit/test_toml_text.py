@@ -1,7 +1,5 @@
 """A file of TOML that is nested too deeply is refused in one sentence with the file's name, wherever one is read."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules of VOICE that a machine can hold. The counts may fall and not grow: lower the number when one does."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,11 +1,10 @@
-"""The page's types of the wire are those that the server has."""
-
-from __future__ import annotations
+"""The browser's types of the wire and of a trace are those that the server has."""
 
 from typing import TypedDict
 
 from msgspec import Struct
 
+from tools.trace_schema import SCHEMA, TYPES, schema, types
 from tools.wire_types import BENCH, WIRE, Module, bench_types, wire_types
 
 
@@ -32,3 +31,8 @@ def test_a_struct_in_a_map_in_typescript() -> None:
         "export interface Inner {\n  size: number;\n  name?: string;\n}\n\n"
         "export interface Outer {\n  bytes: Uint8Array;\n  inner: (Inner | null)[];\n}\n\n"
     )
+
+
+def test_the_table_is_the_one_that_the_types_make() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema(), "run `python -m tools.trace_schema`"
+    assert TYPES.read_text(encoding="utf-8") == types(), "run `python -m tools.trace_schema`"

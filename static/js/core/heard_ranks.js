@@ -170,9 +170,3 @@ export function hitsSince(rank, index) {
   });
   return hits === null || asked === null ? null : { hits, asked };
 }
-
-/** The one over the other; null: it has not said, or nothing was asked. @param {Rank} rank @param {number} index */
-export function hitRate(rank, index) {
-  const since = hitsSince(rank, index);
-  return since?.asked ? since.hits / since.asked : null;
-}

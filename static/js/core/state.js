@@ -193,12 +193,3 @@ function tokensInTables({ num_computed_tokens: computed, block_tables: tables },
     0,
   );
 }
-
-/**
- * `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = no lookup yet.
- * @param {State} state
- */
-export function recentHitRate(state) {
-  const asked = state.recent_lookups.reduce((sum, [numTokens]) => sum + numTokens, 0);
-  return asked ? state.recent_lookups.reduce((sum, [, numHit]) => sum + numHit, 0) / asked : null;
-}

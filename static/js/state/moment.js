@@ -159,9 +159,6 @@ const isStep = (index) => store.log.peek()?.records[index]?.kind === "step";
 /** Whether something moves in record `index`. @param {number} index */
 const moves = (index) => isStep(index) || store.log.peek()?.records[index]?.kind === "transfer";
 
-/** Whether record `index` has sub-steps. */
-export const hasPhases = isStep;
-
 /** The sub-step shown of the record asked for: 0…5, or null for the record whole or without sub-steps. */
 export const viewSub = computed(() => {
   const index = store.viewIndex.value;

@@ -3,8 +3,6 @@
 Only as many tokens as the fault needs to show, and arrays of the first two layers where they are the evidence.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.scenes.museum import EXHIBITS

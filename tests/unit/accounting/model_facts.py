@@ -1,7 +1,5 @@
 """Facts of models whose figures are known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.trace.records import ModelFacts

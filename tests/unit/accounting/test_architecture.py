@@ -1,7 +1,5 @@
 """Layers read from a configuration: shapes that are known, and those that transformers' own caches have."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

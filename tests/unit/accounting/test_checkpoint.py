@@ -1,7 +1,5 @@
 """How a published checkpoint stores what it has: the sizes are those of the published files."""
 
-from __future__ import annotations
-
 import functools
 import json
 import time

@@ -1,7 +1,5 @@
 """Facts of others: as they printed them, with words in every language, and what the page computes beside them."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.page.words import languages, scale_words_of

@@ -1,7 +1,5 @@
 """Numbers with their formulas: what is written is what is computed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Multi-head latent attention: what a step of it computes and reads, by hand and by doing it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """A user's own models, GPUs and links beside those that come with the program."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

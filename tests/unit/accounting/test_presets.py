@@ -1,7 +1,5 @@
 """Presets of models: figures that are known from elsewhere come out of the file to the byte."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The roofs of a roofline: arithmetic by hand, and one measurement of the machine at hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Predicted steps: the arithmetic of a small model by hand, and the crossings that lesson 5 names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

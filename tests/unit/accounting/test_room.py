@@ -1,9 +1,5 @@
 """Room has one answer: placements and simulations fit the same tokens as the page's sizes."""
 
-from __future__ import annotations
-
-import pytest
-
 from app.scale.size import answer
 from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import presets
@@ -12,15 +8,17 @@ from engine.accounting.room import room_tokens
 KNOWN = presets()
 
 
-@pytest.mark.parametrize(("model", "tp"), sorted({(one.model, one.tensor_parallel) for one in layer_file().layer}))
-def test_the_page_and_an_instance_have_the_same_room(model: str, tp: int) -> None:
-    asked = {"model": model, "tensor_parallel": str(tp)}
-    sized = answer(asked, KNOWN)
-    token = next(one.value for one in sized["sizes"] if one.id == "kv_token")
-    for card in sized["gpus"]:
-        left = card["numbers"][0]
-        assert left.id == "kv_room"
-        assert room_tokens(KNOWN.models[model], KNOWN.gpus[card["id"]], tp) == max(0, left.value // token), card["id"]
+def test_the_page_and_an_instance_have_the_same_room() -> None:
+    for model, tp in sorted({(one.model, one.tensor_parallel) for one in layer_file().layer}):
+        asked = {"model": model, "tensor_parallel": str(tp)}
+        sized = answer(asked, KNOWN)
+        token = next(one.value for one in sized["sizes"] if one.id == "kv_token")
+        for card in sized["gpus"]:
+            left = card["numbers"][0]
+            assert left.id == "kv_room"
+            assert room_tokens(KNOWN.models[model], KNOWN.gpus[card["id"]], tp) == max(0, left.value // token), card[
+                "id"
+            ]
 
 
 def test_a_longer_step_leaves_less_room_and_stages_have_a_part_each() -> None:

@@ -1,7 +1,5 @@
 """Runs of a small model, folded into counts; shared by several tests."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import accumulate
 

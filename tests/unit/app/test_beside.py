@@ -1,7 +1,5 @@
 """`kvtheater beside`, where there is no vLLM: what it reads, what it refuses, what it says of two logs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

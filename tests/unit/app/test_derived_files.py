@@ -1,7 +1,5 @@
 """A server's derived files: how many it holds, and which are deleted when a run ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Endpoints called as the plain functions that they are: no server, no socket, no application."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 from types import SimpleNamespace

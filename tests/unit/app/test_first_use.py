@@ -1,7 +1,5 @@
 """A type may be first decoded on many threads at once: several viewers' requests arrive together."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

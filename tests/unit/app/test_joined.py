@@ -1,7 +1,5 @@
 """Modules in one: what each exports and imports is the same as before, and what cannot be so is refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

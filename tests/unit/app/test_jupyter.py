@@ -1,7 +1,5 @@
 """The button in JupyterLab, without Jupyter: what its proxy is told, and that a server takes it."""
 
-from __future__ import annotations
-
 import tomllib
 from argparse import Namespace
 from importlib import import_module

@@ -1,7 +1,5 @@
 """How many labs there may be, from memory and from a step's time."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.classroom.labs import MAX_LABS, labs_most

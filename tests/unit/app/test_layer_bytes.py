@@ -1,7 +1,5 @@
 """A layer's bytes from a capture equal those of decoding and encoding it."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The server's engine adds captures that can be chosen, left out, or ended for good."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages, presets and JSON forms: the parts that need no server."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

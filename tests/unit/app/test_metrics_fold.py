@@ -1,7 +1,5 @@
 """Metrics of a run equal those computed from its log in another way: by figures, by reducer, by hand."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A request over several instances is counted once, from its arrival to its end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Metrics of a store outside the pool equal the log's operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TypeVar
 

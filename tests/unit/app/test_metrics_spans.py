@@ -1,7 +1,5 @@
 """Spans of a request are its times: made by the real tracer, stored in memory."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings of single models: what a file may say, and what a run keeps of them that moves to another model."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands on a monitored server's log show its reports, and never a 0 for unreported values."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A server's modules: one bundle for most visits, rebuilt when a module of it changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

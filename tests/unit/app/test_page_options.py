@@ -1,7 +1,5 @@
 """The page's defaults of a new run are its own small layout, unless the server or the model needs another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

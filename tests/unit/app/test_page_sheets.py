@@ -1,7 +1,5 @@
 """A page's style sheets in a file or two: all of them, in their order, rebuilt when one changes."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines that a proxy writes: no key, in private no text, and the usage that the answer reported."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

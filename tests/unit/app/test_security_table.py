@@ -1,7 +1,5 @@
 """SECURITY.md bounds each thing that a client can send, and its numbers are the code's."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Files that were named on the command line: each has an id of its own, in the order in which they were named."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`kvtheater simulate`: requests of a file on what is not here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

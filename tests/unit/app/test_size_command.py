@@ -1,7 +1,5 @@
 """`kvtheater size` prints what the page shows."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

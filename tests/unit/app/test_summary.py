@@ -1,7 +1,5 @@
 """A trace's summary counts its requests from its last state, at low cost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

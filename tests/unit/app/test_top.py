@@ -1,7 +1,5 @@
 """`kvtheater top`: a server's numbers in a terminal; what it has not said is unknown, never 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

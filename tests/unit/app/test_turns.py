@@ -1,7 +1,5 @@
 """Turns are granted in the order of the requests."""
 
-from __future__ import annotations
-
 import threading
 import time
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The words of all rooms in one table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

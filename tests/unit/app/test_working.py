@@ -1,7 +1,5 @@
 """The line of a terminal that counts seconds."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

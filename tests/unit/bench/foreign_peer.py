@@ -1,7 +1,5 @@
 """A peer's program that says the last token of each prompt again and again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A scenario that runs in a second, and records made by hand, for several tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

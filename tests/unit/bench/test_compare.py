@@ -1,7 +1,5 @@
 """The regression guard: ratios and counts past a threshold end with a status that is not zero."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

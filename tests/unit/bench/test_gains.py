@@ -1,7 +1,5 @@
 """A ratio as people say it."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files
@@ -48,11 +46,11 @@ def test_an_interval_that_holds_1_says_no_difference() -> None:
     assert said("seconds", 0.985, 0.954, 0.99)[0] == "1.5 % faster"
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_every_ratio_of_every_metric_has_words(metric: str) -> None:
-    for step in range(400):
-        en, zh, _ = said(metric, 1.04 ** (step - 200))
-        assert not re.search(r"[{}]", en + zh)
+def test_every_ratio_of_every_metric_has_words() -> None:
+    for metric in METRICS:
+        for step in range(400):
+            en, zh, _ = said(metric, 1.04 ** (step - 200))
+            assert not re.search(r"[{}]", en + zh)
 
 
 def test_both_languages_have_the_same_keys() -> None:

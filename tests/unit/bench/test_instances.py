@@ -1,7 +1,5 @@
 """Workloads on several instances: the same tokens as one engine gives, and what is said of each instance."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The error of a roofline on cards whose layers were measured, by the arithmetic of one layer and over all of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.accounting.layer_times import LayerTimes

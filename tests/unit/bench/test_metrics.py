@@ -1,7 +1,5 @@
 """Metrics, with the arithmetic in numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that a benchmark names."""
 
-from __future__ import annotations
-
 from engine.bench.scenario import without_paths
 from tests.unit.bench.small import SMALL, TEXT, scenario
 

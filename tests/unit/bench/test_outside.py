@@ -1,7 +1,5 @@
 """A workload with tiers: what is loaded, what it is compared with, and that nothing is left behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Records of two scenarios give the tokens that fill a prefill step, and the roofline's error."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

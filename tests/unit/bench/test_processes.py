@@ -1,7 +1,5 @@
 """Variants and peers in processes of their own: their answers, their memory, and what goes wrong there."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

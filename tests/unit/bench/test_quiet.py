@@ -1,7 +1,5 @@
 """CPU use of other programs excludes the processes of this one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Files of services' requests, in each format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Small scenarios on the bundled model, from the first request to the record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Medians, intervals and ratios."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Workloads: the same seed gives the same requests, with the requested shape."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Holds a KV cache manager to its own trace: every operation that it emits is folded into a replayed state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.cache.block_groups import GroupPlan

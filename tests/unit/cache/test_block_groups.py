@@ -1,7 +1,5 @@
 """With several groups of layers a hit needs all of them, and operations name blocks by the trace's ids."""
 
-from __future__ import annotations
-
 from engine.cache.block_groups import Demands, plan_groups
 from engine.cache.reach import Reach, Retention, WindowPolicy
 from engine.trace.events import RELEASED, Release, Share

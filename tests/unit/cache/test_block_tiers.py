@@ -1,7 +1,5 @@
 """Whole blocks moved between the device's tensors and the CPU's, by the ids that the trace has."""
 
-from __future__ import annotations
-
 import torch
 
 from engine.cache.block_moves import BlockMoves

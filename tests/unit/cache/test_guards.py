@@ -1,7 +1,5 @@
 """Guards raise sentences, with the rules and numbers from which a page words them in its language."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator

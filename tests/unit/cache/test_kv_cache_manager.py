@@ -67,14 +67,6 @@ def test_verdicts_of_a_lookup() -> None:
     assert plain.manager.snapshot().block_hashes == [None] * 8
 
 
-def test_a_fully_cached_prompt_of_whole_blocks_leaves_a_token_to_compute() -> None:
-    """12 tokens are 3 cached blocks; 11 may hit, rounded down 8: tokens 8..11 are computed again in a new block."""
-    run = CacheRun(8, 4)
-    run.run(0, PROMPT)
-    assert run.run(1, PROMPT) == PrefixMatch([[0, 1]], 8, "hit")
-    assert run.table(1) == [0, 1, 3]
-
-
 def test_duplicates_are_kept_and_never_repointed() -> None:
     """Block 3 gets the hash that block 2 has; the table keeps 3, lookups answer 2 until it is reallocated."""
     run = CacheRun(5, 4)
@@ -130,23 +122,6 @@ def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
     assert run.manager.lookup(2, PROMPT) == PrefixMatch([], 0, "miss")
 
 
-def test_two_identical_prompts_in_one_step_share() -> None:
-    """Sequence 0 promised blocks 0, 1 and has written nothing yet; sequence 1 shares both and computes 1 token."""
-    run = CacheRun(8, 4)
-    run.submit(0, PROMPT[:9])
-    run.submit(1, PROMPT[:9])
-    run.admit(0)
-    run.promise(0, 9)
-    assert run.admit(1) == PrefixMatch([[0, 1]], 8, "hit")
-    run.promise(1, 9)
-    run.write(0, 9)
-    run.write(1, 9)
-    run.fold()
-    assert (run.table(0), run.table(1)) == ([0, 1, 2], [0, 1, 3])
-    memory = run.manager.memory()
-    assert (memory.tokens_held, memory.tokens_logical, memory.slots_wasted) == (10, 18, 6)
-
-
 def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_revive() -> None:
     """4 blocks, 2 of them held, 2 free and cached. 12 tokens of which 8 hit need 1 new block, and the free
     blocks are the very ones that hit: 2 - 2 = 0 are available."""
@@ -162,15 +137,6 @@ def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_rev
     run.free(1)
     assert run.manager.demand(2, 12, match.hits) == BlockDemand(1, 2)
     assert run.admit(2) == match
-
-
-def test_memory_counts_reserved_used_and_wasted() -> None:
-    """10 tokens in 3 blocks of 4: 12 slots reserved, 10 used, 2 wasted."""
-    run = CacheRun(8, 4)
-    run.run(0, PROMPT[:10])
-    memory = run.manager.memory()
-    assert (memory.blocks_held, memory.tokens_held, memory.slots_wasted) == (3, 10, 2)
-    assert (memory.bytes_held, memory.bytes_used) == (12 * KV_BYTES_PER_TOKEN, 10 * KV_BYTES_PER_TOKEN)
 
 
 def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_place() -> None:

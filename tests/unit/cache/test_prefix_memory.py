@@ -12,7 +12,7 @@ from engine.cache.prefix_memory import (
     common_prefix,
 )
 from engine.trace.events import Evict, Lookup
-from engine.trace.state import RECENT_LOOKUPS, recent_hit_rate
+from engine.trace.state import RECENT_LOOKUPS
 from tests.unit.scheduling.fake_engine import FakeEngine, of_type
 
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
@@ -149,14 +149,13 @@ def test_residency_of_an_evicted_block() -> None:
     assert (evict.num_hits, evict.reuse_gap_steps) == (2, [2])
 
 
-def test_hit_rate_of_recent_requests_in_tokens() -> None:
+def test_recent_lookups_are_remembered_in_tokens() -> None:
     """Queried tokens are 12 + 12 + 3; 8 of the second prompt hit. Old requests leave the window."""
     engine = FakeEngine()
-    assert recent_hit_rate(engine.replay.state) is None
     looked_up(engine, PROMPT)
     looked_up(engine, PROMPT)
     looked_up(engine, [1, 2, 3])
-    assert recent_hit_rate(engine.replay.state) == 8 / 27
+    assert engine.replay.state.recent_lookups == [[12, 0], [12, 8], [3, 0]]
     for _ in range(RECENT_LOOKUPS):
         looked_up(engine, [1, 2, 3])
-    assert recent_hit_rate(engine.replay.state) == 0
+    assert engine.replay.state.recent_lookups == [[3, 0]] * RECENT_LOOKUPS

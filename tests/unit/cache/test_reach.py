@@ -1,6 +1,6 @@
 """Which blocks stay, by arithmetic, and what releasing does to tables, the free queue and the figures."""
 
-from __future__ import annotations
+from itertools import product
 
 import pytest
 
@@ -32,18 +32,16 @@ def test_every_nth_layer_may_be_left_without_the_policy() -> None:
     assert reaches_of([4, 9, 9], WindowPolicy(6, pattern=3)) == [Reach(4), Reach(6), Reach(9)]
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 3, 5])
-@pytest.mark.parametrize("sinks", [0, 1, 4])
-@pytest.mark.parametrize("window", [2, 3, 7])
-def test_what_is_kept_is_what_the_next_query_sees(window: int, sinks: int, block_size: int) -> None:
+def test_what_is_kept_is_what_the_next_query_sees() -> None:
     """The next query is at n; it and all later ones see [0, sinks) and positions from n - window + 1 on."""
-    retention = Retention(window, sinks, "policy")
-    for n in range(1, 40):
-        gone = range(retention.first(block_size), retention.end(n, block_size))
-        for logical in range(-(-n // block_size)):
-            positions = range(logical * block_size, (logical + 1) * block_size)
-            seen = any(p < sinks or p >= n - window + 1 for p in positions)
-            assert (logical in gone) == (not seen), (n, logical)
+    for window, sinks, block_size in product([2, 3, 7], [0, 1, 4], [1, 2, 3, 5]):
+        retention = Retention(window, sinks, "policy")
+        for n in range(1, 40):
+            gone = range(retention.first(block_size), retention.end(n, block_size))
+            for logical in range(-(-n // block_size)):
+                positions = range(logical * block_size, (logical + 1) * block_size)
+                seen = any(p < sinks or p >= n - window + 1 for p in positions)
+                assert (logical in gone) == (not seen), (n, logical)
 
 
 def test_a_window_of_two_blocks() -> None:
@@ -153,21 +151,20 @@ def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
         assert hits == ([expected] if expected else []), f"{missing:06b}"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-@pytest.mark.parametrize("step", [1, 2, 5, 8])
-def test_no_sequence_holds_more_than_most_blocks(size: int, step: int) -> None:
+def test_no_sequence_holds_more_than_most_blocks() -> None:
     """Computed in steps of up to so many tokens, for ever; and the bound is reached where steps begin anywhere."""
-    for retention in (Retention(1, 0, "policy"), Retention(4, 0, "policy"), Retention(7, 3, "policy")):
-        most = 0
-        for first_step in range(1, step + 1):
-            computed, tokens = 0, first_step
-            while computed < 60:
-                covered = -(-(computed + tokens) // size)
-                gone = range(retention.first(size), retention.end(computed, size))
-                most = max(most, covered - len(gone))
-                computed, tokens = computed + tokens, step
-        bound = retention.most_blocks(step, size)
-        assert most <= bound <= most + 1, (retention, most, bound)
+    for step, size in product([1, 2, 5, 8], [1, 2, 3, 8]):
+        for retention in (Retention(1, 0, "policy"), Retention(4, 0, "policy"), Retention(7, 3, "policy")):
+            most = 0
+            for first_step in range(1, step + 1):
+                computed, tokens = 0, first_step
+                while computed < 60:
+                    covered = -(-(computed + tokens) // size)
+                    gone = range(retention.first(size), retention.end(computed, size))
+                    most = max(most, covered - len(gone))
+                    computed, tokens = computed + tokens, step
+            bound = retention.most_blocks(step, size)
+            assert most <= bound <= most + 1, (retention, most, bound)
 
 
 def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() -> None:

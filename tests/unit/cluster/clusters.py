@@ -1,7 +1,5 @@
 """Clusters of this thread, and what must be true of their logs at every moment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

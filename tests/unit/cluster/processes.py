@@ -1,7 +1,5 @@
 """Instances that are processes, over a small model in a folder; what tests do with them."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

@@ -6,8 +6,6 @@ Each instance sends and receives in order; between two instances only their mess
 the test runs it, and may end later than it has read.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

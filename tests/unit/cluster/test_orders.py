@@ -1,7 +1,5 @@
 """The common log of several instances is sound in every order of their messages, whichever instance ends when."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The log's view of a pool equals the pool's own state, after every record."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.cache.prefix_cache import HashChain

@@ -1,7 +1,5 @@
 """Instances that are processes: the tokens of one engine, whatever ends when; and nothing stays behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -25,7 +23,6 @@ from engine.cluster.process_cluster import process_cluster
 from engine.cluster.processes import Processes, threads_of_each
 from engine.cluster.worker_process import WorkerProcess, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.connector.link import text_of
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
@@ -33,7 +30,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Arrive, Await, Expire, Finish, Hold, Lost, Receive, Send, TransferFailed
+from engine.trace.events import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
 from tests.unit.cluster.clusters import ask
 from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, start_preloaded, until
@@ -41,6 +38,9 @@ from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
 
 pytestmark = pytest.mark.slow
 SHAPES = {"1+1": (1, 1, 0), "two mixed": (0, 0, 2), "1+1+1": (1, 1, 1)}
+CASES = [(name, "1+1") for name in SETTINGS] + [
+    (name, shape) for shape in SHAPES if shape != "1+1" for name in ("plain", "swap", "hybrid")
+]
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,7 @@ def ops_in(cluster: Cluster) -> list[Any]:
     return [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_the_tokens_are_those_of_one_engine(
     name: str, shape: str, model: LoadedModel, workers: Workers, tmp_path: Path
 ) -> None:
@@ -226,52 +225,6 @@ def test_arrays_are_recorded_as_they_are_asked_for(workers: Workers) -> None:
             None,
         ]
         assert captures[2].layers[0].q.shape == (1, 4, 8)
-
-
-def test_never_another_ones_text(model: LoadedModel, workers: Workers) -> None:
-    """References that are reused, invented, of other blocks, or to an unknown instance are refused."""
-    with couple(workers, PLAIN) as both:
-        remote = both.send(PROMPTS[0])
-        both.receive(remote, PROMPTS[0])
-        both.run(both.decode)
-        both.run(both.prefill)
-        held = both.send([90 + i for i in range(23)])
-        bad = {
-            "consumed": remote,
-            "unknown": held._replace(transfer="t99"),
-            "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
-            "gone": held._replace(engine_id="nowhere"),
-        }
-        for reason, wrong in bad.items():
-            prompt = [33, *PROMPTS[0][1:]]
-            seq_id = both.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
-            both.run(both.decode)
-            assert both.of(TransferFailed, "decode-0")[-1].reason == reason
-            assert both.tokens[seq_id] == alone(PLAIN, [prompt], model)[0], reason
-        assert (len(both.of(Hold, "prefill-0")), len(both.of(Send, "prefill-0"))) == (2, 1)
-
-
-def test_a_lease_ends(model: LoadedModel, workers: Workers) -> None:
-    with couple(workers, PLAIN, lease=0.3) as both:
-        remote = both.send(PROMPTS[0])
-        both.run(both.prefill)  # there is no receiver
-        assert len(both.of(Expire, "prefill-0")) == 1
-        seq_id = both.receive(remote, PROMPTS[0])
-        both.run(both.decode)
-        assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["expired"]
-        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
-
-
-def test_a_slow_link_is_as_slow_as_it_says(workers: Workers) -> None:
-    """23 tokens: 6 blocks of 4, each 3 layers x K and V x 2 heads x 8 numbers of 4 bytes a token."""
-    num_bytes = 6 * 4 * 3 * 2 * 2 * 8 * 4
-    with couple(workers, PLAIN, bytes_per_second=num_bytes / 0.3) as both:
-        both.receive(both.send(PROMPTS[0]), PROMPTS[0])
-        both.run(both.decode)
-        (came,) = both.of(Arrive, "decode-0")
-        assert came.num_bytes == num_bytes and 0.3 <= came.ended - came.began < 30
-        assert came.link.startswith("shared memory, throttled to ")
-        both.run(both.prefill)
 
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])

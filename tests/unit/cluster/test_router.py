@@ -1,7 +1,5 @@
 """Each routing policy's choice, and rejections. The arithmetic is in the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests sent to a busy instance return at once, count for routing, and are not lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Worker of an instance without its process: turns, failed steps, and the order of messages."""
 
-from __future__ import annotations
-
 import socket
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """Two engines of one thread: one computes prompts, the other decodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """A failed step takes back what it promised from every sequence that counts on it, whatever that sequence does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

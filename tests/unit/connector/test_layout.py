@@ -1,7 +1,5 @@
 """The layout digest of an engine holds everything that its keys and values depend on."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Blocks that come back from tiers: the same tokens, sound books, and a log that says all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,14 +11,14 @@ from engine.config import EngineConfig, SamplingParams
 from engine.connector.base import KVConnectorMetadata
 from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.settings import DiskSetting
-from engine.connector.tiers.speeds import Line, Speeds
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.lab.rerun import Rerun, RerunError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Medium, Op, Store
+from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Op, Store
 from engine.trace.snapshot import snapshot_of
+from tests.quick_tiers import QuickTiers
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import log_of, tiny_llama
 
@@ -68,19 +66,6 @@ def of(kind: type[T], ops: list[Op]) -> list[T]:
 
 def with_tiers(model: LoadedModel, config: EngineConfig, tiers: Tiers) -> Engine:
     return Engine(model, config, connector=OffloadingConnector(tiers, model, config))
-
-
-class QuickTiers(Speeds):
-    """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
-
-    def opened(self, tier: Medium, line: Line | None) -> None:
-        super().opened(tier, Line(0.0, 1e-12))
-
-    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
-        pass
-
-    def note_placing(self, num_bytes: int, seconds: float) -> None:
-        pass
 
 
 @pytest.fixture

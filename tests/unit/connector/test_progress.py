@@ -1,7 +1,5 @@
 """Sequences that hold blocks without running keep no other from going on, and a standstill is an error."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

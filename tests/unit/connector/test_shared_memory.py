@@ -1,7 +1,5 @@
 """Blocks read from another engine's memory: what is read is what was wanted, or there is a reason why nothing is."""
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

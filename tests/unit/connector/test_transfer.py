@@ -1,7 +1,5 @@
 """Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or mixed up."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,6 @@ import pytest
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.link import LocalLink, RemoteBlocks, TransferError, text_of
-from engine.engine import Engine
 from engine.model.loader import from_module
 from engine.trace.check import check
 from engine.trace.events import (
@@ -85,22 +82,6 @@ def test_what_is_here_in_full_moves_nothing_and_is_let_go() -> None:
     assert [op.num_bytes for op in of(Send, pair.ops["prefill"])][1] == 0
     assert len(of(Await, pair.ops["decode"])) == 1
     assert request.output_token_ids == alone(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
-
-
-def test_samples_and_beams_go_on_from_what_came() -> None:
-    for sampling in (
-        SamplingParams(max_tokens=6, n=3, seed=5, temperature=1.0, ignore_eos=True),
-        SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, ignore_eos=True),
-    ):
-        pair = Pair(tiny_llama(), PLAIN)
-        request = pair.pass_on(PROMPTS[0], sampling)
-        pair.run()
-        with Engine(tiny_llama(), PLAIN) as engine:
-            expected = engine.add_request(PROMPTS[0], sampling)
-            while engine.has_unfinished():
-                engine.step()
-        assert [o.output_token_ids for o in request.outputs] == [o.output_token_ids for o in expected.outputs]
-        assert pair.held() == (0, 0)
 
 
 def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:

@@ -1,7 +1,5 @@
 """Runs of a small random model that exercise what a trace can hold; shared by several tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path

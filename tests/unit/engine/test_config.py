@@ -1,7 +1,5 @@
 """Settings that cannot work are refused by their name, before anything is allocated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

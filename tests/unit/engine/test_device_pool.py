@@ -1,7 +1,5 @@
 """A GPU's memory, by an allocator that answers for one: how large a pool is, what a lack of it says, what frees it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

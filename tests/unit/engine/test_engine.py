@@ -11,7 +11,7 @@ from engine.engine import Engine, NothingToDo
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from engine.requests.request_spec import RequestError, RequestSpec
-from engine.trace.events import Defer, Finish, Lookup, Sample, Submit
+from engine.trace.events import Finish, Submit
 from engine.trace.limits import MAX_WHOLE
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
@@ -42,15 +42,6 @@ def test_a_prompt_is_prefilled_in_one_step_and_decoded_one_token_a_step(engine: 
     assert len(request.output_token_ids) == 3
     # the last token was sampled, never computed: 3 + 3 - 1 slots were written
     assert request.sequence.num_computed_tokens == 5
-
-
-def test_each_output_is_sampled_once_in_the_log(engine: Engine) -> None:
-    request = engine.add_request(PROMPTS[0], GREEDY)
-    records = []
-    while engine.has_unfinished():
-        records.append(engine.step())
-    sampled = [op.token_id for r in records for op in r.ops if isinstance(op, Sample)]
-    assert sampled == request.output_token_ids == [o.token_id for r in records for o in r.outputs]
 
 
 def test_without_work_a_step_is_refused(engine: Engine) -> None:
@@ -148,12 +139,6 @@ def test_abort_frees_everything(engine: Engine) -> None:
     assert last.kind == "abort" and isinstance(last.ops[-1], Finish) and last.ops[-1].reason == "abort"
 
 
-def test_abort_of_a_waiting_request(engine: Engine) -> None:
-    engine.add_request(PROMPTS[0], GREEDY, request_id="x")
-    assert engine.abort("x") and not engine.has_unfinished()
-    assert engine.log is not None and engine.log.state_now().finished == [0]
-
-
 def test_a_failed_step_aborts_its_batch_and_leaves_the_engine_sound(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,39 +167,6 @@ def test_stop_token_ends_the_sequence(engine: Engine) -> None:
     finish(engine)
     assert again.output_token_ids == request.output_token_ids[: request.output_token_ids.index(third) + 1]
     assert again.finish_reason == "stop"
-
-
-def test_a_second_identical_prompt_hits_whole_blocks(engine: Engine) -> None:
-    """17 tokens at block size 4: 4 full blocks = 16 tokens hit, and at least one token is computed."""
-    engine.add_request(PROMPTS[0], GREEDY)
-    finish(engine)
-    engine.add_request(PROMPTS[0], GREEDY)
-    record = engine.step()
-    lookup = next(op for op in record.ops if isinstance(op, Lookup))
-    assert (lookup.verdict, lookup.num_hit_tokens) == ("hit", 16)
-    assert [(b.start, len(b.token_ids)) for b in record.batch] == [(16, 1)]
-
-
-def test_the_head_of_the_queue_is_told_why_it_waits() -> None:
-    config = EngineConfig(block_size=4, num_blocks=16, max_model_len=32, max_num_seqs=1)
-    with Engine(tiny_llama(), config) as engine:
-        engine.add_request([1, 2], GREEDY)
-        engine.add_request([3, 4], GREEDY)
-        deferred = [op for op in engine.step().ops if isinstance(op, Defer)]
-        assert [(d.seq_id, d.reason) for d in deferred] == [(1, "max_num_seqs")]
-
-
-def test_seeded_sampling_does_not_depend_on_company() -> None:
-    sampling = SamplingParams(temperature=1.0, seed=7, max_tokens=10, ignore_eos=True)
-    outputs = []
-    for company in ([], PROMPTS[:3]):
-        with Engine(tiny_llama(), SMALL) as engine:
-            for prompt in company:
-                engine.add_request(prompt, SamplingParams(temperature=1.0, max_tokens=4))
-            request = engine.add_request([9, 8, 7], sampling)
-            finish(engine)
-            outputs.append(request.output_token_ids)
-    assert outputs[0] == outputs[1]
 
 
 @pytest.mark.parametrize(
@@ -257,14 +209,6 @@ def test_the_cache_stores_what_it_is_told_to_and_counts_its_bytes(dtype: KVCache
         assert header.kv_bytes_per_token == stored_bytes_per_token(engine.model.facts, dtype)
         assert engine._runner.kv_store.bytes == header.kv_bytes_per_token * 16 * 4
         assert len(request.output_token_ids) == 12
-
-
-def test_no_cache_recomputes_everything_and_keeps_nothing() -> None:
-    with Engine(tiny_llama(), EngineConfig(strategy="none", block_size=4, num_blocks=16, max_model_len=32)) as engine:
-        engine.add_request([1, 2, 3], SamplingParams(max_tokens=3, ignore_eos=True))
-        records = [engine.step() for _ in range(3)]
-    assert [len(r.batch[0].token_ids) for r in records] == [3, 4, 5]
-    assert [r.memory.blocks_held for r in records] == [0, 0, 0]
 
 
 def test_capture_follows_the_request_and_costs_no_record_without(engine: Engine) -> None:

@@ -1,7 +1,5 @@
 """Strategy `first_fit`: one piece of a region for each sequence, and what is free in pieces too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,12 +1,10 @@
 """Engines whose model keeps latents: greedy tokens are the module's own, whatever happens to the latents' blocks."""
 
-from __future__ import annotations
-
 import math
-import random
 from collections.abc import Iterator
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +12,7 @@ import torch
 
 from app.cli.kept import kept_by_layers
 from engine.accounting.memory import kv_bytes_per_token, stored_bytes_per_token
-from engine.cluster.build import local_cluster
-from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.config import ConfigError, SamplingParams
 from engine.connector.offloading import OffloadingConnector
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
@@ -23,71 +20,36 @@ from engine.model.attention_latent import LatentAttention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.capture import CaptureRequest
 from engine.model.compiled import compile_model
-from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.recompute import recompute_sequence
 from engine.model.runner import ModelRunner
 from engine.model.served_check import KINDS, check_kv_cache_dtype
-from engine.requests.request_spec import RequestSpec
-from engine.trace.check import check
 from engine.trace.events import Copy, Load, Lookup, Op, Preempt, SwapIn
-from engine.trace.snapshot import snapshot_of
-from tests.causal_types import VOCAB_SIZE, causal_config, causal_model
+from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
 from tests.tiny_models import tiny_tokenizer
+from tests.unit.engine.answered import (
+    SAMPLING,
+    Case,
+    answered,
+    config,
+    handed_over,
+    log_probabilities,
+    prompts,
+    run,
+    serve,
+)
 
-NEW = 12  # tokens of each answer
 COMPRESSED, ROTATED, HEADS, KEY, VALUE = 16, 4, 4, 12, 8  # of every layer of these models
-SAMPLING = SamplingParams(max_tokens=NEW, ignore_eos=True)
 
 
-def prompts() -> list[list[int]]:
-    """Four of their own, one that begins as the first, and one that goes on from the third."""
-    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
-    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
+FAMILIES = ["deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"]
 
 
-class Case(NamedTuple):
-    model: LoadedModel
-    answers: list[list[int]]  # the module's own, token by token, without a cache
-
-
-@pytest.fixture(scope="module", params=["deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"])
+@pytest.fixture(scope="module", params=FAMILIES)
 def case(request: Any) -> Iterator[Case]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    module = causal_model(causal_config(request.param))
-    answers = []
-    for prompt in prompts():
-        ids = list(prompt)
-        with torch.inference_mode():
-            for _ in range(NEW):
-                ids.append(int(module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-        answers.append(ids[len(prompt) :])
-    yield Case(from_module(module), answers)
-    torch.set_num_threads(before)
-
-
-def config(**settings: Any) -> EngineConfig:
-    usual = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
-    return EngineConfig(**{**usual, **settings})
-
-
-def run(case: Case, path: Path, **settings: Any) -> list[Op]:
-    """Serve every prompt twice; books, state and log agree after every step, and so do the tokens."""
-    ops: list[Op] = []
-    with Engine(case.model, config(**settings), log_path=path) as engine:
-        for _ in range(2):
-            requests = [engine.add_request(prompt, SAMPLING) for prompt in prompts()]
-            while engine.has_unfinished():
-                ops += engine.step().ops
-                engine.check_integrity()
-                assert engine.log is not None and snapshot_of(engine.log.state_now()) == engine.snapshot()
-            for request, answer in zip(requests, case.answers, strict=True):
-                assert request.output_token_ids == answer
-    assert not list(check(path))
-    return ops
+    yield from answered(causal_model(causal_config(request.param)))
 
 
 def some(ops: list[Op], kind: type) -> bool:
@@ -114,24 +76,36 @@ def test_what_is_kept_of_a_token(case: Case) -> None:
     assert stored_bytes_per_token(facts) == facts.num_layers * (COMPRESSED + ROTATED) * 4
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128}])
+def each_with_a_family(name: str, *values: object) -> pytest.MarkDecorator:
+    """All values and all families, not all pairs: what becomes of blocks does not depend on who fills them."""
+    count = max(len(values), len(FAMILIES))
+    pairs = list(islice(zip(cycle(FAMILIES), cycle(values), strict=False), count))
+    return pytest.mark.parametrize(("case", name), pairs, indirect=["case"])
+
+
+def test_hits_change_no_token(case: Case, tmp_path: Path) -> None:
+    ops = run(case, tmp_path / "a.kvtrace")
+    assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
+
+
+@each_with_a_family("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
 def test_neither_chunks_nor_hits_change_a_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
     ops = run(case, tmp_path / "a.kvtrace", **settings)
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@each_with_a_family("mode", "recompute", "swap")
 def test_preempted_sequences_come_back(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
     assert some(ops, Preempt) and some(ops, SwapIn) == (mode == "swap")
 
 
-@pytest.mark.parametrize("strategy", ["contiguous", "first_fit", "none"])
+@each_with_a_family("strategy", "contiguous", "first_fit", "none")
 def test_other_ways_to_place_latents(case: Case, tmp_path: Path, strategy: str) -> None:
     run(case, tmp_path / "a.kvtrace", strategy=strategy, num_blocks=96)
 
 
-@pytest.mark.parametrize("strategy", ["concat", "dynamic", "static"])
+@each_with_a_family("strategy", "concat", "dynamic", "static")
 def test_what_keeps_keys_and_values_of_a_sequence_is_refused(case: Case, strategy: str) -> None:
     with pytest.raises(ConfigError, match="keeps latents: use paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
@@ -151,42 +125,21 @@ def test_a_fork_copies_the_block_that_it_shares(case: Case) -> None:
     for sequence in found:
         ids = sequence.token_ids
         with torch.inference_mode():
-            logits = _alone(case.model, ids)
+            logits = log_probabilities(case.model, ids)
         scored = sum(float(logits[i - 1, ids[i]]) for i in range(sequence.num_prompt_tokens, len(ids)))
         assert sequence.cumulative_logprob == pytest.approx(scored, abs=2e-2)
-
-
-def _alone(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:
-    from engine.model.batch import SequenceSlice
-
-    whole = [SequenceSlice(0, token_ids, 0, [[0]], samples=True, all_logits=True)]
-    runner = ModelRunner(model, 1, len(token_ids), len(token_ids))
-    return torch.log_softmax(runner.execute(whole).logits, dim=-1)
 
 
 def test_latents_go_to_a_tier_and_come_back(case: Case) -> None:
     tiers, settings = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers()), config(num_blocks=24, max_num_seqs=2)
     for turn in range(2):
         with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
-            ops, requests = list[Op](), [engine.add_request(prompt, SAMPLING) for prompt in prompts()]
-            while engine.has_unfinished():
-                ops += engine.step().ops
-            assert [request.output_token_ids for request in requests] == case.answers
-            assert some(ops, Load) or not turn
+            assert some(serve(engine, case), Load) or not turn
 
 
-@pytest.mark.parametrize("roles", [{"prefill": 1, "decode": 1}, {"mixed": 2}])
+@each_with_a_family("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
 def test_latents_are_handed_over(case: Case, roles: dict[str, int]) -> None:
-    cluster = local_cluster(case.model, config(max_num_seqs=2, **roles))
-    try:
-        cluster.submit([RequestSpec(prompt, SAMPLING) for prompt in prompts()])
-        while cluster.num_unfinished:
-            cluster.step(wait=0.01)
-        found = {tuple(s.token_ids[:-NEW]): s.token_ids[-NEW:] for s in cluster.log.state_now().sequences.values()}
-    finally:
-        cluster.close()
-    expected = {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
-    assert {prompt: found[prompt] for prompt in expected} == expected
+    handed_over(case, **roles)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,5 @@
 """The default pool fits the model: the arithmetic for models of every size."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

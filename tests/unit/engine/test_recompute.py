@@ -1,7 +1,5 @@
 """Recomputing the whole sequence without a cache gives the same rows, and changes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

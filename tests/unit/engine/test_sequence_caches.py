@@ -1,7 +1,5 @@
 """K and V as transformers keeps them: the same tokens, and what is copied counted on the tensors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,91 +1,38 @@
 """Engines whose model keeps states: greedy tokens are the module's own, whatever happens to the states' blocks."""
 
-from __future__ import annotations
-
-import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
 from engine.cluster.build import local_cluster
-from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.config import ConfigError, SamplingParams
 from engine.connector.offloading import OffloadingConnector
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.compiled import compile_model
-from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.requests.request_spec import RequestSpec
-from engine.trace.check import check
 from engine.trace.events import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
-from engine.trace.snapshot import snapshot_of
-from tests.causal_types import VOCAB_SIZE
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
-
-NEW = 12  # tokens of each answer
-LENGTHS = (23, 9, 31, 5)
-
-
-def prompts() -> list[list[int]]:
-    """Return four distinct prompts, one with the first one's prefix, and one that extends the third."""
-    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate(LENGTHS)]
-    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
-
-
-class Case(NamedTuple):
-    model: LoadedModel
-    answers: list[list[int]]  # the module's own, token by token, without a cache
+from tests.unit.engine.answered import (
+    Case,
+    answered,
+    config,
+    handed_over,
+    log_probabilities,
+    prompts,
+    run,
+    serve,
+)
 
 
 @pytest.fixture(scope="module", params=["qwen3_5_text", "lfm2", "jamba"])
 def case(request: Any) -> Iterator[Case]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    module = hybrid_model(request.param)
-    answers = []
-    for prompt in prompts():
-        ids = list(prompt)
-        with torch.inference_mode():
-            for _ in range(NEW):
-                ids.append(int(module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-        answers.append(ids[len(prompt) :])
-    yield Case(from_module(module), answers)
-    torch.set_num_threads(before)
-
-
-def config(**settings: Any) -> EngineConfig:
-    usual = {
-        "block_size": 4,
-        "num_blocks": 64,
-        "max_num_seqs": 4,
-        "max_num_batched_tokens": 16,
-        "max_model_len": 64,
-    }
-    return EngineConfig(**{**usual, **settings})
-
-
-def run(case: Case, path: Path, **settings: Any) -> list[Op]:
-    """Serve every prompt twice; books, state and log agree after every step, and so do the tokens."""
-    ops: list[Op] = []
-    sampling = SamplingParams(max_tokens=NEW, ignore_eos=True)
-    with Engine(case.model, config(**settings), log_path=path) as engine:
-        for _ in range(2):
-            requests = [engine.add_request(prompt, sampling) for prompt in prompts()]
-            while engine.has_unfinished():
-                ops += engine.step().ops
-                engine.check_integrity()
-                assert engine.log is not None and snapshot_of(engine.log.state_now()) == engine.snapshot()
-            assert engine.log is not None
-            for request, answer in zip(requests, case.answers, strict=True):
-                tokens = engine.log.state_now().sequences[request.sequence.seq_id].token_ids
-                assert tokens[-NEW:] == answer
-    assert not list(check(path))
-    return ops
+    yield from answered(hybrid_model(request.param))
 
 
 def kinds(ops: list[Op]) -> Counter[type]:
@@ -151,19 +98,9 @@ def test_a_fork_copies_the_state_that_it_shares(case: Case) -> None:
     for sequence in sequences:
         if sequence.rank is None:
             continue
-        alone = teacher_forced(case.model, sequence.token_ids)
+        alone = log_probabilities(case.model, sequence.token_ids[:-1])
         scored = sum(alone[sequence.num_prompt_tokens - 1 :][i, t] for i, t in enumerate(sequence.token_ids[-new:]))
         assert sequence.cumulative_logprob == pytest.approx(float(scored), abs=2e-2)
-
-
-def teacher_forced(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:
-    """Log probabilities of each next token [T - 1, V], in one pass over the sequence alone."""
-    from engine.model.batch import SequenceSlice
-    from engine.model.runner import ModelRunner
-
-    runner = ModelRunner(model, 1, len(token_ids), len(token_ids))
-    whole = [SequenceSlice(0, token_ids[:-1], 0, [[0]], samples=True, all_logits=True)]
-    return torch.log_softmax(runner.execute(whole).logits, dim=-1)
 
 
 def test_the_group_of_states_is_the_last_one_and_has_its_size(case: Case) -> None:
@@ -195,16 +132,7 @@ def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
 
 
 def test_mixed_instances_serve_states(case: Case) -> None:
-    cluster = local_cluster(case.model, config(mixed=2, max_num_seqs=2))
-    sampling = SamplingParams(max_tokens=NEW, ignore_eos=True)
-    try:
-        cluster.submit([RequestSpec(prompt, sampling) for prompt in prompts()])
-        while cluster.num_unfinished:
-            cluster.step(wait=0.01)
-        found = {tuple(s.token_ids[:-NEW]): s.token_ids[-NEW:] for s in cluster.log.state_now().sequences.values()}
-    finally:
-        cluster.close()
-    assert found == {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
+    handed_over(case, mixed=2)
 
 
 def test_states_go_to_a_tier_and_come_back(case: Case) -> None:
@@ -213,15 +141,7 @@ def test_states_go_to_a_tier_and_come_back(case: Case) -> None:
     settings = config(num_blocks=24, max_num_seqs=2)
     for turn in range(2):
         with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
-            sampling, ops = SamplingParams(max_tokens=NEW, ignore_eos=True), list[Op]()
-            requests = [engine.add_request(prompt, sampling) for prompt in prompts()]
-            while engine.has_unfinished():
-                ops += engine.step().ops
-                engine.check_integrity()
-            assert engine.log is not None
-            sequences = engine.log.state_now().sequences
-            for request, answer in zip(requests, case.answers, strict=True):
-                assert sequences[request.sequence.seq_id].token_ids[-NEW:] == answer
+            ops = serve(engine, case)
             of_states = engine.block_groups[-1].first_block
             loaded = [op for op in ops if isinstance(op, Load) and op.block_id >= of_states]
             assert loaded or turn == 0

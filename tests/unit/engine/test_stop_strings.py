@@ -1,7 +1,5 @@
 """Stop strings are found as by searching all of the text, and for as little as its new characters cost."""
 
-from __future__ import annotations
-
 import time
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Each scene shows, in each language, what its words promise; the three strategies differ in work and memory alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

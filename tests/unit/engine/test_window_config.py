@@ -1,7 +1,5 @@
 """The settings of the window policy: what is refused, what a step's work says, and where the flags go."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

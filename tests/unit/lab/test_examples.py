@@ -1,7 +1,5 @@
 """The examples run as they stand in the repository."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

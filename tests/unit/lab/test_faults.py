@@ -1,7 +1,5 @@
 """Each exhibit of the fault museum: its damage, its step, and its detection, against a healthy twin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 

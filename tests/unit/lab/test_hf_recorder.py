@@ -1,7 +1,5 @@
 """A plain `generate` of transformers as a trace: it holds what transformers computed, and nothing is changed."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run made again from its log: every record the same; then one thing changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """A learner's list of operations is judged by the engine's rules, and by what the engine did."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.lessons.allocator.bench import Deed

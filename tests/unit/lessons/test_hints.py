@@ -4,8 +4,6 @@ Each hint is a claim on a run (`CLAIMS`). They are held to the runs of the shipp
 strategy, block size and window, at several moments of each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import itertools

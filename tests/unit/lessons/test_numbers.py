@@ -1,7 +1,5 @@
 """Numbers that the running lesson puts into its sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.lessons.numbers import in_digits, number_in, significant

@@ -1,7 +1,5 @@
 """Lesson files: what is read of them, and the sentence with a line that a bad one gets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A lesson's race has the same lanes as the page's, with the lesson's settings."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A recorded lesson sends what the live one sent, at each place and for each answer, in Python and in the page."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Repeated questions run on their own lesson's run: earlier actions are replayed, and no other question is asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

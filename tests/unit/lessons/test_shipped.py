@@ -1,7 +1,5 @@
 """The lessons that come with the program hold: every step, every number, every question, in every language."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

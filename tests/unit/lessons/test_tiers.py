@@ -1,7 +1,5 @@
 """A lesson's own tiers: what a restart keeps, and what it says of sizes that cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

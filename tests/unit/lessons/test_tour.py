@@ -1,7 +1,5 @@
 """The tour as lesson 0: its minutes are reckoned as those of the others, and it leads to the first of them."""
 
-from __future__ import annotations
-
 import json
 import re
 

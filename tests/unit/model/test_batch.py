@@ -1,7 +1,5 @@
 """Block ids of the trace become places in a layer's tensors, and slots, in one step's packing."""
 
-from __future__ import annotations
-
 import torch
 
 from engine.cache.block_groups import GroupPlan

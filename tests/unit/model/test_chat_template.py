@@ -1,7 +1,5 @@
 """A conversation by a model's own template, with the settings that a client gives it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The C++ that TorchInductor generates for a graph is taken apart completely: only known parts are accepted."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model.graph_source import UnknownSource, units_of

@@ -1,7 +1,5 @@
 """A process of this program does not import the compiler, and can still load it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

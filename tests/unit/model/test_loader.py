@@ -1,7 +1,5 @@
 """Loading, refusing, and the facts of a model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Missing prerequisites of compiling are reported before anything is traced, in both processes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

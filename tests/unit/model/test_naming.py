@@ -1,7 +1,5 @@
 """A model's published name is never a path."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The C functions: figures of logits against torch's, and what happens without a compiler."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Products with weights in panels, eager and compiled as the engine compiles them, against float64."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import shutil

@@ -1,7 +1,5 @@
 """Distributions against their formulas, seeds, and independence of the batch."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Checkpoints whose weights are quantized: served, expanded with both sizes said, or refused; never in silence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

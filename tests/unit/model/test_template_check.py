@@ -1,7 +1,5 @@
 """Chat templates that only append, and one for each way of not doing so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

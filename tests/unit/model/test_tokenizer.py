@@ -1,7 +1,5 @@
 """Exact bytes of tokens, and text from bytes as they come."""
 
-from __future__ import annotations
-
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast

@@ -1,7 +1,5 @@
 """A thread that serves while another one traces never meets the tracer."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

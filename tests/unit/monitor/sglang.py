@@ -7,8 +7,6 @@ where there is a salt), and `mem_cache/events.py` at 06f643f402f0d7e1c4fd480f685
 (`MAPS`: tagged maps with `cache_salt`, `session_id` and `lora_name`). No byte of it was captured.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Metrics give an attachment the size of the pool, the version, and numbers each second; and what ends it."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """Cached contents after events that name a content twice, or omit fields."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

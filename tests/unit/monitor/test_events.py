@@ -1,7 +1,5 @@
 """The decoder reads vLLM's events in each of their forms, and says in one sentence what is none."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

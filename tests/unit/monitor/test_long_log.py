@@ -1,7 +1,5 @@
 """A server that is watched for long: a log that has become long ends, and the next one knows what it knew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Whatever is dropped, duplicated, replayed or restarted: messages come out in order, and every gap is reported."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

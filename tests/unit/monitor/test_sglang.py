@@ -1,7 +1,5 @@
 """SGLang's events, in each of their forms, through everything that watches a server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

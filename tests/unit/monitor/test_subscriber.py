@@ -1,7 +1,5 @@
 """A watched server over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, and an own decoder."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

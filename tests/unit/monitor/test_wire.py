@@ -1,7 +1,5 @@
 """vLLM's own bytes, as they came over ZeroMQ: what is reconstructed is what a decoder of its own says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When what clients ask for enters the engine's queue."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 from typing import Any

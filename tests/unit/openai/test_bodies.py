@@ -1,7 +1,5 @@
 """Bodies: what is taken, what is let pass, and what is refused in one sentence that names the field."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whose turn it is: the arithmetic of lanes."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.openai.fair_queue import Full, Lanes

@@ -1,7 +1,5 @@
 """Anthropic's bodies: the conversation that they become, and what is refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bodies of OpenAI's Responses: the conversation that they become, what is refused, and what is stored."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tool calls and reasoning in a text: told as such, whole and in a stream, however it is cut."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

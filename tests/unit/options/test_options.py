@@ -1,7 +1,5 @@
 """An option added to a struct and to the words appears everywhere."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Annotated, Any
 

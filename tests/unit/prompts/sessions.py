@@ -1,7 +1,5 @@
 """Made-up sessions of agents, each with one known break: two for each cause."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, NamedTuple
 

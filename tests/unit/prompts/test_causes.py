@@ -1,7 +1,5 @@
 """The cause of each break in made-up sessions of which it is known."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

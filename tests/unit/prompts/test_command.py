@@ -1,7 +1,5 @@
 """`kvtheater prompts`, as text, JSON and a page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

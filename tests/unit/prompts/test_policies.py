@@ -1,7 +1,5 @@
 """Hits of prompts under each policy."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +29,7 @@ TEXT = st.sampled_from([*("a" * count for count in (3, 20, 40)), "a" * 20 + "b",
 PROMPTS = st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(prompts=PROMPTS)
 def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) -> None:
     """Segments have marks of their own at their beginnings, as a template gives them."""

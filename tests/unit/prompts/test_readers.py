@@ -1,7 +1,5 @@
 """Files of requests in the shapes that programs write."""
 
-from __future__ import annotations
-
 import copy
 import json
 import tempfile

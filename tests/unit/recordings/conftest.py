@@ -1,7 +1,5 @@
 """A run to record: the fake engine's, with real records in a real log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

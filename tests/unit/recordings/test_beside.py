@@ -1,7 +1,5 @@
 """The two recordings of one run beside another: ours, made again, and vLLM's have the same operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

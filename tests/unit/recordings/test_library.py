@@ -1,7 +1,5 @@
 """The library: what is listed, changed, deleted; and what it finds and repairs at start."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A recording is the run's own bytes, and the run does not depend on it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """The recordings that come with the program are runs of the bundled model: the command on a card makes it again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -5,8 +5,6 @@ the block table, and the token. The next token is the last number modulo the voc
 what belongs there changes the output, so equal outputs mean that every read saw the right content.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Decisions of vLLM 0.32.0, step by step (`vllm/`, captured by `tests/load/beside_vllm.py`), are reproduced."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why a block was allocated or freed, as the operation itself says it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -140,16 +140,6 @@ def test_a_prompt_shares_what_a_running_sequence_computes_in_the_same_step() -> 
     assert engine.output(1) == engine.expected(1)
 
 
-def test_a_fully_cached_prompt_of_whole_blocks_computes_at_least_one_token() -> None:
-    """12 cached tokens: 8 hit, 4 are computed."""
-    engine = FakeEngine()
-    engine.add(PROMPT, max_tokens=1)
-    engine.step()
-    engine.add(PROMPT, max_tokens=1)
-    assert facts(engine.step(), Write, "start", "num_tokens") == [(8, 4)]
-    assert engine.output(1) == engine.output(0)
-
-
 def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
     engine = FakeEngine(max_num_seqs=1, policy="priority")
     for priority in (5, 1, 5, 0):
@@ -232,17 +222,6 @@ def test_no_cache_without_room_sits_a_step_out_and_preempts_nobody() -> None:
     ops = engine.run()
     assert not of_type(ops, Preempt)
     assert [engine.output(i) for i in (0, 1)] == [engine.expected(i) for i in (0, 1)]
-
-
-def test_contiguous_is_one_block_a_sequence() -> None:
-    """Blocks of 32: two of them run two sequences, and a third one waits for a whole block."""
-    engine = FakeEngine(num_blocks=2, block_size=32, enable_prefix_caching=False)
-    for i in range(3):
-        engine.add([i] * 5)
-    ops = engine.step()
-    assert engine.tables() == {0: [0], 1: [1]}
-    assert facts(ops, Defer, "reason", "needed", "available") == [("no_free_blocks", 1, 0)]
-    assert engine.manager.memory().slots_wasted == 2 * (32 - 5)
 
 
 def test_a_token_cannot_follow_a_position_that_is_not_computed() -> None:

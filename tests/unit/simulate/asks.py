@@ -1,7 +1,5 @@
 """Requests of simulated runs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Step times are found again from a log that they made, idle gaps left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Decode over the number of GPUs, and what both sides together give."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.simulate.degrees import decode_over_degrees, goodput_per_gpu, request_rate

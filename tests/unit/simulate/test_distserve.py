@@ -1,7 +1,5 @@
 """DistServe's figures made again: the shapes that the paper argues from, and the numbers that it prints."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

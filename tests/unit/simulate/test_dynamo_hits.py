@@ -1,7 +1,5 @@
 """Hits of a real service's requests equal those of Dynamo's simulator of vLLM, request by request."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Instances in nodes: their placement, and the share of keys and values that leaves a node."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side

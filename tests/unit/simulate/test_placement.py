@@ -1,7 +1,5 @@
 """Placements: the best of all, within memory, links and objectives, and as good as they say when they are tried."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

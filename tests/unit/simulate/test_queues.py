@@ -1,7 +1,5 @@
 """Prefill as a queue on one GPU and on several: the paper's formulas, its crossings, and what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

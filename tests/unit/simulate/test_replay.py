@@ -1,7 +1,5 @@
 """A replay decides what the log decided where the pool is the log's, and says what another pool would have saved."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A simulated run decides what a real one decides, takes what the formulas of queues say, and writes a sound log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,10 +1,9 @@
 """The M/D/1 queue: against its known mean, against a direct simulation, and at its limits."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
+from itertools import count, product, takewhile
 from typing import Any
 
 import numpy as np
@@ -34,24 +33,23 @@ def test_the_share_within_a_time_is_that_of_a_simulated_queue(load: float, wait:
     assert share_within(load, 1.0, wait) == pytest.approx(float(np.mean(simulated_waits(load) <= wait)), abs=0.01)
 
 
-@pytest.mark.parametrize("load", [0.05, 0.5, 0.99])
-@pytest.mark.parametrize("wait", [0.0, 0.5, 0.999, 1.0, 1.001, 3.25, 8.0])
-def test_it_is_erlangs_formula(load: float, wait: float) -> None:
-    assert share_within(load / 0.25, 0.25, wait * 0.25) == pytest.approx(erlang(load, wait), abs=1e-10)
+def test_it_is_erlangs_formula() -> None:
+    for wait, load in product([0.0, 0.5, 0.999, 1.0, 1.001, 3.25, 8.0], [0.05, 0.5, 0.99]):
+        assert share_within(load / 0.25, 0.25, wait * 0.25) == pytest.approx(erlang(load, wait), abs=1e-10)
 
 
-@pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
-def test_who_does_not_wait_finds_nobody(load: float) -> None:
+def test_who_does_not_wait_finds_nobody() -> None:
     """P(W = 0) = 1 − load, as in every queue with Poisson arrivals."""
-    assert share_within(load, 1.0, 0.0) == pytest.approx(1 - load)
+    for load in [0.1, 0.5, 0.9]:
+        assert share_within(load, 1.0, 0.0) == pytest.approx(1 - load)
 
 
 @pytest.mark.parametrize("load", [0.2, 0.7, 0.95])
 def test_the_mean_of_the_distribution_is_pollaczek_and_khinchines(load: float) -> None:
-    """E[W] = ∫ P(W > t) dt, by the midpoint rule in steps of a twentieth of a service time of 2 s."""
-    step = 0.1
-    tails = [1 - share_within(load / 2, 2.0, step * (i + 0.5)) for i in range(12_000)]
-    assert step * sum(tails) == pytest.approx(mean_wait(load / 2, 2.0), rel=1e-2)
+    """E[W] = ∫ P(W > t) dt, by the midpoint rule in steps of an eighth of a service time of 2 s."""
+    step = 0.25
+    tails = (1 - share_within(load / 2, 2.0, step * (i + 0.5)) for i in count())
+    assert step * sum(takewhile(lambda tail: tail > 1e-6, tails)) == pytest.approx(mean_wait(load / 2, 2.0), rel=1e-3)
     assert mean_wait(0.25, 2.0) == 0.25 * 4 / (2 * (1 - 0.5))
 
 

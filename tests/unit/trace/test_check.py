@@ -1,7 +1,5 @@
 """`trace check`: a sound file has no finding; each kind of contradiction is found at its byte and named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,4 @@
-"""External content is consistent in a record: found, admitted, loaded, cached, stored."""
-
-from __future__ import annotations
+"""External content and leases are consistent in a record: found, admitted, loaded, cached, stored, held."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.check_loading import wrong_in_loading
-from engine.trace.events import Admit, Load, LookupExternal, Op, Store
+from engine.trace.check_transfers import TransferBook
+from engine.trace.events import Admit, Expire, Load, LookupExternal, Op, Store
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
+from tests.unit.trace.two_instances import PREFILL, record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "outside.kvtrace"
 
@@ -98,3 +98,36 @@ def test_what_is_stored_is_what_the_block_is_cached_as(golden: TraceReader) -> N
     assert "is stored as one hash, and cached as another" in finding
     (finding,) = findings(golden, changed(record, Store, block_id=99))
     assert finding == "store: there is no block 99"
+
+
+SUBMITTED, HELD = PREFILL  # held in a record of 3.0 s, for 30 s
+SLOWLY = replace(HELD, timing=replace(HELD.timing, sample=0.25))  # the sequence ended after 2.75 s
+
+
+def wrong(*records: StepRecord) -> list[str]:
+    book = TransferBook()
+    return [message for one in records for _, message in book.wrong_in(one)]
+
+
+def expired(at: float) -> StepRecord:
+    return record(0, at, 0.0, [Expire(seq_id=0, transfer="X#1")], "transfer")
+
+
+@pytest.mark.parametrize(
+    ("held", "at", "until"),
+    [
+        (HELD, 33.0, None),
+        (HELD, 32.999, "33.000000"),
+        (SLOWLY, 32.999, None),
+        (SLOWLY, 32.75, None),
+        (SLOWLY, 32.749, "32.750000"),
+    ],
+)
+def test_a_lease_ends_no_sooner_than_it_may(held: StepRecord, at: float, until: str | None) -> None:
+    said = [f"expire: the lease of transfer X#1 lasts until {until} s"] if until else []
+    assert wrong(SUBMITTED, held, expired(at)) == said
+
+
+def test_what_is_not_held_does_not_expire() -> None:
+    assert wrong(SUBMITTED, expired(40.0)) == ["expire: transfer X#1 is not held here"]
+    assert wrong(SUBMITTED, HELD, expired(40.0), expired(41.0)) == ["expire: transfer X#1 is not held here"]

@@ -1,7 +1,5 @@
 """Requests by class have the figures that the whole log gives each of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

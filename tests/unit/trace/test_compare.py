@@ -1,7 +1,5 @@
 """Two runs side by side: the first difference, and figures whose arithmetic is stated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Why a run went as it did: waits, lookups, preemptions and holders, with their arithmetic."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.config import EngineConfig

@@ -1,7 +1,5 @@
 """Exports say what the trace says: the same steps, operations and hashes, in the other program's words."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -3,49 +3,19 @@
 from typing import get_args
 
 import msgspec
-import pytest
 
 from engine.trace import events, records, state
 from tests.conftest import ROOT
 
 DOC = (ROOT / "docs/reference/trace-format.md").read_text(encoding="utf-8")
-STRUCTS = [
-    records.Header,
-    records.ModelFacts,
-    records.HeadPattern,
-    records.TokenizerFacts,
-    records.Machine,
-    records.Roofs,
-    records.StepRecord,
-    records.Objection,
-    records.BatchEntry,
-    records.Output,
-    records.Candidate,
-    records.PromptLogprob,
-    records.Timing,
-    records.Memory,
-    records.TierFigures,
-    records.Observed,
-    records.Seen,
-    records.Work,
-    records.Capture,
-    records.LayerCapture,
-    records.AttentionRows,
-    state.State,
-    state.Block,
-    state.Sequence,
-    state.CpuBlock,
-    state.OutsideBlock,
-    *get_args(events.Op),
-]
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda s: s.__name__)
-def test_every_field_is_documented(struct: type[msgspec.Struct]) -> None:
-    missing = [f.name for f in msgspec.structs.fields(struct) if f"`{f.name}`" not in DOC]
-    assert not missing
+def test_every_field_is_documented() -> None:
+    own = [one for module in (records, state) for one in vars(module).values() if isinstance(one, type)]
+    structs = [one for one in own if issubclass(one, msgspec.Struct)] + list(get_args(events.Op))
+    assert len(structs) > 60
+    assert not [(s.__name__, name) for s in structs for name in s.__struct_fields__ if f"`{name}`" not in DOC]
 
 
-@pytest.mark.parametrize("op", get_args(events.Op), ids=lambda o: o.__name__)
-def test_every_operation_has_a_row(op: type[msgspec.Struct]) -> None:
-    assert f"| `{op.__struct_config__.tag}` |" in DOC
+def test_every_operation_has_a_row() -> None:
+    assert not [op for op in get_args(events.Op) if f"| `{op.__struct_config__.tag}` |" not in DOC]

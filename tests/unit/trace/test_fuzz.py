@@ -3,8 +3,6 @@
 A few seconds of what `python -m tests.fuzz` does for as long as it is let.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import tracemalloc

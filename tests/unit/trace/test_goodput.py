@@ -1,7 +1,5 @@
 """Goodput: which requests count, and how an objective is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.trace.applications import TABLE

@@ -1,7 +1,5 @@
 """Reports of a monitored server in a long log: dropped contents are counted, damage is found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

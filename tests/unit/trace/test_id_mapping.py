@@ -1,7 +1,5 @@
 """Another engine's log beside ours: names may differ, what they stand for may not, and what is not said is no zero."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A log index agrees with the log's own state at every record, and a damaged or foreign one is refused."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -48,15 +46,20 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_blocks_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None:
+def test_blocks_and_their_tiers_are_those_of_the_state_and_changes_lead_there(log: TraceReader, tmp_path: Path) -> None:
+    """A monitored server's tiers come from the state; an engine's come from its stores and loads, for good."""
     index = make(log, tmp_path / "a.survey")
     assert len(index.wholes) > 1
-    log_index = LogIndex(tmp_path / "a.survey", log)
+    log_index, media = LogIndex(tmp_path / "a.survey", log), index.media
+    put: set[tuple[int, bytes, str]] = set()
     with log:
+        names = ["cpu", "disk"] if log.path and log.path.name.startswith("outside") else ["CPU", "FS", "STORAGE fs"]
+        assert media == (names if media else [])
         seq_ids = [*index.sequences.seq_id, None]  # the last one is what NONE, -1, finds
-        for record in range(-1, len(log)):
-            state = log.state_at(record)
-            rows = log_index.blocks_at(record)
+        changes, before, seen = log_index.changes(0, len(log)), log_index.blocks_at(-1), 0
+        assert (np.diff(changes["record"]) >= 0).all()
+        for record in range(len(log)):
+            found, state, rows = log.record(record), log.state_at(record), log_index.blocks_at(record)
             assert [seq_ids[row] for row in rows["owner"]] == [block.allocated_by for block in state.blocks]
             assert rows["ref_count"].tolist() == [block.ref_count for block in state.blocks]
             assert rows["filled"].tolist() == [len(block.token_ids) for block in state.blocks]
@@ -64,20 +67,6 @@ def test_blocks_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None
             assert rows["is_cached"].tolist() == [block.block_hash is not None for block in state.blocks]
             allocated = [NONE if block.allocated_in is None else block.allocated_in for block in state.blocks]
             assert rows["allocated_in"].tolist() == allocated
-
-
-@pytest.mark.usefixtures("small_pieces")
-def test_tiers_are_those_that_the_log_names(log: TraceReader, tmp_path: Path) -> None:
-    """A monitored server's tiers come from the state; an engine's come from its stores and loads, for good."""
-    media = make(log, tmp_path / "a.survey").media
-    log_index = LogIndex(tmp_path / "a.survey", log)
-    put: set[tuple[int, bytes, str]] = set()
-    seen = 0
-    with log:
-        names = ["cpu", "disk"] if log.path and log.path.name.startswith("outside") else ["CPU", "FS", "STORAGE fs"]
-        assert media == (names if media else [])
-        for record in range(len(log)):
-            found, state = log.record(record), log.state_at(record)
             put |= {(found.instance, op.block_hash, op.medium) for op in found.ops if isinstance(op, Store | Load)}
             lies = put | {(b.instance, b.block_hash, b.medium) for b in state.outside if b.block_hash is not None}
             of = [state.block_groups[group_of(state, i)].instance for i in range(len(state.blocks))]
@@ -85,24 +74,14 @@ def test_tiers_are_those_that_the_log_names(log: TraceReader, tmp_path: Path) ->
                 sum(1 << i for i, name in enumerate(media) if (of[b.block_id], b.block_hash, name.split()[0]) in lies)
                 for b in state.blocks
             ]
-            assert log_index.blocks_at(record)["tiers"].tolist() == expected
+            assert rows["tiers"].tolist() == expected
             seen += sum(expected)
-    assert bool(seen) == bool(media)
-
-
-@pytest.mark.usefixtures("small_pieces")
-def test_changes_lead_from_each_record_to_the_next(log: TraceReader, tmp_path: Path) -> None:
-    make(log, tmp_path / "a.survey")
-    log_index = LogIndex(tmp_path / "a.survey", log)
-    with log:
-        changes = log_index.changes(0, len(log))
-        assert (np.diff(changes["record"]) >= 0).all()
-        for record in range(len(log)):
             own = changes[changes["record"] == record]
-            before, after = log_index.blocks_at(record - 1), log_index.blocks_at(record)
-            assert set(np.flatnonzero(before != after)) <= set(own["block"])
-            assert (own["used_in"] == record).all() and (after["used_in"][own["block"]] == record).all()
+            assert set(np.flatnonzero(before != rows)) <= set(own["block"])
+            assert (own["used_in"] == record).all() and (rows["used_in"][own["block"]] == record).all()
             assert len(set(own["block"].tolist())) == len(own)
+            before = rows
+        assert bool(seen) == bool(media)
 
 
 def _spans(state: State) -> dict[int, int]:
@@ -170,9 +149,9 @@ def test_bins_keep_the_one_bad_record(pressed: Path, tmp_path: Path) -> None:
             bins(log_index.series, 5, 5, 10)
 
 
-def test_what_is_no_survey_of_this_log_is_not_believed(pressed: Path, log: TraceReader, tmp_path: Path) -> None:
+def test_what_is_no_survey_of_this_log_is_not_believed(pressed: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.survey"
-    with log, TraceReader(pressed) as other:
+    with TraceReader(GOLDEN / "states.kvtrace") as log, TraceReader(pressed) as other:
         make(log, target)
         with pytest.raises(DerivedFileError, match="another log"):
             LogIndex(target, other)
@@ -281,6 +260,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_by_one", "small_pieces")
+@pytest.mark.parametrize("log", ["instances.kvtrace", "observed.kvtrace", "outside.kvtrace"], indirect=True)
 def test_one_that_is_cut_short_is_the_survey_of_a_log_that_ends_there(log: TraceReader, tmp_path: Path) -> None:
     """A file cut anywhere indexes the records whose update is complete, as if there were no more; and it is rebuilt."""
     target, ends = tmp_path / "a.survey", list[int]()

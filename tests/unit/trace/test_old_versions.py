@@ -4,8 +4,6 @@ The files are recordings as those versions made them; they are never regenerated
 groups, `prefix-0.1.0` has one.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

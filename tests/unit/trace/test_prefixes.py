@@ -1,7 +1,5 @@
 """The prefix tree of a log index: what the log's own state has in its cache, below what comes before it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

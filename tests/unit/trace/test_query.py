@@ -1,7 +1,5 @@
 """Questions over a log: the answers by hand, and what a question cannot do."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A producer of another's: the program that docs/reference/trace-format.md prints makes a file without a finding."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

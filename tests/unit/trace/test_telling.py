@@ -1,7 +1,5 @@
 """Operations in words: every type and every reason has its entry in every language, and says its numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

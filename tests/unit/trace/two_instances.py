@@ -1,7 +1,5 @@
 """Records of a request that one instance prefills and another decodes, in round numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

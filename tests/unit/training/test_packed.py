@@ -1,7 +1,5 @@
 """Packed rows give the batches that the documents themselves would."""
 
-from __future__ import annotations
-
 import random
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A recorder's records for calls as vLLM makes them, and for others."""
 
-from __future__ import annotations
-
 import errno
 import logging
 from pathlib import Path

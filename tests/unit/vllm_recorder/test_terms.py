@@ -1,7 +1,5 @@
 """Configurations that cannot be recorded are refused before anything runs, in a sentence that names the cause."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The version of vLLM whose scheduler is watched, where `KVTHEATER_PEERS` has an environment with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 `tests/load/watch_vllm.py` made both in `captured/`.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page says why a block was dropped: every reason has words in every language."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import get_args

@@ -1,0 +1,95 @@
+"""Models whose own answers are known, and an engine that serves them: for layers that keep states or latents."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from engine.cluster.build import local_cluster
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.batch import SequenceSlice
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
+from engine.model.runner import ModelRunner
+from engine.requests.request_spec import RequestSpec
+from engine.trace.check import check
+from engine.trace.events import Op
+from engine.trace.snapshot import snapshot_of
+from tests.causal_types import VOCAB_SIZE
+
+NEW = 12  # tokens of each answer
+SAMPLING = SamplingParams(max_tokens=NEW, ignore_eos=True)
+
+
+def prompts() -> list[list[int]]:
+    """Return four distinct prompts, one with the first one's prefix, and one that extends the third."""
+    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
+    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
+
+
+class Case(NamedTuple):
+    model: LoadedModel
+    answers: list[list[int]]  # the module's own, token by token, without a cache
+
+
+def answered(module: Any) -> Iterator[Case]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    answers = []
+    for prompt in prompts():
+        ids = list(prompt)
+        with torch.inference_mode():
+            for _ in range(NEW):
+                ids.append(int(module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+        answers.append(ids[len(prompt) :])
+    yield Case(from_module(module), answers)
+    torch.set_num_threads(before)
+
+
+def config(**settings: Any) -> EngineConfig:
+    usual = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
+    return EngineConfig(**{**usual, **settings})
+
+
+def serve(engine: Engine, case: Case) -> list[Op]:
+    """Serve every prompt; books, state and log agree after every step, and so do the tokens."""
+    ops: list[Op] = []
+    requests = [engine.add_request(prompt, SAMPLING) for prompt in prompts()]
+    while engine.has_unfinished():
+        ops += engine.step().ops
+        engine.check_integrity()
+        assert engine.log is not None and snapshot_of(engine.log.state_now()) == engine.snapshot()
+    assert [request.output_token_ids for request in requests] == case.answers
+    return ops
+
+
+def run(case: Case, path: Path, **settings: Any) -> list[Op]:
+    """Serve every prompt twice."""
+    with Engine(case.model, config(**settings), log_path=path) as engine:
+        ops = serve(engine, case) + serve(engine, case)
+    assert not list(check(path))
+    return ops
+
+
+def handed_over(case: Case, **settings: Any) -> None:
+    """Serve every prompt on several instances."""
+    cluster = local_cluster(case.model, config(max_num_seqs=2, **settings))
+    try:
+        cluster.submit([RequestSpec(prompt, SAMPLING) for prompt in prompts()])
+        while cluster.num_unfinished:
+            cluster.step(wait=0.01)
+        found = {tuple(s.token_ids[:-NEW]): s.token_ids[-NEW:] for s in cluster.log.state_now().sequences.values()}
+    finally:
+        cluster.close()
+    expected = {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
+    assert {prompt: found[prompt] for prompt in expected} == expected
+
+
+def log_probabilities(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:
+    """Return those of each next token [T, V], in one pass over the sequence alone."""
+    runner = ModelRunner(model, 1, len(token_ids), len(token_ids))
+    whole = [SequenceSlice(0, token_ids, 0, [[0]], samples=True, all_logits=True)]
+    return torch.log_softmax(runner.execute(whole).logits, dim=-1)
