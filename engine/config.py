@@ -176,6 +176,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     kv_load_failure_policy: Annotated[FailurePolicy, Option()] = "recompute"
     # MB a second, decimal; the link between instances is made as slow, and called so; None = as fast as memory is
     link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
+    # draft tokens that the model verifies in one pass, as JSON (engine/speculate/settings.py); None = none
+    speculative_config: Annotated[str | None, Option()] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
     # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
@@ -244,7 +246,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         # logs that are older do not have them
         optional = (
             "async_scheduling", "count_copies", "mamba_block_size", "max_cudagraph_capture_size", "private",
-            "scheduler_reserve_full_isl",
+            "scheduler_reserve_full_isl", "speculative_config",
         )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)

@@ -156,7 +156,7 @@ class Fold:
         self._num_generated += 1
         if row.gap is not None:
             self._tally.observe(names.ITL, row.gap)
-        elif row.first_token is not None:
+        elif row.num_output_tokens == 1 and row.first_token is not None:
             self._tally.observe(names.TTFT, time_to_first_token(row.request.arrival, row.first_token))
             if row.request.num_output_tokens == 1:
                 self._prefilled(row.request)
