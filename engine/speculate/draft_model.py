@@ -15,6 +15,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.speculation import NOTHING, Proposal
+from engine.trace.events import DraftMethod
 from engine.trace.records import StepRecord
 
 BLOCK_SIZE = 4
@@ -49,7 +50,7 @@ class Drafted(Protocol):
 class ModelDrafter:
     """Proposes what a draft model would say. Its engine is closed with it."""
 
-    method = "draft_model"
+    method: DraftMethod = "draft_model"
 
     def __init__(self, model: LoadedModel, engine: DraftEngine) -> None:
         self._kv_bytes_per_token = stored_bytes_per_token(model.facts, engine.config.kv_cache_dtype)
@@ -80,6 +81,4 @@ class ModelDrafter:
     def _proposal(self, request: Drafted, sequence: Sequence, num_computed: int) -> Proposal:
         token_ids = request.output_token_ids
         num_held = sequence.num_tokens + len(token_ids) - 1  # the last token's keys were never computed
-        return Proposal(
-            token_ids, num_computed_tokens=num_computed, num_bytes=num_held * self._kv_bytes_per_token
-        )
+        return Proposal(token_ids, num_computed_tokens=num_computed, num_bytes=num_held * self._kv_bytes_per_token)

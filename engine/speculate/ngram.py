@@ -7,6 +7,7 @@ from collections.abc import Sequence as Items
 
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.speculation import NOTHING, Proposal
+from engine.trace.events import DraftMethod
 
 
 class NgramDrafter:
@@ -15,7 +16,7 @@ class NgramDrafter:
     Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding
     """
 
-    method = "ngram"
+    method: DraftMethod = "ngram"
 
     def __init__(self, shortest: int, longest: int) -> None:
         self._shortest, self._longest = shortest, longest

@@ -1,7 +1,7 @@
 """Settings of speculative decoding: the JSON of `speculative_config`, spelled as vLLM spells it.
 
-    {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
-    {"method": "draft_model", "model": "bundled-mqa", "num_speculative_tokens": 4}
+{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+{"method": "draft_model", "model": "bundled-mqa", "num_speculative_tokens": 4}
 """
 
 from __future__ import annotations

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Cache, Draft, KnownSince, Lookup, Lost, Op, Preempt, Rank, Removed, Sample, Stored, Submit
+from engine.trace.events import (
+    Cache,
+    Draft,
+    KnownSince,
+    Lookup,
+    Lost,
+    Op,
+    Preempt,
+    Rank,
+    Removed,
+    Sample,
+    Stored,
+    Submit,
+)
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 

@@ -578,7 +578,8 @@ class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
     RELEASED entries that are now the last ones of its table go with it.
 
     `reason` names the operation that makes it give up its blocks and that follows: its `finish` (which says how it
-    ended), its `preempt` by recompute, `swap` for the same by swap, its `discard` or its `take_back`. None: the log does not say.
+    ended), its `preempt` by recompute, `swap` for the same by swap, its `discard` or its `take_back`.
+    None: the log does not say.
     """
 
     holds: ClassVar[int] = -1
