@@ -28,6 +28,7 @@ class Preset(Struct, frozen=True, kw_only=True):
 
 
 _SMALL = {"block_size": 4, "num_blocks": 48}
+_NGRAM = '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}'
 
 PRESETS = [
     Preset(id="moon", sampling={"max_tokens": 64}, config=_SMALL),
@@ -100,6 +101,12 @@ PRESETS = [
         config={"block_size": 4, "num_blocks": 24, "attention_window": 16, "attention_sinks": 4},
         pattern="first_token",
         speed=4.0,
+    ),
+    Preset(
+        id="guesses",
+        sampling={"max_tokens": 64},
+        config={**_SMALL, "speculative_config": _NGRAM},
+        speed=1.0,
     ),
     Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}),
     Preset(

@@ -258,7 +258,9 @@ def _taker(op: Evict, context: Context) -> int | None:
 def _token(seq_id: int, token_id: int, context: Context) -> str:
     """Return the token's text where the sequence's output holds it, else its id."""
     own = [output for output in context.record.outputs if output.seq_id == seq_id]
-    for known in (*own, *(candidate for output in own for candidate in output.top)):
-        if known.token_id == token_id:
-            return lone_label(known.token_bytes)
+    known = [(output.token_id, output.token_bytes) for output in own]
+    known += [(other.token_id, other.token_bytes) for output in own for other in output.top]
+    for known_id, token_bytes in known:
+        if known_id == token_id:
+            return lone_label(token_bytes)
     return f"#{token_id}"
