@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from engine.config import USUAL_DRAFTS
+
 Panel = Literal["attention", "scheduler", "time"]
 
 
@@ -28,7 +30,6 @@ class Preset(Struct, frozen=True, kw_only=True):
 
 
 _SMALL = {"block_size": 4, "num_blocks": 48}
-_NGRAM = '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}'
 
 PRESETS = [
     Preset(id="moon", sampling={"max_tokens": 64}, config=_SMALL),
@@ -105,7 +106,7 @@ PRESETS = [
     Preset(
         id="guesses",
         sampling={"max_tokens": 64},
-        config={**_SMALL, "speculative_config": _NGRAM},
+        config={**_SMALL, "speculative_config": USUAL_DRAFTS[0]},
         speed=1.0,
     ),
     Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}),

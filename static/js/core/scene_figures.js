@@ -25,7 +25,14 @@ export const isOver = ({ tail }) => countSequences(tail) > 0 && !unfinished(tail
 export function sceneFigures(log, seq) {
   const about = log.tail.sequences.get(seq);
   return about
-    ? { ...ofTexts(log, about), ...ofWork(log, seq), ...ofCache(log, about), ...ofBlocks(log), ...ofBytes(log), ...ofDrafts(log) }
+    ? {
+        ...ofTexts(log, about),
+        ...ofWork(log, seq),
+        ...ofCache(log, about),
+        ...ofBlocks(log),
+        ...ofBytes(log),
+        ...ofDrafts(log),
+      }
     : null;
 }
 
