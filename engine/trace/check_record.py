@@ -77,7 +77,7 @@ def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
 
 
 def _drafts(record: StepRecord) -> Iterator[Wrong]:
-    """What is written of drafts is verified, unless the step failed, with a token more than are accepted."""
+    """Check that written drafts are verified, unless the step failed, with one token more than are accepted."""
     drafted = {op.seq_id for op in record.ops if isinstance(op, Draft)}
     sampled = Counter(output.seq_id for output in record.outputs)
     for place, op in enumerate(record.ops):

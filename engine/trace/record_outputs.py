@@ -1,4 +1,4 @@
-"""What the operations of a record need of the rest of it: its outputs, each taken once, and its drafts."""
+"""Outputs and drafts of a record, as its operations take them."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def drafts_kept(scene: Scene, seq: int = 0) -> Question:
     found = _next(scene, seq)
     wrong = [("all", found.num_drafted), ("none", 0), ("one", 1)]
     evidence = by(found.verified, "num_accepted")
-    text, count = found.text.strip(), found.num_drafted
-    return numbers("drafts_kept", found.num_accepted, wrong, evidence, seq=seq, text=text, n=count)
+    drafts, count = found.text.strip(), found.num_drafted
+    return numbers("drafts_kept", found.num_accepted, wrong, evidence, seq=seq, drafts=drafts, n=count)
 
 
 @rule
