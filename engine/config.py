@@ -15,6 +15,10 @@ from engine.trace.records import InstanceRole
 
 Strategy = Literal["paged", "first_fit", "contiguous", "none", "concat", "dynamic", "static"]
 OFFERED = ("paged", "first_fit", "contiguous", "none")  # what the page's control has; the others are there to race
+USUAL_DRAFTS = (
+    '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}',
+    '{"method":"draft_model","model":"bundled-mqa","num_speculative_tokens":4}',
+)
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
 RoutingPolicy = Literal["round_robin", "least_loaded", "longest_prefix"]
 FailurePolicy = Literal["recompute", "fail"]
@@ -176,6 +180,14 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     kv_load_failure_policy: Annotated[FailurePolicy, Option()] = "recompute"
     # MB a second, decimal; the link between instances is made as slow, and called so; None = as fast as memory is
     link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
+    # draft tokens that the model verifies in one pass, as JSON (engine/speculate/settings.py); None = none
+    speculative_config: Annotated[
+        str | None,
+        Option(
+            strategies=("paged", "first_fit", "contiguous"),
+            control=Control(group="scheduler", offered=USUAL_DRAFTS, none_as="off", term="draft"),
+        ),
+    ] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
     # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
@@ -244,7 +256,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         # logs that are older do not have them
         optional = (
             "async_scheduling", "count_copies", "mamba_block_size", "max_cudagraph_capture_size", "private",
-            "scheduler_reserve_full_isl",
+            "scheduler_reserve_full_isl", "speculative_config",
         )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)

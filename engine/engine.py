@@ -39,6 +39,7 @@ from engine.requests.output_processor import OutputProcessor
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.scheduling.progress import NoProgressError
+from engine.scheduling.speculation import Drafter, Speculation
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
 from engine.setup.build_scheduler import build_scheduler
@@ -46,6 +47,8 @@ from engine.setup.device_pool import with_pool
 from engine.setup.header import header_of
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.setup.resolve import resolve_for
+from engine.speculate.build import build_drafter
+from engine.speculate.settings import speculative_of
 from engine.trace.deferred_append import DeferredAppend, Records
 from engine.trace.events import Adjust, Choose, KVRole, Op
 from engine.trace.log import TraceWriter
@@ -148,6 +151,16 @@ class Engine:
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, connector)
         self._outputs = OutputProcessor(model, self.config, self._scheduler, self._ops.append, place)
+        self._drafter: Drafter | None = None
+        if speculative := speculative_of(self.config):
+            self._drafter = build_drafter(speculative, model, self.config, partial(Engine, keep_log=False))
+            self._scheduler.speculation = Speculation(
+                self._drafter,
+                speculative.num_speculative_tokens,
+                self._cache,
+                self._outputs.token_bytes,
+                self._ops.append,
+            )
         self._stride = place.seq_id_stride
         self._num_requests = 0
         self._num_records = 0
@@ -172,6 +185,8 @@ class Engine:
     def close(self) -> None:
         """Close the log, and the connector."""
         self._connector.close()
+        if self._drafter is not None:
+            self._drafter.close()
         try:
             self.rest()
         finally:
@@ -561,9 +576,11 @@ class Engine:
         block_tables = self._cache.block_tables
         for sequence, start, num_tokens in scheduled:
             seq_id, end = sequence.seq_id, start + num_tokens
-            token_ids, samples = sequence.token_ids[start:end], end == len(sequence.token_ids)
+            drafts = sequence.draft_token_ids
+            token_ids, samples = sequence.token_ids[start:end] + drafts, end - len(drafts) == len(sequence.token_ids)
             all_logits = sequence.skip_reading_prefix_cache and self._outputs.wants_all_logits(seq_id, start)
-            slices.append(SequenceSlice(seq_id, token_ids, start, block_tables(seq_id), samples, all_logits))
+            own = block_tables(seq_id)
+            slices.append(SequenceSlice(seq_id, token_ids, start, own, samples, all_logits, len(drafts)))
             phase = phase_of(sequence, start, num_tokens)
             batch.append(
                 BatchEntry(

@@ -17,6 +17,7 @@ from engine.trace.events import (
     Arrive,
     Cache,
     Copy,
+    Draft,
     Evict,
     Finish,
     Load,
@@ -27,7 +28,9 @@ from engine.trace.events import (
     Receive,
     Release,
     Store,
+    TakeBack,
     TransferFailed,
+    Verify,
 )
 
 
@@ -41,7 +44,7 @@ class Found(NamedTuple):
 Figure = Callable[..., Found]
 COUNTED: dict[str, type[Op]] = {
     kind.__struct_config__.tag: kind  # type: ignore[misc]
-    for kind in (Preempt, Evict, Copy, Release, Cache, Finish, Load, Store, Receive, TransferFailed)
+    for kind in (Preempt, Evict, Copy, Release, Cache, Finish, Load, Store, Receive, TransferFailed, Draft)
 }
 FIGURES: dict[str, Figure] = {}
 
@@ -284,6 +287,29 @@ def count(scene: Scene, operation: str) -> Found:
         raise Undecided(f"what is counted is one of {', '.join(COUNTED)}")
     found = [(record.index, op) for record in scene.seen() for op in record.ops if isinstance(op, COUNTED[operation])]
     return Found(len(found), found[-1][0] if found else None)
+
+
+@figure
+def drafted(scene: Scene) -> Found:
+    """Draft tokens that were verified."""
+    return _sum(scene, Verify, "num_drafted")
+
+
+@figure
+def accepted(scene: Scene) -> Found:
+    """Draft tokens that were accepted."""
+    return _sum(scene, Verify, "num_accepted")
+
+
+@figure
+def taken_back(scene: Scene) -> Found:
+    """Slots that had keys of rejected drafts."""
+    return _sum(scene, TakeBack, "num_tokens")
+
+
+def _sum(scene: Scene, kind: type[Op], name: str) -> Found:
+    found = [(record.index, getattr(op, name)) for record in scene.seen() for op in record.ops if isinstance(op, kind)]
+    return Found(sum(number for _, number in found), found[-1][0] if found else None)
 
 
 @figure

@@ -35,6 +35,7 @@ from engine.trace.events import (
     SwapIn,
     SwapOut,
     TransferFailed,
+    Verify,
 )
 from engine.trace.geometry import geometry
 from engine.trace.records import Header, Memory, StepRecord
@@ -69,7 +70,7 @@ class Fold:
             Load: self._load, Store: self._store,
             Allocate: self._allocate, Share: self._share, Evict: self._evict, Copy: self._copy, Preempt: self._preempt,
             Arrive: self._arrive, TransferFailed: self._transfer_failed,
-            SwapOut: self._swap_out, SwapIn: self._swap_in,
+            Verify: self._verify, SwapOut: self._swap_out, SwapIn: self._swap_in,
         }  # fmt: skip
 
     @property
@@ -156,7 +157,7 @@ class Fold:
         self._num_generated += 1
         if row.gap is not None:
             self._tally.observe(names.ITL, row.gap)
-        elif row.first_token is not None:
+        elif row.num_output_tokens == 1 and row.first_token is not None:
             self._tally.observe(names.TTFT, time_to_first_token(row.request.arrival, row.first_token))
             if row.request.num_output_tokens == 1:
                 self._prefilled(row.request)
@@ -190,6 +191,11 @@ class Fold:
         self._tally.add(names.NUM_PREEMPTIONS)
         self._tally.add(names.PREEMPTIONS, 1, op.reason, op.mode)
         self._tally.add(names.LOST_TOKENS, op.num_recompute_tokens)
+
+    def _verify(self, op: Verify) -> None:
+        self._tally.add(names.DRAFTS)
+        self._tally.add(names.DRAFT_TOKENS, op.num_drafted)
+        self._tally.add(names.ACCEPTED_TOKENS, op.num_accepted)
 
     def _load(self, op: Load) -> None:
         self._tally.add(names.EXTERNAL_BYTES, op.num_bytes, "load", op.medium)

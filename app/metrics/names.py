@@ -124,6 +124,9 @@ PREEMPTIONS = _counter(
     ("reason", "mode"),
     tuple((reason, mode) for reason in get_args(PreemptReason) for mode in get_args(PreemptionMode)),
 )
+DRAFTS = _counter("vllm:spec_decode_num_drafts", "Proposals of draft tokens that were verified.")
+DRAFT_TOKENS = _counter("vllm:spec_decode_num_draft_tokens", "Draft tokens that were verified.")
+ACCEPTED_TOKENS = _counter("vllm:spec_decode_num_accepted_tokens", "Draft tokens that were accepted.")
 LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens that a preemption threw away.")
 EVICTIONS = _counter("kvtheater:evictions", "Blocks whose content left the prefix cache.")
 MISSES = _counter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,8 +25,10 @@ from engine.lab.rerun import Rerun
 from engine.model import device as devices
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.model.shipped import SHIPPED
 from engine.options.check import over_served_max
 from engine.setup.resolve import resolve_for
+from engine.speculate.settings import speculative_of
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 
@@ -107,14 +109,22 @@ class LiveEngine(Observed):
         self._engine.capture = request
 
 
-def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
-    """Check that an engine of these settings may be built, for a theater or a command.
+def check_limits(
+    facts: ModelFacts, config: EngineConfig, max_pool_bytes: int, draft_models: Collection[str] = ()
+) -> None:
+    """Check that an engine of these settings may be built, for a theater or a command. `draft_models`: that may be
+    opened beside those that are shipped; a visitor's settings, or a log's, must not open any folder.
 
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.
     """
     found = resolve_for(config, facts)
     resolved = found.config
+    draft = speculative_of(resolved)
+    if draft is not None and draft.model is not None and draft.model not in (*SHIPPED, *draft_models):
+        raise ConfigError(
+            f"the draft model {draft.model!r} is not one of {', '.join(SHIPPED)}, and not of this server's settings"
+        )
     if wrong := over_served_max(resolved):
         raise ConfigError(wrong)
     size = pool_bytes(config, facts)
@@ -132,14 +142,16 @@ def engine_builder(
     is_small: bool = False,
     tiers: Tiers | None = None,
     workers: Workers | None = None,
+    draft_models: Collection[str] = (),
 ) -> BuildEngine:
     """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
     `tiers`: where they keep full blocks outside their pools, but those that have their own; `workers`: processes for
-    the instances of a run, None: there are none.
+    the instances of a run, None: there are none. `draft_models`: see `check_limits`.
     """
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
-        check_limits(model.facts, config, max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes())
+        most = max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes()
+        check_limits(model.facts, config, most, draft_models)
         if devices.ALLOCATOR.has_own_memory(
             model.device
         ):  # one of several runs: an open pool is not all that a GPU has

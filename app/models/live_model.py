@@ -25,6 +25,7 @@ from engine.model.tokenizer import normalize_prompt
 from engine.model.weighing import bytes_to_come, weight_bytes
 from engine.setup.device_pool import with_pool
 from engine.setup.machine import machine_facts, measure_roofs
+from engine.speculate.settings import speculative_of
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
 
@@ -52,8 +53,14 @@ class LiveModel:
         self.only_eager: str = model.only_eager
         self.num_bytes: int = weight_bytes(model.module)
         self._max_pool_bytes = settings.max_pool_bytes
-        self.build: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers)
-        self.build_small: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, is_small=True)
+        own = map(speculative_of, (settings.config, *settings.configs.values()))
+        drafts = self._draft_models = {draft.model for draft in own if draft is not None and draft.model is not None}
+        self.build: BuildEngine = engine_builder(
+            model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers, draft_models=drafts
+        )
+        self.build_small: BuildEngine = engine_builder(
+            model, lambda: self._max_pool_bytes, is_small=True, draft_models=drafts
+        )
         self._compilation: Compilation | None = None
 
     def compared(self) -> str:
@@ -63,7 +70,7 @@ class LiveModel:
 
     def check(self, config: EngineConfig) -> None:
         """Raises ConfigError, one sentence, when `build` would refuse such settings."""
-        check_limits(self.facts, config, self._max_pool_bytes)
+        check_limits(self.facts, config, self._max_pool_bytes, self._draft_models)
 
     def compile_in_background(self, ended: Callable[[str], object] = lambda error: None) -> None:
         """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then.

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from engine.config import USUAL_DRAFTS
+
 Panel = Literal["attention", "scheduler", "time"]
 
 
@@ -100,6 +102,12 @@ PRESETS = [
         config={"block_size": 4, "num_blocks": 24, "attention_window": 16, "attention_sinks": 4},
         pattern="first_token",
         speed=4.0,
+    ),
+    Preset(
+        id="guesses",
+        sampling={"max_tokens": 64},
+        config={**_SMALL, "speculative_config": USUAL_DRAFTS[0]},
+        speed=1.0,
     ),
     Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}),
     Preset(

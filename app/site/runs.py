@@ -14,7 +14,7 @@ from app.recordings.shelf import SUFFIX
 from app.scenes.museum import EXHIBITS, Exhibit
 from app.scenes.presets import PRESETS
 from app.scenes.told import prompts_of
-from engine.config import EngineConfig, SamplingParams
+from engine.config import USUAL_DRAFTS, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.lab import faults
 from engine.lab.change import TokenChange
@@ -28,7 +28,8 @@ from engine.trace.records import Output
 
 # of the race and its two sets of lanes, as EngineConfig.strategy names them
 LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
-SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa")  # of its third set, by the names of their models
+DRAFTS = ("undrafted", "ngram", "draft-model")  # of its set of drafts
+SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa")  # of its last set, by the names of their models
 FIRST_STEPS = 4  # of an opening whose words have futures
 WORDS = 3  # the likeliest ones of each
 IN_FAN = 5  # of the one that the opening asks about
@@ -91,6 +92,9 @@ def record_races(model: LoadedModel, language: str, folder: Path) -> None:
     for lane in LANES:
         config = EngineConfig(**scene.config, strategy=lane, count_copies=True)  # type: ignore[arg-type]
         _record_lane(model, config, RequestSpec(prompts[0], sampling), folder / f"race-{language}-{lane}{SUFFIX}")
+    for name, drafts in zip(DRAFTS, (None, *USUAL_DRAFTS), strict=True):
+        config = EngineConfig(**scene.config, count_copies=True, speculative_config=drafts)
+        _record_lane(model, config, RequestSpec(prompts[0], sampling), folder / f"race-{language}-{name}{SUFFIX}")
     for name in SIBLINGS:
         sibling = load_model(name, device=str(model.device))
         config = EngineConfig(**scene.config, count_copies=True)

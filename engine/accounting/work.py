@@ -125,7 +125,8 @@ class StepWork:
         # one token attends to what it reads
         alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
         num_tokens = len(alone) + sum([count for _, count in spans])
-        sampled = sum([entry.samples for entry in batch])
+        # a decode of several tokens verifies drafts, and each of them has its logits
+        sampled = sum([len(entry.token_ids) if entry.phase == "decode" else entry.samples for entry in batch])
         attended_alone = attended = read = 0
         for window, layers in self._layers_by_window:
             seen = sum(alone if window is None else [min(length, window) for length in alone])

@@ -198,6 +198,12 @@ class BlockPool:
             self._num_filled_held += num_filled - block.num_filled
             block.num_filled = num_filled
 
+    def cut(self, block: Block, num_filled: int) -> None:
+        """Slots from `num_filled` on of a held block have no content any more."""
+        if num_filled < block.num_filled:
+            self._num_filled_held -= block.num_filled - num_filled
+            block.num_filled = num_filled
+
     def find(self, block_hash: bytes) -> Block | None:
         """Return the first cached of the blocks that carry the hash."""
         block_id = self.find_id(block_hash)

@@ -372,6 +372,19 @@ class GroupManager:
                     found.append(logical)
         return found
 
+    def truncate(self, seq_id: int, tables: BlockTables, num_tokens: int) -> None:
+        """Positions from `num_tokens` on have no content any more. Blocks without content are freed, but for a piece
+        that was reserved as a whole.
+        """
+        block_ids, size = tables.block_ids[self.index], self.block_size
+        self.tokens_logical -= tables.num_computed - num_tokens
+        while not self.one_piece and len(block_ids) > self._num_blocks_of(num_tokens):
+            block_id = block_ids.pop()
+            end = self.pool.release(self.pool.blocks[block_id])
+            self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason="take_back"))
+        for logical in range(num_tokens // size, len(block_ids)):
+            self.pool.cut(self.pool.blocks[block_ids[logical]], max(num_tokens - logical * size, 0))
+
     def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
         """Give up all blocks, table tail first."""
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)

@@ -24,7 +24,7 @@ from engine.cache.block_table import BlockTables
 from engine.cache.cache_books import CacheBooks
 from engine.cache.guards import MisuseError
 from engine.cache.incoming import Loading
-from engine.trace.events import RELEASED, AllocateReason, Fork, ForkReason, FreeReason, Write
+from engine.trace.events import RELEASED, AllocateReason, Fork, ForkReason, FreeReason, TakeBack, Write
 
 
 class KVCacheManager(CacheBooks):
@@ -209,6 +209,26 @@ class KVCacheManager(CacheBooks):
             group.write(tables, first, end)
         tables.num_computed = end
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
+
+    def truncate(self, seq_id: int, num_tokens: int) -> None:
+        """Take back written positions from `num_tokens` on: their tokens were drafts that the model rejected.
+
+        Blocks that only they needed are freed, the last one first. None of them has a hash, since hashes are made of
+        chosen tokens.
+        """
+        tables = self._held(seq_id)
+        num_rejected = tables.num_computed - num_tokens
+        if num_rejected <= 0:
+            return
+        if num_tokens < tables.num_hashed * self.block_size:
+            raise MisuseError(
+                f"sequence {seq_id} cannot take back position {num_tokens}: it is in a cached block",
+                "write_range", seq_id=seq_id, said=tables.num_computed, counted=num_tokens,
+            )  # fmt: skip
+        for group in self.groups:
+            group.truncate(seq_id, tables, num_tokens)
+        tables.num_computed = num_tokens
+        self._emit(TakeBack(seq_id=seq_id, start=num_tokens, num_tokens=num_rejected))
 
     def release(self, seq_ids: Iterable[int]) -> None:
         """Release the blocks that no later query of these sequences will see. Tables keep their logical order.

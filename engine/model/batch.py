@@ -40,6 +40,7 @@ class SequenceSlice(NamedTuple):
     # start + len(token_ids) positions, RELEASED where no query attends any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
+    num_drafts: int = 0  # of a slice that samples: the last so many tokens are drafts, whose logits are wanted too
 
 
 class DecodeKeys(NamedTuple):
@@ -272,14 +273,15 @@ class StepBatch:
         self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
 
     def _wanted_logits(self) -> list[int]:
-        """Return the packed tokens whose logits are needed, in order: all of some slices, the last of sampling ones."""
+        """Return the packed tokens whose logits are needed, in order: all of some slices, the last of
+        sampling ones, and of their drafts."""
         wanted: list[int] = []
         begin = 0
         for piece, end in zip(self.slices, self.query_start_loc[1:], strict=True):
             if piece.all_logits:
                 wanted += range(begin, end)
             elif piece.samples:
-                wanted.append(end - 1)
+                wanted += range(end - 1 - piece.num_drafts, end)
             begin = end
         return wanted
 

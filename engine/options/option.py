@@ -16,9 +16,9 @@ class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: Group
     usual: tuple[int, ...] = ()  # numbers offered in a select, instead of a number field
     step: float = 1  # of a number field
-    offered: tuple[str, ...] = ()  # of a choice: the values in the control, if not all
+    offered: tuple[str, ...] = ()  # of a choice: the values in the control, if not all; of a text: some to choose from
     initial: Any = None  # the page asks for this value in every new run; None: for the server's default
-    none_as: int | None = None  # the number that stands for None in the control and in links
+    none_as: int | str | None = None  # what stands for None in the control and in links
     term: str | None = None  # the glossary's entry behind the label
     only_with: str | None = None  # a switch: the control is there while that is on
 

@@ -120,6 +120,8 @@ class InputProcessor:
             )
         if sampling.use_beam_search and self._config.strategy == "none":
             raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
+        if sampling.use_beam_search and self._config.speculative_config is not None:
+            raise RequestError("beams are compared at every token, and speculative_config drafts several at once")
         if not all(i < vocab_size for i in sampling.logit_bias):
             raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}", "logit_bias")
 

@@ -5,6 +5,15 @@ A sequence that has computed its last token is one of three things:
     an ordinary one       one row of logits, one token
     the first of n        forked now, right after the prompt; the same row of logits gives every sample a token
     a beam                makes an offer; when all beams of its request have, the best go on, and others are dropped
+    one with drafts       a row of logits for each draft and one more: tokens are sampled one after the other while they
+                          equal the drafts, whose keys are computed already
+
+Sampling each position from the model's own distribution and stopping at the first token that is not the draft is
+rejection sampling (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318) for a proposal q that
+gives all of its probability to one token d. They accept d with probability min(1, p(d) / q(d)) = p(d), as a sample of p
+equals d; else they draw from max(0, p - q) normalized, which is p without d, as a sample of p that is not d. A sequence
+takes one draw a token as without drafts, so with equal logits a seed gives the same tokens, and penalties, biases, stop
+strings and log probabilities apply position by position.
 """
 
 from __future__ import annotations
@@ -82,8 +91,9 @@ class OutputProcessor:
             logits, prompts = self._score_prompts(slices, logits)
         chosen: list[SequenceOutput] = []
         rows: list[int] = []  # of each chosen one: its row of logits
-        for row, piece in enumerate([s for s in slices if s.samples]):
-            completion = self.live[piece.seq_id]
+        end = 0
+        for piece in [s for s in slices if s.samples]:
+            completion, row, end = self.live[piece.seq_id], end, end + 1 + piece.num_drafts
             if completion.beam is not None:
                 self._offer(completion, completion.beam, logits[row : row + 1])
                 continue
@@ -94,15 +104,24 @@ class OutputProcessor:
                 samples = [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
                 chosen += samples
                 rows += [row] * len(samples)
+        outputs: list[Output] = []
+        while chosen:
+            outputs += self._choose(chosen, rows, logits)
+            # an accepted draft is computed already, and the next row of logits is that of the token after it
+            left = [(c, row + 1) for c, row in zip(chosen, rows, strict=True) if c.sequence.draft_token_ids]
+            chosen, rows = [c for c, _ in left], [row for _, row in left]
+        for request in list(self._searches.values()):
+            outputs += self._search(request)
+        return outputs, prompts
+
+    def _choose(self, chosen: list[SequenceOutput], rows: list[int], logits: Tensor) -> list[Output]:
+        """Sample a token for each sequence, from its row of logits."""
         if rows != list(range(logits.shape[0])):
             logits = logits[self._up(rows)]
         settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
         most = max([self._num_alternatives(c) for c in chosen], default=0)
         sampled = self.sampler.sample(logits, [c.row() for c in chosen], most, settled)
-        outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
-        for request in list(self._searches.values()):
-            outputs += self._search(request)
-        return outputs, prompts
+        return [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
 
     def end(self, request: Request, reason: FinishReason, detail: str) -> None:
         """Finish every sequence of a request that waits or runs."""
@@ -116,6 +135,8 @@ class OutputProcessor:
         begin = time.perf_counter()
         text, stop = completion.accept(token_id, logprob)
         self.detokenize_seconds += time.perf_counter() - begin
+        if sequence.draft_token_ids and (stop or not sequence.is_computed):
+            self._scheduler.settle_drafts(sequence)
         if stop:
             self._finish(self.request_of(completion), completion, stop.reason, stop.detail)
         return Output(
@@ -199,9 +220,9 @@ class OutputProcessor:
         """Log probabilities of prompt tokens, and the rows of logits that are left: one for each slice that samples."""
         left, found, at = list[int](), list[PromptLogprob](), 0
         for piece in slices:
-            count = len(piece.token_ids) if piece.all_logits else int(piece.samples)
-            if piece.samples:
-                left.append(at + count - 1)
+            wanted = 1 + piece.num_drafts if piece.samples else 0
+            count = len(piece.token_ids) if piece.all_logits else wanted
+            left += range(at + count - wanted, at + count)
             if piece.all_logits:
                 found += self._score_prompt(piece, logits[at : at + count])
             at += count

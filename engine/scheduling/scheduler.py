@@ -21,6 +21,7 @@ from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.progress import Progress
 from engine.scheduling.sequence import Sequence
+from engine.scheduling.speculation import Speculation
 from engine.scheduling.step import ScheduledSequence, Step, phase_of
 from engine.scheduling.transfers import Transfers
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
@@ -92,6 +93,7 @@ class Scheduler:
         self._num_finished = 0
         self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could go on
         self._progress = Progress(cache, max_num_batched_tokens)
+        self.speculation: Speculation | None = None  # set before the first step
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
@@ -189,6 +191,9 @@ class Scheduler:
                 self._make_way(step)
             if not step.batch and is_moving and (is_deadlock or must_wait or not self._running):
                 self._stuck_at = self._changes
+        # 5) what is left goes to drafts
+        if self.speculation is not None:
+            self.speculation.extend(step)
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
@@ -200,7 +205,7 @@ class Scheduler:
         batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
             cache.write(sequence.seq_id, start, num_tokens)
-            sequence.num_computed_tokens = end = start + num_tokens
+            sequence.num_computed_tokens = end = min(start + num_tokens, len(sequence.token_ids))  # drafts do not count
             if end > sequence.most_computed_tokens:
                 sequence.most_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
@@ -208,6 +213,7 @@ class Scheduler:
             kept = [
                 s for s, _, _ in batch if s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens
             ]
+            kept += [sequence for sequence, _, _ in batch if sequence.draft_token_ids]  # when they are verified
             cache.release(sequence.seq_id for sequence, _, _ in batch if sequence not in kept)
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
@@ -224,7 +230,16 @@ class Scheduler:
                 f"tokens are computed"
             )
         sequence.token_ids.append(token_id)
+        at, drafts = sequence.num_accepted_drafts, sequence.draft_token_ids
+        if at < len(drafts) and drafts[at] == token_id:
+            sequence.num_accepted_drafts += 1
+            sequence.num_computed_tokens += 1  # its K and V are there
         self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id, sampled_token_id=sampled_token_id))
+
+    def settle_drafts(self, sequence: Sequence) -> None:
+        """The sequence samples no more in this step: its drafts that were not accepted are taken back."""
+        assert self.speculation is not None
+        self.speculation.settle(sequence)
 
     def fork(
         self,
@@ -262,6 +277,8 @@ class Scheduler:
     def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
         seq_id, lease = sequence.seq_id, None
+        if self.speculation is not None and sequence.draft_token_ids:
+            self.speculation.take_back(sequence)  # the step failed
         if self.connector is not None:
             lease = self.connector.request_finished(sequence, self._cache.block_tables(seq_id), reason)
         if sequence.status == "running":

@@ -54,6 +54,8 @@ class Sequence:
     num_cached_tokens: int = field(default=0, kw_only=True)  # tokens that hit the prefix cache at the last admission
     num_preemptions: int = field(default=0, kw_only=True)
     most_computed_tokens: int = field(default=0, kw_only=True)  # at any time, before preemptions too
+    draft_token_ids: list[int] = field(default_factory=list, kw_only=True)  # in a step only: to be verified
+    num_accepted_drafts: int = field(default=0, kw_only=True)  # of these, so far
 
     @property
     def num_tokens(self) -> int:

@@ -19,9 +19,12 @@ class ScheduledSequence(NamedTuple):
 def phase_of(sequence: Sequence, start: int, num_tokens: int) -> Phase:
     """Return the phase of computing positions [start, start + num_tokens) of a sequence.
 
-    A decode step computes the one token that was sampled last; everything else computes known tokens.
+    A decode step computes the one token that was sampled last, and drafts after it; everything else computes known
+    tokens.
     """
-    return "decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill"
+    if start < sequence.num_prompt_tokens:
+        return "prefill"
+    return "decode" if num_tokens == 1 or start + 1 == len(sequence.token_ids) else "prefill"
 
 
 class Step:

@@ -12,6 +12,7 @@ from engine.cache.reach import Reach, reaches_of
 from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
 from engine.setup.pool_size import MAX_BYTES, default_num_blocks, slots_that_fit
+from engine.speculate.settings import speculative_of
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import ModelFacts
 
@@ -68,6 +69,8 @@ def resolve(
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
     _check_instances(config)
+    if speculative_of(config) and state_bytes:
+        raise ConfigError("a model with recurrent states drafts no tokens: a state cannot be taken back by a token")
     if config.num_blocks is None:
         longest = min(config.max_model_len or max_position, max_position)
         config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))

@@ -138,7 +138,8 @@ class SequenceRow:
     is_admitted: bool = False  # its last part, at least once
     first_token: float | None = None
     last_token: float | None = None
-    gap: float | None = None  # seconds between the last two tokens
+    last_in: int = -1  # record of the last token
+    gap: float | None = None  # seconds between the last two tokens; None: of one step, as accepted drafts are
     ttft_steps: int | None = None
     num_output_tokens: int = 0
     num_preemptions: int = 0
@@ -273,8 +274,9 @@ class Account:
             if request.first_token is None:
                 request.first_token = now
         else:
-            row.gap = now - row.last_token
+            row.gap = now - row.last_token if row.last_in < self._record.index else None
         row.last_token = request.last_token = now
+        row.last_in = self._record.index
         row.num_output_tokens += 1
         request.num_output_tokens += 1
         return row

@@ -11,6 +11,7 @@ from engine.trace.events import Copy, Fork, Op, Submit
 from engine.trace.instances import expect_own
 from engine.trace.limits import Budget, Unbounded
 from engine.trace.operations import OPERATIONS, Folded
+from engine.trace.record_outputs import RecordOutputs
 from engine.trace.records import BatchEntry, StepRecord
 from engine.trace.state import State, TraceStateError
 from engine.trace.tables import expect
@@ -29,7 +30,7 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
     index, sequences = record.index, state.sequences
-    step = Folded(index, record.instance, {(o.seq_id, o.token_id): o for o in record.outputs}, budget)
+    step = Folded(index, record.instance, RecordOutputs(record.outputs), budget)
     if not 0 <= record.instance < len(state.own_groups):
         raise TraceStateError(f"record {index} is of instance {record.instance}, and there is none")
     if state.finished_kept is not None and len(state.finished) > state.finished_kept:
@@ -56,7 +57,7 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
             f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
         ) from error
     for entry in record.batch:
-        _check_entry(state, index, entry)
+        _check_entry(state, index, entry, len(step.drafts.get(entry.seq_id, ())))
     state.index, state.step = index, record.step
     return state
 
@@ -72,11 +73,11 @@ def _forget(state: State, count: int) -> None:
     state.num_forgotten += len(gone)
 
 
-def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
+def _check_entry(state: State, index: int, entry: BatchEntry, num_drafts: int) -> None:
     sequence, end = state.sequences.get(entry.seq_id), entry.start + len(entry.token_ids)
     if sequence is None:
         raise TraceStateError(f"record {index} contradicts the state: its batch has a sequence {entry.seq_id}")
-    if entry.start < 0 or end > len(sequence.token_ids) or entry.context_len != end:
+    if entry.start < 0 or end - num_drafts > len(sequence.token_ids) or entry.context_len != end:
         raise TraceStateError(
             f"record {index} contradicts the state: its batch has positions [{entry.start}, {end}) of sequence "
             f"{entry.seq_id}, which has {len(sequence.token_ids)} tokens, and a context of {entry.context_len}"

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Cache, KnownSince, Lookup, Lost, Op, Preempt, Rank, Removed, Sample, Stored, Submit
+from engine.trace.events import (
+    Cache,
+    Draft,
+    KnownSince,
+    Lookup,
+    Lost,
+    Op,
+    Preempt,
+    Rank,
+    Removed,
+    Sample,
+    Stored,
+    Submit,
+)
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 
@@ -25,6 +38,8 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
         case Sample():
             sampled = [] if op.sampled_token_id is None else [op.sampled_token_id]
             yield from _tokens([op.token_id, *sampled], header)
+        case Draft():
+            yield from _tokens(op.token_ids, header)
         case Preempt():
             yield from _sequences([op.for_seq_id], state)
         case Lookup():

@@ -10,6 +10,7 @@ from engine.trace.events import (
     Await,
     Copy,
     Discard,
+    Draft,
     Expire,
     Finish,
     Free,
@@ -19,6 +20,7 @@ from engine.trace.events import (
     Preempt,
     Send,
     SwapIn,
+    TakeBack,
     TransferFailed,
 )
 from engine.trace.records import StepRecord
@@ -51,6 +53,7 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
     """Check operations that need a later one: what fills an allocated block, what ends the holding of blocks."""
     filled: set[int] = set()  # blocks that a swap_in fills further on
     loaded: set[int] = set()  # blocks that a load fills further on
+    drafting: set[int] = set()  # sequences that draft further on
     awaiting: set[int] = set()  # sequences that wait for another instance further on
     ends: dict[int, FreeReason] = {}  # by sequence: what its next operation of that kind says
     following: Op | None = None
@@ -61,6 +64,8 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
             filled.add(op.block_id)
         elif isinstance(op, Load):
             loaded.add(op.block_id)
+        elif isinstance(op, Draft):
+            drafting.add(op.seq_id)
         elif isinstance(op, Await):
             awaiting.add(op.seq_id)
         elif isinstance(op, Free) and op.reason not in (None, "sent", "expired") and ends.get(op.seq_id) != op.reason:
@@ -70,6 +75,8 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
             copied = isinstance(following, Copy) and following.dst == op.block_id
             fills = [("copy", copied), ("swap_in", op.block_id in filled), ("load", op.block_id in loaded)]
             fills.append(("receive", op.seq_id in awaiting))
+            if op.reason == "draft" and op.seq_id not in drafting:
+                yield place, f"allocate: the reason is draft, and no draft of sequence {op.seq_id} follows"
             for reason, follows in fills:
                 if op.reason is not None and (op.reason == reason) != follows:
                     yield place, f"allocate: the reason is {op.reason}, and {'a' if follows else 'no'} {reason} follows"
@@ -86,6 +93,8 @@ def _ending(op: Op) -> tuple[int, FreeReason] | None:
             return op.seq_id, "discard"
         case Preempt():
             return op.seq_id, "swap" if op.mode == "swap" else "preempt"
+        case TakeBack():
+            return op.seq_id, "take_back"
         case TransferFailed():
             return op.seq_id, "transfer_failed"
     return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from engine.trace.check_loading import wrong_in_loading
 from engine.trace.check_ops import Wrong, wrong_in_ops
 from engine.trace.check_reasons import wrong_in_reasons
-from engine.trace.events import Sample, Write
+from engine.trace.events import Draft, Sample, Verify, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 
@@ -24,6 +25,7 @@ def wrong_in_record(
     yield from _order(record, before, last_at)
     yield from _batch(record, state)
     yield from _outputs(record, header)
+    yield from _drafts(record)
     yield from wrong_in_reasons(record)
     if state is not None:
         yield from _prompt_logprobs(record, state)
@@ -55,6 +57,7 @@ def _order(record: StepRecord, before: StepRecord | None, last_at: float) -> Ite
 def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
     """Check that each entry was written by one operation, and has its sequence's tokens."""
     writes = {(op.seq_id, op.start): (i, op) for i, op in enumerate(record.ops) if isinstance(op, Write)}
+    drafts = {op.seq_id: op.token_ids for op in record.ops if isinstance(op, Draft)}
     for entry in record.batch:
         who = f"batch: sequence {entry.seq_id} at {entry.start}"
         count = len(entry.token_ids)
@@ -65,10 +68,28 @@ def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
             said = "no operation writes them" if write is None else f"the operation writes {write.num_tokens}"
             yield None, f"{who}: {count} tokens are computed, and {said}"
         sequence = state.sequences.get(entry.seq_id) if state else None
-        if sequence and sequence.token_ids[entry.start : entry.start + count] != entry.token_ids:
+        own = drafts.get(entry.seq_id, [])
+        known = entry.token_ids[: count - len(own)]
+        if sequence and sequence.token_ids[entry.start : entry.start + len(known)] + own != entry.token_ids:
             yield None, f"{who}: token_ids are not the sequence's"
     for operation, write in writes.values():
         yield operation, f"write of sequence {write.seq_id} at {write.start}, which is not in the batch"
+
+
+def _drafts(record: StepRecord) -> Iterator[Wrong]:
+    """Check that written drafts are verified, unless the step failed, with one token more than are accepted."""
+    drafted = {op.seq_id for op in record.ops if isinstance(op, Draft)}
+    sampled = Counter(output.seq_id for output in record.outputs)
+    for place, op in enumerate(record.ops):
+        if not isinstance(op, Verify):
+            continue
+        if op.seq_id not in drafted:
+            yield place, f"verify: sequence {op.seq_id} has no drafts"
+        if not op.num_accepted <= sampled[op.seq_id] <= op.num_accepted + 1:
+            yield place, f"verify: {op.num_accepted} drafts are accepted, and {sampled[op.seq_id]} tokens sampled"
+        drafted.discard(op.seq_id)
+    if drafted and record.outputs:
+        yield None, f"drafts of sequences {sorted(drafted)} are not verified"
 
 
 def _outputs(record: StepRecord, header: Header) -> Iterator[Wrong]:

@@ -32,9 +32,10 @@ ForkReason = Literal["sample", "beam"]
 PreemptionMode = Literal["recompute", "swap"]
 PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
 AllocateReason = Literal[
-    "admission", "resume", "chunk", "append", "recompute", "copy", "swap_in", "load", "receive"
+    "admission", "resume", "chunk", "append", "draft", "recompute", "copy", "swap_in", "load", "receive"
 ]  # fmt: skip
-FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed"]
+FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed", "take_back"]
+DraftMethod = Literal["ngram", "draft_model"]
 QueueEnd = Literal["front", "back"]
 ReleaseReason = Literal["window", "policy", "state"]
 Medium = Literal["cpu", "disk"]
@@ -210,6 +211,7 @@ class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     `resume`      the same of a sequence that was preempted before
     `chunk`       the next chunk of its prompt, or of tokens that it computes again after a preemption
     `append`      the token that was sampled last is the first of a new block
+    `draft`       draft tokens reach beyond the sequence's last block; `draft` follows
     `recompute`   strategy `none` computes all tokens again in every step
     `copy`        the sequence is about to write to a block that others hold too; `copy` follows
     `swap_in`     content comes back from the CPU store; `swap_in` follows
@@ -300,6 +302,48 @@ class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
     seq_id: Int
     token_id: Int
     sampled_token_id: Int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
+
+
+class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
+    """Tokens that the sequence might continue with: this step computes them behind its last token.
+
+    `ngram`: its last `match_length` tokens stood at position `match_start` before, and these followed them there.
+    `draft_model`: a smaller model continued the sequence.
+    """
+
+    shown: ClassVar[str] = "draft tokens of sequence {seq_id}"
+
+    seq_id: Int
+    token_ids: list[Int]
+    token_bytes: list[bytes]
+    method: DraftMethod
+    match_start: Int | None = None
+    match_length: Int = 0
+    num_computed_tokens: Int = 0  # by the draft model, for this proposal
+    num_bytes: Int = 0  # of keys and values that the draft model holds for the sequence
+
+
+class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
+    """The first `num_accepted` drafts of the step are what was sampled at their positions. Their `sample` operations
+    come before, with one more: the token after them, in the place of the first rejected draft if there is one.
+    """
+
+    seq_id: Int
+    num_drafted: Int
+    num_accepted: Int
+
+
+class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
+    """Keys and values of rejected drafts, positions [start, start + num_tokens), no longer count as computed.
+
+    The `free` operations of blocks that only they needed come before. What stays in a kept block is overwritten.
+    """
+
+    shown: ClassVar[str] = "take back {num_tokens} drafts"
+
+    seq_id: Int
+    start: Int
+    num_tokens: Int
 
 
 class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
@@ -534,7 +578,8 @@ class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
     RELEASED entries that are now the last ones of its table go with it.
 
     `reason` names the operation that makes it give up its blocks and that follows: its `finish` (which says how it
-    ended), its `preempt` by recompute, `swap` for the same by swap, or its `discard`. None: the log does not say.
+    ended), its `preempt` by recompute, `swap` for the same by swap, its `discard` or its `take_back`.
+    None: the log does not say.
     """
 
     holds: ClassVar[int] = -1
@@ -647,6 +692,9 @@ Op = (
     | Cache
     | Write
     | Sample
+    | Draft
+    | Verify
+    | TakeBack
     | Choose
     | Adjust
     | SwapOut

@@ -41,6 +41,7 @@ from engine.trace.events import (
 )
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
+from engine.trace.record_outputs import RecordOutputs
 from engine.trace.records import Header, Output, StepRecord
 
 
@@ -223,7 +224,7 @@ class RunReading:
         totals.num_records += 1
         totals.num_steps = record.step
         totals.computed_tokens += sum(len(entry.token_ids) for entry in record.batch)
-        outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
+        outputs = RecordOutputs(record.outputs)
         for op, after in zip_longest(record.ops, record.ops[1:]):
             self._operations[str(op.__struct_config__.tag)] += 1
             if isinstance(op, BlockOp) and not (isinstance(op, Allocate) and isinstance(after, Copy)):
@@ -232,7 +233,7 @@ class RunReading:
                 handler(op)
             if isinstance(op, Sample):
                 if not account.rows[op.seq_id].is_producer:
-                    self._sampled(op, outputs[op.seq_id, op.token_id], record)
+                    self._sampled(op, outputs.take(op.seq_id, op.token_id), record)
             else:
                 self._count(op)
         held = held_at_most(record, memory.blocks_held, lambda _: 1)

@@ -5,7 +5,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
 from engine.trace.events import (
@@ -20,6 +20,7 @@ from engine.trace.events import (
     Copy,
     Defer,
     Discard,
+    Draft,
     Drop,
     Evict,
     Expire,
@@ -48,14 +49,16 @@ from engine.trace.events import (
     Submit,
     SwapIn,
     SwapOut,
+    TakeBack,
     TransferFailed,
+    Verify,
     Write,
 )
 from engine.trace.holes import Hole
 from engine.trace.instances import lose_instance, own_tables, places_of
 from engine.trace.limits import UNITS_PER_SLOT, Budget
 from engine.trace.observing import forget, put, take_out
-from engine.trace.records import Output
+from engine.trace.record_outputs import RecordOutputs
 from engine.trace.state import (
     RECENT_LOOKUPS,
     Sequence,
@@ -89,8 +92,9 @@ class Folded:
 
     index: int
     instance: int
-    outputs: dict[tuple[int, int], Output]
+    outputs: RecordOutputs
     budget: Budget  # what the log may still copy
+    drafts: dict[int, list[int]] = field(default_factory=dict)  # by sequence
 
 
 # By type. Each raises LookupError or ValueError for an operation that contradicts the state, and returns the copy that
@@ -430,11 +434,14 @@ def _write(state: State, op: Write, step: Folded) -> None:
     sequence, size, start, end = state.sequences[op.seq_id], state.block_size, op.start, op.start + op.num_tokens
     if sequence.num_computed_tokens != start:
         raise ValueError("another number of tokens is computed")
-    if not start <= end <= len(sequence.token_ids):
-        raise ValueError(f"sequence {op.seq_id} has {len(sequence.token_ids)} tokens, and none at [{start}, {end})")
+    token_ids = sequence.token_ids
+    if end > len(token_ids) and op.seq_id in step.drafts:
+        step.budget.spend(end)
+        token_ids = token_ids + step.drafts[op.seq_id]
+    if not start <= end <= len(token_ids):
+        raise ValueError(f"sequence {op.seq_id} has {len(token_ids)} tokens, and none at [{start}, {end})")
     tables = own_tables(state, sequence)
     step.budget.spend(UNITS_PER_SLOT * op.num_tokens * len(tables))
-    token_ids = sequence.token_ids
     for group, table in zip(state.own_groups[sequence.instance], tables, strict=True):
         position, has_gaps = start, is_of_states(state, group)
         while position < end:
@@ -457,10 +464,43 @@ def _sample(state: State, op: Sample, step: Folded) -> None:
     if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
         _, token_id = sequence.chosen.pop(0)
         expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
-    output = step.outputs[op.seq_id, op.token_id]
+    output = step.outputs.take(op.seq_id, op.token_id)
     sequence.token_ids.append(op.token_id)
     sequence.token_bytes.append(output.token_bytes)
     sequence.cumulative_logprob += output.logprob
+
+
+@_on(Draft)
+def _draft(state: State, op: Draft, step: Folded) -> None:
+    running = state.sequences[op.seq_id].status == "running"
+    expect(running and op.seq_id not in step.drafts, f"sequence {op.seq_id} drafts nothing now")
+    expect(len(op.token_ids) == len(op.token_bytes), "drafts and texts are of different number")
+    step.drafts[op.seq_id] = op.token_ids
+
+
+@_on(Verify)
+def _verify(state: State, op: Verify, step: Folded) -> None:
+    drafts = step.drafts.get(op.seq_id, [])
+    expect(op.num_drafted == len(drafts), f"sequence {op.seq_id} has {len(drafts)} drafts")
+    expect(0 <= op.num_accepted <= op.num_drafted, f"{op.num_accepted} of {op.num_drafted} drafts cannot be accepted")
+    token_ids = state.sequences[op.seq_id].token_ids
+    first = state.sequences[op.seq_id].num_computed_tokens - op.num_drafted
+    accepted = token_ids[first : first + op.num_accepted] if first >= 0 else None
+    expect(accepted == drafts[: op.num_accepted], f"sequence {op.seq_id} did not continue with its drafts")
+
+
+@_on(TakeBack)
+def _take_back(state: State, op: TakeBack, step: Folded) -> None:
+    sequence, size, start = state.sequences[op.seq_id], state.block_size, op.start
+    taken = sequence.num_computed_tokens - start
+    expect(op.num_tokens == taken > 0 < start <= len(sequence.token_ids), f"{op.num_tokens} tokens cannot go")
+    for table in own_tables(state, sequence):
+        for logical in range(start // size, len(table)):
+            block, num_kept = block_of(state, table[logical]), max(start - logical * size, 0)
+            if len(block.token_ids) > num_kept:
+                expect(block.ref_count == 1 and block.block_hash is None, f"block {block.block_id} is not its own")
+                del block.token_ids[num_kept:]
+    sequence.num_computed_tokens = start
 
 
 def _queue(state: State, position: int, seq_id: int) -> None:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Load, Op, Sample, Setting, Store, Submit
+from engine.trace.events import Adjust, Cache, Choose, Draft, Evict, Finish, Load, Op, Sample, Setting, Store, Submit
 from engine.trace.records import BatchEntry, Output, StepRecord
 
 HIDDEN = 0  # stands for every token id
@@ -55,6 +55,9 @@ class Redaction:
             return replace(op, block_hash=self._hidden(op.block_hash))
         if isinstance(op, Sample):
             return replace(op, token_id=HIDDEN, sampled_token_id=None)
+        if isinstance(op, Draft):
+            hidden, texts = [HIDDEN] * len(op.token_ids), [b""] * len(op.token_ids)
+            return replace(op, token_ids=hidden, token_bytes=texts, match_start=None, match_length=0)
         if isinstance(op, Choose):
             return replace(op, token_id=HIDDEN, token_bytes=b"")
         if isinstance(op, Finish):

@@ -6,7 +6,7 @@ evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); with lay
 which one has a window (`outside.kvtrace`). Every record carries the manager's own memory figures, so any fold over the
 operations can be checked against them. `instances.kvtrace` is of three engines of a small model, with arrays: transfers
 between them, and two that end and restart. `hybrid.kvtrace` is of an engine whose model has layers with a state, with
-preemptions and hits.
+preemptions and hits; `drafts.kvtrace` of one that drafts.
 """
 
 import random
@@ -356,9 +356,31 @@ def log_of_hybrid(path: Path) -> None:
             engine.step()
 
 
+def log_of_drafts(path: Path) -> None:
+    """Write the log of an engine that drafts by prompt lookup, with a window in some layers."""
+    config = EngineConfig(
+        block_size=2,
+        num_blocks=60,
+        max_num_seqs=3,
+        max_model_len=64,
+        enforce_eager=True,
+        attention_window=9,
+        sliding_window_pattern=2,
+        speculative_config='{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":1,"prompt_lookup_max":3}',
+    )
+    with Engine(tiny_llama(), config, log_path=path, capture=CaptureRequest()) as engine:
+        for first in (3, 40, 3):
+            engine.add_request(list(range(first, first + 5)) * 3, SamplingParams(max_tokens=16, ignore_eos=True))
+            engine.step()
+        while engine.has_unfinished():
+            engine.step()
+
+
 if __name__ == "__main__":
     if Path(sys.argv[1]).stem == "hybrid":
         log_of_hybrid(Path(sys.argv[1]))
+    elif Path(sys.argv[1]).stem == "drafts":
+        log_of_drafts(Path(sys.argv[1]))
     elif Path(sys.argv[1]).stem == "instances":
         log_of_everything(tiny_llama(), Path(sys.argv[1]), CaptureRequest())
     elif Path(sys.argv[1]).stem == "observed":

@@ -83,6 +83,7 @@ CLAIMS: dict[str, Any] = {
     "fragments": lambda f: f["largest"] < f["needed"] <= f["in_holes"] and f["fragmented"] == 8,
     "hybrid": lambda f: f["held_windowed"] <= 4 < 10 < f["held_full"],
     "sinks": lambda f: f["held"] == 6 < f["blocks_of_all"] and f["released"] > 0,
+    "guesses": lambda f: f["drafted"] > f["accepted"] > 0 and f["outputs"] == f["steps"] + f["accepted"],
     "int4": lambda f: (f["token_bytes"], f["plain_bytes"], f["times"]) == (320, 2048, 6.4),
     "long": lambda f: f["most_empty"] <= 15 and f["last_keys"] == f["text"] - 1,
 }

@@ -16,6 +16,7 @@ from engine.trace.events import (
     Allocate,
     Choose,
     Copy,
+    Draft,
     Evict,
     Finish,
     Free,
@@ -31,6 +32,7 @@ from engine.trace.events import (
     Share,
     Stored,
     Submit,
+    Verify,
 )
 from engine.trace.records import BatchEntry, Header, StepRecord
 from engine.trace.telling.labels import lone_label
@@ -193,6 +195,10 @@ def _derived(op: Op) -> Values:
             return {"num_blocks": len(op.media)}
         case Send():
             return {"num_blocks": len(op.block_ids)}
+        case Draft():
+            return {"num_drafts": len(op.token_ids), "text": "".join(map(lone_label, op.token_bytes))}
+        case Verify():
+            return {"num_rejected": op.num_drafted - op.num_accepted}
         case Choose():
             return {"token": lone_label(op.token_bytes)}
         case Sample():
@@ -251,9 +257,10 @@ def _taker(op: Evict, context: Context) -> int | None:
 
 def _token(seq_id: int, token_id: int, context: Context) -> str:
     """Return the token's text where the sequence's output holds it, else its id."""
-    for output in context.record.outputs:
-        if output.seq_id == seq_id:
-            known = {other.token_id: other.token_bytes for other in output.top} | {output.token_id: output.token_bytes}
-            if token_id in known:
-                return lone_label(known[token_id])
+    own = [output for output in context.record.outputs if output.seq_id == seq_id]
+    known = [(output.token_id, output.token_bytes) for output in own]
+    known += [(other.token_id, other.token_bytes) for output in own for other in output.top]
+    for known_id, token_bytes in known:
+        if known_id == token_id:
+            return lone_label(token_bytes)
     return f"#{token_id}"

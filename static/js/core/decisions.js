@@ -1,6 +1,8 @@
 // Why operations are in the log. They say it themselves; older logs leave it to be told from what stands beside them.
 // Pure.
 
+import { draftsIn } from "./drafts.js";
+
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./trace.js").Header} Header
@@ -37,13 +39,15 @@ function withReason(header, record, op, at) {
  * @param {Header} header @param {StepRecord} record @param {Allocate} op @param {number} at
  * @returns {Allocate["reason"]}
  */
-function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block_id: block }, at) {
+function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block_id: block, logical }, at) {
   const next = ops[at + 1];
   if (next?.type === "copy" && next.dst === block) return "copy";
   if (ops.some((op) => op.type === "swap_in" && op.seq_id === seq && op.block_id === block)) return "swap_in";
   if (ops.some((op) => op.type === "load" && op.seq_id === seq && op.block_id === block)) return "load";
   const entry = batch.find((e) => e.seq_id === seq);
   if (!entry) return null;
+  const drafts = draftsIn({ ops, batch }, seq);
+  if (drafts && logical * Number(header.engine.block_size) >= drafts.start) return "draft";
   for (const op of ops) if (op.type === "admit" && op.seq_id === seq) return op.resumed ? "resume" : "admission";
   if (header.engine.strategy === "none") return "recompute";
   return entry.phase === "decode" ? "append" : "chunk";
@@ -57,7 +61,7 @@ function reasonToFree({ ops = [] }, free, at) {
   for (const op of ops.slice(at + 1)) {
     if (!("seq_id" in op) || op.seq_id !== free.seq_id) continue;
     if (op.type === "preempt") return op.mode === "swap" ? "swap" : "preempt";
-    if (op.type === "finish" || op.type === "discard") return op.type;
+    if (op.type === "finish" || op.type === "discard" || op.type === "take_back") return op.type;
   }
   return null;
 }

@@ -2,6 +2,7 @@
 // again without a cache. Pure: every number of the film is a number of these logs.
 
 import { vectorAt } from "./attention.js";
+import { outputIn } from "./drafts.js";
 import { loneLabel } from "./labels.js";
 import { FEWEST, widestRow } from "./wide_rows.js";
 
@@ -163,7 +164,7 @@ function fanOf(log, seq, steps) {
 
 /** @param {TraceLog} log @param {number} index @param {number} seq @returns {Word[]} */
 function topOf(log, index, seq) {
-  const output = log.records[index].outputs?.find((one) => one.seq_id === seq);
+  const output = outputIn(log.records[index], seq);
   return (output?.top ?? []).map((one) => ({
     token_id: one.token_id,
     text: wordOf(one.token_bytes),

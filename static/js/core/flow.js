@@ -1,5 +1,6 @@
 // The way of one sequence through the parts of the engine in one record: what each was given, gave, and took. Pure.
 
+import { outputIn } from "./drafts.js";
 import { figuresByGroup } from "./groups.js";
 import { ownAtCompute, ownGroups, placesOf } from "./instances.js";
 import { labelText, loneLabel } from "./labels.js";
@@ -51,12 +52,12 @@ export function flowOf(log, index, seqId) {
   if (!seq) return null;
   const before = log.stateAt(index - 1);
   const submittedIn = submissionOf(log, seqId);
-  const { ops = [], batch = [], outputs = [], timing } = record;
+  const { ops = [], batch = [], timing } = record;
   const entry = batch.find((one) => one.seq_id === seqId) ?? null;
   const own = ops.filter((op) => "seq_id" in op && op.seq_id === seqId);
   const lookup = own.find((op) => op.type === "lookup");
   const finish = own.find((op) => op.type === "finish");
-  const output = outputs.find((one) => one.seq_id === seqId);
+  const output = outputIn(record, seqId);
   const detokenize = timing.detokenize ?? 0;
   const { strategy, max_num_batched_tokens: budget } = log.header.engine;
   return {

@@ -25,7 +25,14 @@ export const isOver = ({ tail }) => countSequences(tail) > 0 && !unfinished(tail
 export function sceneFigures(log, seq) {
   const about = log.tail.sequences.get(seq);
   return about
-    ? { ...ofTexts(log, about), ...ofWork(log, seq), ...ofCache(log, about), ...ofBlocks(log), ...ofBytes(log) }
+    ? {
+        ...ofTexts(log, about),
+        ...ofWork(log, seq),
+        ...ofCache(log, about),
+        ...ofBlocks(log),
+        ...ofBytes(log),
+        ...ofDrafts(log),
+      }
     : null;
 }
 
@@ -145,6 +152,23 @@ function ofBlocks(log) {
     if (!dropped.has(id)) found.apart += blocks;
   }
   return { ...found, dropped: dropped.size, kept: log.tail.sequences.size - dropped.size };
+}
+
+/**
+ * Of speculative decoding: tokens `drafted`, `accepted` and `taken_back`; `outputs`: tokens chosen in the run.
+ * @param {TraceLog} log @returns {Figures}
+ */
+function ofDrafts({ records }) {
+  const found = { drafted: 0, accepted: 0, taken_back: 0, outputs: 0 };
+  for (const { ops = [], outputs = [] } of records) {
+    found.outputs += outputs.length;
+    for (const op of ops) {
+      if (op.type === "verify") found.drafted += op.num_drafted;
+      if (op.type === "verify") found.accepted += op.num_accepted;
+      if (op.type === "take_back") found.taken_back += op.num_tokens;
+    }
+  }
+  return found;
 }
 
 /**

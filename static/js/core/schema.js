@@ -38,6 +38,7 @@ export const STRUCTS = {
               "append",
               "chunk",
               "copy",
+              "draft",
               "load",
               "receive",
               "recompute",
@@ -145,6 +146,20 @@ export const STRUCTS = {
     {"num_free": {"either": ["int", "null"]}},
   ],
   Discard: [{"seq_id": "int"}, {}],
+  Draft: [
+    {
+      "seq_id": "int",
+      "token_ids": {"list": "int"},
+      "token_bytes": {"list": "bytes"},
+      "method": {"one": ["draft_model", "ngram"]},
+    },
+    {
+      "match_start": {"either": ["int", "null"]},
+      "match_length": "int",
+      "num_computed_tokens": "int",
+      "num_bytes": "int",
+    },
+  ],
   Drop: [{"seq_id": "int", "cpu_block_id": "int"}, {}],
   Evict: [
     {"block_id": "int", "block_hash": "bytes"},
@@ -182,6 +197,7 @@ export const STRUCTS = {
               "preempt",
               "sent",
               "swap",
+              "take_back",
               "transfer_failed",
             ],
           },
@@ -545,6 +561,9 @@ export const STRUCTS = {
             "cache": "Cache",
             "write": "Write",
             "sample": "Sample",
+            "draft": "Draft",
+            "verify": "Verify",
+            "take_back": "TakeBack",
             "choose": "Choose",
             "adjust": "Adjust",
             "swap_out": "SwapOut",
@@ -664,6 +683,7 @@ export const STRUCTS = {
     },
     {},
   ],
+  TakeBack: [{"seq_id": "int", "start": "int", "num_tokens": "int"}, {}],
   TierFigures: [
     {
       "medium": {"one": ["cpu", "disk"]},
@@ -711,6 +731,7 @@ export const STRUCTS = {
     },
     {"detail": "str"},
   ],
+  Verify: [{"seq_id": "int", "num_drafted": "int", "num_accepted": "int"}, {}],
   Watched: [
     {
       "source": "str",

@@ -1,5 +1,6 @@
 // One sequence at one record: its columns, the query in flight, the attention row.
 
+import { draftsIn, endOf, outputIn } from "./drafts.js";
 import { groupOfLayer, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
@@ -16,8 +17,8 @@ import { isElsewhere } from "./slot_origins.js";
  * sequence.
  *
  * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
- * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record.
- * `tables`: its block tables, `table` that of the layer's block `group`.
+ * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record that
+ * is no rejected draft. `tables`: its block tables, `table` that of the layer's block `group`.
  * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
  */
 export function sequenceViewAt(log, index, seqId, layer, head) {
@@ -31,7 +32,8 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
   const group = groupOfLayer(log.groups, layer, seq.instance);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
-  const query = entry ? entry.context_len - 1 : null;
+  const drafts = draftsIn(record, seqId);
+  const query = entry ? endOf(record, entry) - 1 : null;
   return {
     log,
     index,
@@ -49,7 +51,8 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
     numFilled,
     released: !entry && seq.status === "finished",
     query,
-    output: record.outputs?.find((o) => o.seq_id === seqId) ?? null,
+    output: outputIn(record, seqId),
+    drafts,
     blockSize: state.block_size,
     attention: query === null ? null : attentionRow(log, index, seqId, layer, head, query),
   };

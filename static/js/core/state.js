@@ -5,6 +5,7 @@ import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
 import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
+import { RecordOutputs } from "./record_outputs.js";
 import { OPERATIONS } from "./state_operations.js";
 import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
@@ -83,7 +84,7 @@ export function copyState(state) {
 export function apply(state, record, observe = null, budget = UNBOUNDED) {
   if (record.index !== state.index + 1)
     throw new TraceStateError(`record ${record.index} cannot follow record ${state.index}`);
-  const outputs = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o]));
+  const outputs = new RecordOutputs(record.outputs ?? []);
   const instance = record.instance ?? 0;
   const count = instanceCount(state.block_groups);
   if (instance < 0 || instance >= count)
@@ -112,7 +113,8 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
       );
     }
   });
-  for (const entry of record.batch ?? []) checkEntry(state, record.index, entry);
+  for (const entry of record.batch ?? [])
+    checkEntry(state, record.index, entry, outputs.drafts.get(entry.seq_id)?.length ?? 0);
   state.index = record.index;
   state.step = record.step;
   return state;
@@ -132,13 +134,15 @@ function forget(state) {
   state.num_forgotten += gone.size;
 }
 
-/** @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry */
-function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, context_len: context }) {
+/**
+ * @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry @param {number} drafts
+ */
+function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, context_len: context }, drafts) {
   const sequence = state.sequences.get(id);
   if (!sequence) throw new TraceStateError(`record ${index} contradicts the state: its batch has a sequence ${id}`);
   const end = start + tokens.length;
   const count = sequence.token_ids.length;
-  if (start < 0 || end > count || context !== end)
+  if (start < 0 || end - drafts > count || context !== end)
     throw new TraceStateError(
       `record ${index} contradicts the state: its batch has positions [${start}, ${end}) ` +
         `of sequence ${id}, which has ${count} tokens, and a context of ${context}`,

@@ -3,6 +3,7 @@
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
+import { DRAFTS } from "./state_drafts.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
@@ -28,7 +29,7 @@ export const RECENT_LOOKUPS = 100;
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./state_parts.js").State} State
- * @typedef {Map<string, import("./trace.js").Output>} Outputs by `seq_id,token_id`
+ * @typedef {import("./record_outputs.js").RecordOutputs} Outputs
  * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,
  *   budget: import("./limits.js").Budget, instance: number) => void}} Operations
  */
@@ -178,14 +179,20 @@ export const OPERATIONS = {
     blockOf(state, op.block_id).block_hash = op.block_hash;
   },
 
-  write(state, op, _index, _outputs, budget) {
+  write(state, op, _index, { drafts }, budget) {
     const sequence = sequenceOf(state, op.seq_id);
     const { start } = op;
     const end = start + op.num_tokens;
     expect(sequence.num_computed_tokens === start, `sequence ${op.seq_id} has computed another number of tokens`);
+    let tokens = sequence.token_ids;
+    const drafted = drafts.get(op.seq_id);
+    if (drafted && end > tokens.length) {
+      budget.spend(end);
+      tokens = [...tokens, ...drafted];
+    }
     expect(
-      end >= start && end <= sequence.token_ids.length,
-      `sequence ${op.seq_id} has ${sequence.token_ids.length} tokens, and none at [${start}, ${end})`,
+      end >= start && end <= tokens.length,
+      `sequence ${op.seq_id} has ${tokens.length} tokens, and none at [${start}, ${end})`,
     );
     const tables = ownTables(state, sequence);
     budget.spend(UNITS_PER_SLOT * op.num_tokens * tables.length);
@@ -198,7 +205,7 @@ export const OPERATIONS = {
         const filled = own(state, blockOf(state, table[logical]), "token_ids");
         const slot = position % state.block_size;
         expect(slot <= filled.length, `slot ${slot} of block ${table[logical]} would leave a hole`);
-        filled[slot] = sequence.token_ids[position];
+        filled[slot] = tokens[position];
       }
     sequence.num_computed_tokens = end;
   },
@@ -223,7 +230,7 @@ export const OPERATIONS = {
       own(state, sequence, "chosen").shift();
       expect(op.token_id === tokenId, `token ${tokenId} was chosen for this position`);
     }
-    const output = outputs.get(`${op.seq_id},${op.token_id}`);
+    const output = outputs.take(op.seq_id, op.token_id);
     expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
     own(state, sequence, "token_ids").push(op.token_id);
     own(state, sequence, "token_bytes").push(output.token_bytes);
@@ -255,6 +262,7 @@ export const OPERATIONS = {
     if (op.mode === "recompute") sequence.num_computed_tokens = 0;
   },
 
+  ...DRAFTS,
   ...OUTSIDE,
   ...OBSERVED,
 

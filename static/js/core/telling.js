@@ -167,6 +167,10 @@ function derived(op) {
       return {
         token: op.token_bytes instanceof Uint8Array ? labelText(loneLabel(op.token_bytes)) : idText(op.token_id),
       };
+    case "draft":
+      return { num_drafts: op.token_ids.length, text: op.token_bytes.map((b) => labelText(loneLabel(b))).join("") };
+    case "verify":
+      return { num_rejected: op.num_drafted - op.num_accepted };
     case "sample":
       return { token: idText(op.token_id), sampled_token: idText(op.sampled_token_id) };
     case "preempt":
@@ -231,8 +235,8 @@ function takerOf(evicted, { ops, place }) {
  */
 function tokenText(seq, token, { record }) {
   if ((token ?? null) === null) return undefined;
-  const output = record.outputs?.find((one) => one.seq_id === seq);
-  const known = output?.token_id === token ? output : output?.top?.find((one) => one.token_id === token);
+  const outputs = (record.outputs ?? []).filter((one) => one.seq_id === seq);
+  const known = [...outputs, ...outputs.flatMap(({ top }) => top)].find((one) => one.token_id === token);
   return known ? labelText(loneLabel(known.token_bytes)) : idText(token);
 }
 

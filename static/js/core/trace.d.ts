@@ -26,6 +26,7 @@ export interface Allocate {
     | "append"
     | "chunk"
     | "copy"
+    | "draft"
     | "load"
     | "receive"
     | "recompute"
@@ -139,6 +140,17 @@ export interface Discard {
   seq_id: number;
 }
 
+export interface Draft {
+  seq_id: number;
+  token_ids: number[];
+  token_bytes: Uint8Array[];
+  method: "draft_model" | "ngram";
+  match_start?: number | null;
+  match_length?: number;
+  num_computed_tokens?: number;
+  num_bytes?: number;
+}
+
 export interface Drop {
   seq_id: number;
   cpu_block_id: number;
@@ -184,6 +196,7 @@ export interface Free {
     | "preempt"
     | "sent"
     | "swap"
+    | "take_back"
     | "transfer_failed" | null;
 }
 
@@ -571,6 +584,12 @@ export interface SwapOut {
   num_bytes: number;
 }
 
+export interface TakeBack {
+  seq_id: number;
+  start: number;
+  num_tokens: number;
+}
+
 export interface TierFigures {
   medium: "cpu" | "disk";
   num_blocks: number;
@@ -618,6 +637,12 @@ export interface TransferFailed {
   detail?: string;
 }
 
+export interface Verify {
+  seq_id: number;
+  num_drafted: number;
+  num_accepted: number;
+}
+
 export interface Watched {
   source: string;
   unknown: ("arrays" | "logprobs" | "num_params" | "texts" | "work")[];
@@ -654,6 +679,9 @@ export type Op =
   | (Cache & { type: "cache" })
   | (Write & { type: "write" })
   | (Sample & { type: "sample" })
+  | (Draft & { type: "draft" })
+  | (Verify & { type: "verify" })
+  | (TakeBack & { type: "take_back" })
   | (Choose & { type: "choose" })
   | (Adjust & { type: "adjust" })
   | (SwapOut & { type: "swap_out" })

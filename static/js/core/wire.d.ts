@@ -286,7 +286,7 @@ export interface Control {
   step?: number;
   offered?: string[];
   initial?: unknown;
-  none_as?: number | null;
+  none_as?: number | string | null;
   term?: string | null;
   only_with?: string | null;
 }
@@ -373,6 +373,7 @@ export interface EngineConfig {
   ttft_slo: number | null;
   kv_load_failure_policy: "fail" | "recompute";
   link_mb_per_second: number | null;
+  speculative_config: string | null;
   enforce_eager: boolean;
   max_cudagraph_capture_size: number;
   async_scheduling: boolean;

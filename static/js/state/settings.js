@@ -47,7 +47,7 @@ import { APPLICATIONS, ENGINE, SAMPLING } from "./options.js";
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
- *   lanes: "strategies" | "caches" | "models", as_model: string, find: string | null, sort: string | null,
+ *   lanes: "strategies" | "caches" | "drafts" | "models", as_model: string, find: string | null, sort: string | null,
  *   only: "preempted" | "missed" | null, client: string | null, lesson: string | null, class: string | null,
  *   teach: boolean,
  * }} OwnValues
@@ -155,7 +155,7 @@ export const TABLE = {
   // of the memory region: the model that the live tokens are counted as
   as_model: { type: modelId, initial: "llama-2-7b" },
   // of the race: strategies of this engine, implementations of a cache, or models
-  lanes: { type: oneOf("strategies", "caches", "models"), initial: "strategies", place: true },
+  lanes: { type: oneOf("strategies", "caches", "drafts", "models"), initial: "strategies", place: true },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows

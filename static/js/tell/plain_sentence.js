@@ -1,6 +1,7 @@
 // The sentences of a record for who is new here: first what is new in it, in words that need no other. The same facts
 // as sentence.js has for who knows the words.
 
+import { endOf, outputIn } from "../core/drafts.js";
 import { ownAtCompute, recordBefore } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
@@ -33,6 +34,9 @@ const EVENTS = new Set([
   "submit",
   "preempt",
   "copy",
+  "draft",
+  "verify",
+  "take_back",
   "choose",
   "adjust",
   "known_since",
@@ -92,7 +96,7 @@ function computed(log, index, entry, brief, onlyOne) {
   const seq = state.sequences.get(entry.seq_id);
   if (!seq) return [];
   const { groups, tables } = ownAtCompute(log, index, entry.seq_id);
-  const end = entry.start + entry.token_ids.length;
+  const end = endOf(log.records[index], entry);
   const alone = onlyOne || state.sequences.size === 1;
   const at = { log, index, record: log.records[index], entry, seq, groups, table: tables[0] ?? [], end, alone };
   const chosen = next(at);
@@ -107,7 +111,7 @@ const part = (key, values) => [key, values];
 
 /** The token that was chosen; none while the prompt is not read to its end. @param {At} at @returns {Part[]} */
 function next({ log, record, seq, end, alone }) {
-  const output = record.outputs?.find((one) => one.seq_id === seq.seq_id);
+  const output = outputIn(record, seq.seq_id);
   if (!output) return [];
   const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
   const values = { token, p: chance(log, output), seq_id: seq.seq_id };

@@ -2,6 +2,7 @@
 // not). Facts come from the log alone; tell/operations.js writes them out.
 
 import { visibleKeys } from "../core/attention.js";
+import { endOf, outputIn } from "../core/drafts.js";
 import { blockSize } from "../core/geometry.js";
 import { heldIn, policyOf } from "../core/groups.js";
 import { ownAtCompute } from "../core/instances.js";
@@ -29,6 +30,9 @@ const RARE = new Set([
   "preempt",
   "fork",
   "copy",
+  "draft",
+  "verify",
+  "take_back",
   "choose",
   "adjust",
   "known_since",
@@ -86,7 +90,7 @@ function entrySentences(log, index, record, entry) {
   const own = ownAtCompute(log, index, entry.seq_id);
   const table = own.tables[0] ?? []; // of the layers that see most
   const count = entry.token_ids.length;
-  const end = entry.start + count;
+  const end = endOf(record, entry);
   /** @type {Part[]} */
   const sentences = [];
   const lookup = briefly(log, index, (op) => op.type === "lookup" && op.seq_id === entry.seq_id);
@@ -102,14 +106,14 @@ function entrySentences(log, index, record, entry) {
     sentences.push([key, { ...values, blocks: ids.length, block_ids: ids }], ...alsoBlocks(log, own, entry.start, end));
   } else {
     const place = slotOf(table, size, end - 1);
-    const keys = keysRead(log, entry.context_len);
+    const keys = keysRead(log, end);
     sentences.push([
       "sentence.decode",
       {
         step: record.step,
         token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
         keys,
-        blocks: blocksRead(log, entry.context_len),
+        blocks: blocksRead(log, end),
         block: place?.block ?? "–",
         slot: place?.offset ?? "–",
       },
@@ -129,7 +133,7 @@ function entrySentences(log, index, record, entry) {
     }
   }
   if (!hit && log.header.engine.strategy === "paged") sentences.push(...lookup);
-  const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
+  const output = outputIn(record, entry.seq_id);
   if (output) {
     const mine = (/** @type {Op} */ op) => "seq_id" in op && op.seq_id === entry.seq_id;
     const last = record.ops?.some((op) => op.type === "finish" && mine(op));

@@ -10,7 +10,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import RELEASED, Admit, Allocate, Copy, Defer, Finish, Fork, Lookup, Preempt, Release
+from engine.trace.events import RELEASED, Admit, Allocate, Copy, Defer, Finish, Fork, Lookup, Preempt, Release, Verify
 from tests.scene_runs import Played, play
 
 in_every_language = pytest.mark.parametrize("language", languages())
@@ -57,7 +57,7 @@ def test_every_scene_has_a_test_here() -> None:
             "hybrid",
             "sinks",
         ),
-        *("int4", "long"),
+        *("guesses", "int4", "long"),
     ]
 
 
@@ -180,6 +180,16 @@ def test_with_sinks_the_cache_stops_growing(model: LoadedModel, language: str) -
     assert max(held) == 6 and len(held) == 48
     assert all(op.reason == "policy" for _, op in played.ops(Release) if isinstance(op, Release))
     assert len(played.ops(Release)) >= 6
+
+
+@in_every_language
+def test_guesses_are_verified_and_wrong_ones_taken_back(model: LoadedModel, language: str) -> None:
+    played = play(model, "guesses", language)
+    assert played.texts == play(model, "guesses", language, speculative_config=None).texts
+    verified = [op for _, op in played.ops(Verify) if isinstance(op, Verify)]
+    accepted, drafted = sum(op.num_accepted for op in verified), sum(op.num_drafted for op in verified)
+    assert drafted > accepted > 0
+    assert len(played.steps) == len(played.texts[0]) - accepted
 
 
 @in_every_language

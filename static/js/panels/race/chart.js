@@ -63,7 +63,7 @@ const DRAWN = {
     styles: (palette) => [alpha(palette.k, 0.4), palette["ink-3"], palette.k],
   },
 };
-const drawn = () => DRAWN[racing.value];
+const drawn = () => DRAWN[racing.value === "drafts" ? "strategies" : racing.value];
 
 /**
  * Bytes of the blocks for `positions` positions.

@@ -89,6 +89,11 @@ const OF_CACHES = [
   TIME,
 ];
 /** @type {Group[]} */
+const OF_DRAFTS = [
+  ...OF_STRATEGIES.slice(0, -1),
+  ["time", [{ key: "step", column: "steps", text: grouped }, ...TIME[1]]],
+];
+/** @type {Group[]} */
 const OF_MODELS = [
   TOKENS,
   [
@@ -111,7 +116,7 @@ const OF_MODELS = [
 ];
 export const MARKED = new Set(["tokens", "tensors", "copied"]); // their columns say for themselves how they are known
 
-const GROUPS = { strategies: OF_STRATEGIES, caches: OF_CACHES, models: OF_MODELS };
+const GROUPS = { strategies: OF_STRATEGIES, caches: OF_CACHES, drafts: OF_DRAFTS, models: OF_MODELS };
 
 /** Those of the set that races. */
 export const groups = () => GROUPS[racing.value];

@@ -1,8 +1,9 @@
-// A race: one prompt in several lanes, in lockstep. A lane is settings of the engine and a model; there are three sets
+// A race: one prompt in several lanes, in lockstep. A lane is settings of the engine and a model; there are four sets
 // of them.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { Lockstep } from "../../runs/lockstep.js";
+import { offeredOf } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 import { language } from "../../tell/language.js";
 import { valueText } from "../../tell/options.js";
@@ -10,7 +11,8 @@ import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/settings.js").OwnValues["lanes"]} SetName
- * @typedef {{id: string, strategy: string, model: string | null}} LaneOf `model` null: the page's own
+ * @typedef {{id: string, strategy: string, model: string | null, drafts?: string}} LaneOf `model` null: the page's own;
+ *   `drafts`: its speculative_config
  */
 
 /** @type {(...names: string[]) => LaneOf[]} */
@@ -20,11 +22,18 @@ const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: n
  * `strategies`: from none to the one that wastes least: what one sequence tells apart.
  * `caches`: how K and V have been kept beside each other: concatenated by hand, transformers' two caches, pages.
  * `models`: the siblings that come with the program, which differ in their KV heads alone.
+ * `drafts`: a token a step, drafts by n-grams, drafts by a model.
  * @type {Record<SetName, LaneOf[]>}
  */
 export const SETS = {
   strategies: strategies("none", "contiguous", "paged"),
   caches: strategies("concat", "dynamic", "static", "paged"),
+  drafts: ["undrafted", "ngram", "draft-model"].map((id, i) => ({
+    id,
+    strategy: "paged",
+    model: null,
+    drafts: offeredOf("speculative_config")[i - 1],
+  })),
   models: ["bundled-mha", "bundled-gqa", "bundled-mqa"].map((id) => ({ id, strategy: "paged", model: id })),
 };
 

@@ -48,7 +48,9 @@ function wish() {
   const config = { block_size, num_blocks, count_copies: true, kv_cache_dtype: kv_cache_dtype ?? "auto" };
   if (racing.value === "caches") config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
   const set = SETS[racing.value];
-  const configs = Object.fromEntries(set.map(({ id, strategy }) => [id, { ...config, strategy }]));
+  const configs = Object.fromEntries(
+    set.map(({ id, strategy, drafts }) => [id, { ...config, strategy, speculative_config: drafts ?? null }]),
+  );
   const models = Object.fromEntries(set.map(({ id, model }) => [id, model ?? lesson?.model ?? wantedModel()]));
   return { prompts: [lesson?.prompt ?? draft.value], sampling, configs, models };
 }

@@ -26,6 +26,7 @@ export function raceSentence(now) {
   if (said !== null || !now) return said ?? "";
   if (racing.value === "caches") return copySentence(now);
   if (racing.value === "models") return modelSentence(now);
+  if (racing.value === "drafts") return draftSentence(now);
   const [none, , paged] = now.lanes;
   const [chosen] = now.tokens.lanes;
   if (now.step === 0) return t("race.say.ready", { n: promptLength() });
@@ -76,6 +77,22 @@ function modelSentence({ step, lanes, tokens, finished }) {
 }
 
 /**
+ * The same for lanes that guess ahead, or do not: how far each text is, and what was computed for it.
+ * @param {Race} now
+ */
+function draftSentence({ step, lanes, tokens }) {
+  if (step === 0) return t("race.say.ready", { n: promptLength() });
+  const each = lanes.map(({ totalComputed }, i) =>
+    t("race.drafts.one", { name: names()[i], n: tokens.lanes[i].length, computed: grouped(totalComputed) }),
+  );
+  const apart = tokens.difference ? t("race.caches.differ", { place: tokens.difference.place + 1 }) : "";
+  return t("race.drafts.step", { step, each: each.join(t("runs.comma")), apart });
+}
+
+/** What the lanes of drafts leave out of their figures. */
+const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.drafts.note")}</p>`;
+
+/**
  * What a token's K and V are made of in each model, with these models' numbers.
  * @param {{logs: TraceLog[] | null}} props
  */
@@ -98,7 +115,7 @@ function ModelNote({ logs }) {
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function Note(props) {
-  const found = { strategies: TimeNote, caches: CopyNote, models: ModelNote }[racing.value];
+  const found = { strategies: TimeNote, caches: CopyNote, drafts: DraftNote, models: ModelNote }[racing.value];
   return html`<${found} ...${props} />`;
 }
 

@@ -123,6 +123,16 @@ function samplingValues() {
   return t("setup.sampling_values", { kind, n: settings.max_tokens.value });
 }
 
+/**
+ * Settings of speculative decoding in short.
+ *
+ * @param {string} json
+ */
+function draftsText(json) {
+  const { model, num_speculative_tokens: n } = JSON.parse(json);
+  return model ? t("setup.drafts.model", { model, n }) : t("setup.drafts.ngram", { n });
+}
+
 /** @param {OptionRow} row */
 const idOf = (row) => row.name.replaceAll("_", "-");
 /** @param {OptionRow} row */
@@ -147,6 +157,11 @@ function EngineField({ row }) {
   if (kind === "switch") return html`<${Switch} ...${shown} value=${!shown.disabled && value} commit=${commit} />`;
   if (kind === "choice") {
     const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
+    return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+  }
+  if (kind === "text") {
+    const known = [...new Set([control.none_as, ...(control.offered ?? []), value])];
+    const choices = known.map((one) => [one, one === control.none_as ? noneText(name) : draftsText(String(one))]);
     return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
   }
   if (control.usual) {

@@ -1,6 +1,6 @@
 // What the strip's columns hold: their widths, which of them exist at a sub-step, their vectors, and a column in words.
 
-import { labelText } from "../../core/labels.js";
+import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
@@ -58,7 +58,43 @@ export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase)
  *
  * @param {View} now
  */
-export const sampledAt = (now) => (now.output ? now.numFilled : null);
+export const sampledAt = (now) => (now.output ? now.seq.token_ids.length - 1 : null);
+
+/**
+ * What a position is to the record's drafts: `draft` before the pass has verified it, then `accepted` or `rejected`;
+ * null: no draft stands there.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export function draftAt({ drafts }, position, sub) {
+  const place = drafts ? position - drafts.start : -1;
+  if (!drafts || place < 0 || place >= drafts.token_bytes.length) return null;
+  if (!done(sub, "sample")) return "draft";
+  return place < drafts.accepted ? "accepted" : "rejected";
+}
+
+/**
+ * The text of the draft at a position.
+ *
+ * @param {View} now
+ * @param {number} position
+ */
+export const draftLabel = ({ drafts }, position) =>
+  loneLabel(drafts?.token_bytes[position - drafts.start] ?? new Uint8Array());
+
+/**
+ * The token of a column: where drafts are not verified yet, and behind the last token, it is the draft.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export const labelAt = (now, position, sub) =>
+  draftAt(now, position, sub) === "draft" || position >= now.labels.length
+    ? draftLabel(now, position)
+    : now.labels[position];
 
 /** @type {WeakMap<object, Map<number, number>>} by log, then sequence: the width that its tokens need */
 const needs = new WeakMap();
@@ -105,8 +141,9 @@ function tightened(needed, count, blockSize, width) {
 export function layoutOf(now, width, withSampled) {
   const { seq } = now;
   const needed = tightened(neededWidth(now), seq.num_prompt_tokens + 1, now.blockSize, width);
+  const shown = seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0);
   return columns({
-    count: seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0),
+    count: Math.max(now.drafts ? now.numFilled : 0, shown),
     expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MOST)),
     blockSize: now.blockSize,
     width,
@@ -212,8 +249,10 @@ const releasedText = (group) =>
  * @param {number | null} sub
  */
 export function describe(now, position, sub) {
-  const label = now.labels[position];
+  const label = labelAt(now, position, sub);
   const parts = [t("stage.column", { token: labelText(label), position })];
+  const draft = draftAt(now, position, sub);
+  if (draft) parts.push(t(`stage.column.${draft}`, { token: labelText(draftLabel(now, position)) }));
   if (label.of) parts.push(label.char ? t("stage.fragment", label) : t("stage.fragment_open", label));
   const weight = weightAt(now, position, sub);
   if (weight !== null) parts.push(t("stage.column.weight", { weight: probabilityText(weight) }));

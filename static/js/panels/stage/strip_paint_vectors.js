@@ -15,6 +15,8 @@ export const images = { k: new VectorImage(), v: new VectorImage(), q: new Vecto
 
 const COMPUTED = 0.35; // opacity of K and V that are computed and not yet written
 
+const TAKEN = 0.3; // opacity of what a rejected draft leaves
+
 const USED = 0.4; // opacity of a query that has been used: it is not kept
 
 /**
@@ -35,7 +37,9 @@ export function paintVectors(scene, box, kind) {
     const x = layout.x(p);
     if (cell.vector) {
       image.put(p, cell.source, cell.vector);
+      const taken = now.drafts !== null && p >= now.drafts.start + now.drafts.accepted ? phases.sample : 0;
       if (!cell.fresh) image.draw(c, p, x, box.y, layout.width, box.height);
+      else if (taken > 0) paintTaken(scene, image, p, x, box, taken);
       else if (kind === "q") paintQuery(scene, image, p, x, box);
       else paintFilling(scene, image, p, x, box);
     } else if (cell.missing === "uncaptured" || cell.missing === "loading") {
@@ -86,6 +90,28 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
     image.draw(c, p, x, box.y, layout.width, box.height);
     c.restore();
   }
+}
+
+/**
+ * Of a rejected draft: it falls out of its slot.
+ *
+ * @param {Scene} scene
+ * @param {VectorImage} image
+ * @param {number} p
+ * @param {number} x
+ * @param {Band} box
+ * @param {number} taken 0..1
+ */
+function paintTaken(scene, image, p, x, box, taken) {
+  const { c, layout } = scene;
+  c.save();
+  c.beginPath();
+  c.rect(x, box.y, layout.width, box.height);
+  c.clip();
+  c.globalAlpha = 1 - (1 - TAKEN) * taken;
+  image.draw(c, p, x, box.y + (box.height * taken) / 2, layout.width, box.height);
+  c.restore();
+  paintPromise(scene, x, box, taken);
 }
 
 /**

@@ -6,7 +6,17 @@ import { html } from "../../kit/html.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, pointed, select, selected } from "../../state/store.js";
 import { langOf, t } from "../../tell/words.js";
-import { describe, fontSize, KINDS, placeOf, sampledAt, shownText } from "./strip_columns.js";
+import {
+  describe,
+  draftAt,
+  draftLabel,
+  fontSize,
+  KINDS,
+  labelAt,
+  placeOf,
+  sampledAt,
+  shownText,
+} from "./strip_columns.js";
 import { columnTip, vectorSentence } from "./strip_tip.js";
 
 const PAGE = 10; // columns that Page Up and Page Down pass
@@ -62,16 +72,18 @@ export function Tokens({ now, layout, span, sub, bring }) {
 
 /** @param {Shown & {position: number, stop: boolean}} props */
 function Token({ now, layout, position, sub, stop, bring }) {
-  const label = now.labels[position];
+  const label = labelAt(now, position, sub);
+  const draft = draftAt(now, position, sub);
   const text = shownText(label);
   const size = fontSize(text, layout.width);
   const chosen = pointed.value?.position === position;
   const classes = ["token", position >= now.seq.num_prompt_tokens ? "generated" : "prompt"];
   if (now.entry && position >= now.entry.start && position < now.numFilled) classes.push("flight");
-  if (position === sampledAt(now)) classes.push("sampled");
+  if (position === sampledAt(now) && draft !== "draft") classes.push("sampled");
   if (!placeOf(now, position, sub)) classes.push("unwritten");
   if (chosen) classes.push("pointed");
   if (label.of) classes.push("fragment");
+  if (draft) classes.push(draft, ...(position >= now.labels.length ? ["fallen"] : []));
   const separator = t("join.clauses");
   /** @param {FocusEvent} event */
   const focus = (event) => {
@@ -118,6 +130,11 @@ function Token({ now, layout, position, sub, stop, bring }) {
     onKeyDown=${pressKey}
   >
     <span class="token-text" lang=${langOf(text)}>${size === null ? "" : text}</span>
+    ${
+      draft === "rejected" && position < now.labels.length
+        ? html`<s class="token-draft">${shownText(draftLabel(now, position))}</s>`
+        : null
+    }
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
 }

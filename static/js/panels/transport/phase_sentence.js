@@ -1,6 +1,7 @@
 // The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js
 // writes them out.
 
+import { endOf, outputIn } from "../../core/drafts.js";
 import { blockSize } from "../../core/geometry.js";
 import { groupOf } from "../../core/groups.js";
 import { ownAtCompute } from "../../core/instances.js";
@@ -64,7 +65,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   const batch = record.batch ?? [];
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0] ?? null;
   if (!entry && phase !== "schedule") return [["sentence.phase.nobody", {}]];
-  const end = entry ? entry.start + entry.token_ids.length : 0;
+  const end = entry ? endOf(record, entry) : 0;
   const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
   const table = own.tables[0] ?? []; // of the layers that see most
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
@@ -89,7 +90,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
 
 /** @param {Computed} at */
 const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id)?.token_bytes ?? []);
-const SCHEDULES = new Set(["preempt", "admit", "defer"]);
+const SCHEDULES = new Set(["preempt", "admit", "defer", "draft"]);
 
 /** @param {At} at @returns {Part[]} */
 function schedule(at) {
@@ -251,7 +252,7 @@ function attend(at) {
 /** @param {Computed} at @returns {Part[]} */
 function sample(at) {
   const { record, ops, entry, end } = at;
-  const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
+  const output = outputIn(record, entry.seq_id);
   /** @type {Part[]} */
   const found = [];
   if (!output)
@@ -270,8 +271,9 @@ function sample(at) {
         { token: labelText(loneLabel(other.token_bytes)), p: probability(Math.exp(other.logprob)) },
       ]);
   }
-  const chosen = (record.outputs ?? []).length - (output ? 1 : 0);
+  const chosen = (record.outputs ?? []).filter((one) => one.seq_id !== entry.seq_id).length;
   if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
   found.push(...briefly(at.log, at.index, (op) => op.type === "store", at.register));
+  found.push(...each(at.log, at.index, (op) => op.type === "verify" || op.type === "take_back", at.register));
   return [...found, ...each(at.log, at.index, (op) => op.type === "finish", at.register)];
 }

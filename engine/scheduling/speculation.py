@@ -1,0 +1,118 @@
+"""Draft tokens of a step: who gets how many, in which blocks, and what becomes of them.
+
+    schedule   the batch is put together first; what is left of budget and free blocks goes to drafts, so that a draft
+               never defers or preempts anything
+    write      keys and values of the drafts are written beside those of the last token
+    verify     each accepted draft becomes the sequence's next token; the others are taken back, with their blocks
+
+A sequence's `token_ids` are only ever tokens that were chosen. Hashes are made of them, so the prefix cache never has a
+draft. No draft outlives its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from typing import NamedTuple, Protocol
+
+from engine.scheduling.cache_protocol import Cache
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.step import ScheduledSequence, Step, phase_of
+from engine.trace.events import Draft, DraftMethod, Op, Verify
+
+
+class Proposal(NamedTuple):
+    """Draft tokens of a sequence, and where they come from."""
+
+    token_ids: list[int]
+    match_start: int | None = None  # n-gram: position at which the text repeats itself
+    match_length: int = 0  # n-gram: tokens that repeat
+    num_computed_tokens: int = 0  # that a draft model computed for them
+    num_bytes: int = 0  # keys and values that a draft model holds for the sequence
+
+
+NOTHING = Proposal([])
+
+
+class Drafter(Protocol):
+    """Source of draft tokens."""
+
+    @property
+    def method(self) -> DraftMethod: ...
+
+    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+        """Propose up to so many tokens (at least one) for each sequence."""
+
+    def close(self) -> None: ...
+
+
+class Speculation:
+    """Drafts of one scheduler. `token_bytes` only goes into the trace."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        num_tokens: int,
+        cache: Cache,
+        token_bytes: Callable[[int], bytes],
+        emit: Callable[[Op], None],
+    ) -> None:
+        self._drafter = drafter
+        self._num_tokens = num_tokens
+        self._cache = cache
+        self._token_bytes = token_bytes
+        self._emit = emit
+
+    def extend(self, step: Step) -> None:
+        """Add drafts to the decoding sequences of a step, within its budget and the free blocks."""
+        if step.preempted:
+            return  # blocks are short
+        asked = [(item.sequence, most) for item in step.batch.values() if (most := self._most(item, step)) > 0]
+        if not asked:
+            return
+        for (sequence, most), proposal in zip(asked, self._drafter.propose(asked), strict=True):
+            end = sequence.num_tokens
+            drafts = proposal.token_ids[: max(0, min(most, step.budget))]
+            while drafts and not self._cache.allocate(sequence.seq_id, end + len(drafts), "draft"):
+                drafts.pop()
+            if not drafts:
+                continue
+            sequence.draft_token_ids = drafts
+            step.batch[sequence.seq_id] = ScheduledSequence(sequence, end - 1, 1 + len(drafts))
+            step.budget -= len(drafts)
+            self._emit(
+                Draft(
+                    seq_id=sequence.seq_id,
+                    token_ids=list(drafts),
+                    token_bytes=[self._token_bytes(token_id) for token_id in drafts],
+                    method=self._drafter.method,
+                    match_start=proposal.match_start,
+                    match_length=proposal.match_length,
+                    num_computed_tokens=proposal.num_computed_tokens,
+                    num_bytes=proposal.num_bytes,
+                )
+            )
+
+    def settle(self, sequence: Sequence) -> None:
+        """Every draft is accepted or rejected: take the rejected ones back."""
+        drafts, accepted = sequence.draft_token_ids, sequence.num_accepted_drafts
+        self._emit(Verify(seq_id=sequence.seq_id, num_drafted=len(drafts), num_accepted=accepted))
+        self.take_back(sequence)
+        self._cache.release([sequence.seq_id])
+
+    def take_back(self, sequence: Sequence) -> None:
+        """Take written drafts back that were not accepted."""
+        sequence.draft_token_ids, sequence.num_accepted_drafts = [], 0
+        self._cache.truncate(sequence.seq_id, sequence.num_computed_tokens)
+
+    def close(self) -> None:
+        """Close the drafter."""
+        self._drafter.close()
+
+    def _most(self, item: ScheduledSequence, step: Step) -> int:
+        """Return how many drafts a scheduled sequence may have: beside each accepted one the step samples one more."""
+        sequence, start, num_tokens = item
+        if start + num_tokens < sequence.num_tokens or phase_of(sequence, start, num_tokens) != "decode":
+            return 0
+        num_outputs = sequence.num_tokens - sequence.num_prompt_tokens
+        return min(self._num_tokens, step.budget, sequence.max_tokens - num_outputs - 1)

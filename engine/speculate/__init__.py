@@ -1,0 +1,1 @@
+"""Speculative decoding: drafters that propose tokens, which the model verifies in one pass."""

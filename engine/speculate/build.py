@@ -1,0 +1,71 @@
+"""The drafter of a configuration."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from engine.config import ConfigError, EngineConfig
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.scheduling.speculation import Drafter
+from engine.speculate.draft_model import BLOCK_SIZE, DraftEngine, ModelDrafter
+from engine.speculate.ngram import NgramDrafter
+from engine.speculate.settings import Speculative
+
+
+def build_drafter(
+    speculative: Speculative,
+    model: LoadedModel,
+    config: EngineConfig,
+    new_engine: Callable[[LoadedModel, EngineConfig], DraftEngine],
+) -> Drafter:
+    """Return the drafter for an engine of `model`. `new_engine`: makes the engine of a draft model.
+
+    Raises:
+        ConfigError: the draft model cannot be opened, or has another vocabulary or states.
+    """
+    if speculative.method == "ngram":
+        return NgramDrafter(*speculative.lookup_lengths)
+    assert speculative.model is not None and config.num_blocks is not None and config.max_model_len is not None
+    try:
+        draft = _load(speculative.model, str(model.device))
+    except ModelError as error:
+        raise ConfigError(f"the draft model cannot be opened: {error}") from error
+    if not _share_vocabulary(draft, model):
+        raise ConfigError(f"the draft model {draft.facts.name} has another vocabulary than {model.facts.name}")
+    blocks = -(-config.num_blocks * config.block_size // BLOCK_SIZE)
+    own = replace(
+        config,
+        strategy="paged",
+        block_size=BLOCK_SIZE,
+        num_blocks=blocks + config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE),
+        max_model_len=min(config.max_model_len, draft.facts.max_position),
+        enable_prefix_caching=True,
+        preemption_mode="recompute",
+        swap_space=None,
+        mamba_block_size=None,
+        scheduling_policy="fcfs",
+        num_logprobs=0,
+        speculative_config=None,
+        count_copies=False,
+        private=False,
+    )
+    return ModelDrafter(draft, new_engine(draft, own))
+
+
+@functools.lru_cache(maxsize=2)
+def _load(name: str, device: str) -> LoadedModel:
+    return load_model(name, device=device)
+
+
+def _share_vocabulary(draft: LoadedModel, model: LoadedModel) -> bool:
+    if draft.facts.vocab_size != model.facts.vocab_size:
+        return False
+    if draft.tokenizer is None or model.tokenizer is None:
+        return True
+    ids = range(model.facts.vocab_size)
+    return all(draft.tokenizer.token_bytes(i) == model.tokenizer.token_bytes(i) for i in ids)

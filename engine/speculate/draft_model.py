@@ -1,0 +1,84 @@
+"""Draft model: a smaller model with the same vocabulary continues each sequence greedily.
+
+It runs in an engine of its own with prefix caching and small blocks: a proposal is a request with all tokens so far, so
+what it computed for earlier proposals hits its own cache, and content of rejected tokens is never found again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence as Items
+from typing import Protocol
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.config import EngineConfig, SamplingParams
+from engine.model.loaded import LoadedModel
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.speculation import NOTHING, Proposal
+from engine.trace.events import DraftMethod
+from engine.trace.records import StepRecord
+
+BLOCK_SIZE = 4
+
+
+class DraftEngine(Protocol):
+    """An engine, as far as a drafter needs it."""
+
+    config: EngineConfig
+
+    def add_request(
+        self, prompt: list[int], sampling: SamplingParams | None = None, request_id: str | None = None
+    ) -> Drafted: ...
+
+    def step(self) -> StepRecord: ...
+
+    def has_unfinished(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Drafted(Protocol):
+    """A request of the draft engine."""
+
+    @property
+    def seq_id(self) -> int: ...
+
+    @property
+    def output_token_ids(self) -> list[int]: ...
+
+
+class ModelDrafter:
+    """Proposes what a draft model would say. Its engine is closed with it."""
+
+    method: DraftMethod = "draft_model"
+
+    def __init__(self, model: LoadedModel, engine: DraftEngine) -> None:
+        self._kv_bytes_per_token = stored_bytes_per_token(model.facts, engine.config.kv_cache_dtype)
+        self._engine = engine
+
+    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+        """Propose up to so many tokens for each sequence."""
+        requests: list[Drafted | None] = []
+        longest = self._engine.config.max_model_len or 0
+        for sequence, most in asked:
+            most = min(most, longest - sequence.num_tokens)
+            sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
+            prompt = list(sequence.token_ids)
+            requests.append(self._engine.add_request(prompt, sampling) if sampling else None)
+        computed: Counter[int] = Counter()
+        while self._engine.has_unfinished():
+            for entry in self._engine.step().batch:
+                computed[entry.seq_id] += len(entry.token_ids)
+        return [
+            NOTHING if request is None else self._proposal(request, sequence, computed[request.seq_id])
+            for request, (sequence, _) in zip(requests, asked, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.close()
+
+    def _proposal(self, request: Drafted, sequence: Sequence, num_computed: int) -> Proposal:
+        token_ids = request.output_token_ids
+        num_held = sequence.num_tokens + len(token_ids) - 1  # the last token's keys were never computed
+        return Proposal(token_ids, num_computed_tokens=num_computed, num_bytes=num_held * self._kv_bytes_per_token)

@@ -1,0 +1,47 @@
+"""Prompt lookup: what followed the last tokens when they occurred before. Needs no model."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence as Items
+
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.speculation import NOTHING, Proposal
+from engine.trace.events import DraftMethod
+
+
+class NgramDrafter:
+    """Finds the longest suffix of a sequence that occurs earlier in it, its first occurrence, as vLLM does.
+
+    Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding
+    """
+
+    method: DraftMethod = "ngram"
+
+    def __init__(self, shortest: int, longest: int) -> None:
+        self._shortest, self._longest = shortest, longest
+
+    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+        """Propose up to so many tokens for each sequence."""
+        return [self._of(sequence.token_ids, most) for sequence, most in asked]
+
+    def close(self) -> None:
+        """No-op: it holds nothing."""
+
+    def _of(self, token_ids: list[int], most: int) -> Proposal:
+        text = array("q", token_ids).tobytes()
+        for length in range(min(self._longest, len(token_ids) - 1), self._shortest - 1, -1):
+            start = _find(text, length)
+            if start is not None:
+                follows = start + length
+                return Proposal(token_ids[follows : follows + most], match_start=start, match_length=length)
+        return NOTHING
+
+
+def _find(text: bytes, length: int) -> int | None:
+    """Return the first place before the end at which the last `length` tokens stand; tokens are 8 bytes."""
+    suffix, at = text[-8 * length :], -1
+    while (at := text.find(suffix, at + 1, -8)) >= 0:
+        if at % 8 == 0:
+            return at // 8
+    return None

@@ -1,0 +1,73 @@
+"""Settings of speculative decoding: the JSON of `speculative_config`, spelled as vLLM spells it.
+
+{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+{"method": "draft_model", "model": "bundled-mqa", "num_speculative_tokens": 4}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from engine.config import ConfigError, EngineConfig
+
+MAX_DRAFT_TOKENS = 16
+PROMPT_LOOKUP = 5  # vLLM's default for both lengths
+
+Method = Literal["ngram", "draft_model"]
+
+
+class Speculative(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parsed `speculative_config`."""
+
+    num_speculative_tokens: int
+    method: Method | None = None  # None: draft_model where a model is named
+    model: str | None = None  # a shipped model, a folder or a name on the hub
+    prompt_lookup_min: int | None = None  # tokens of the shortest n-gram; None = prompt_lookup_max, or PROMPT_LOOKUP
+    prompt_lookup_max: int | None = None
+
+    @property
+    def lookup_lengths(self) -> tuple[int, int]:
+        """Tokens of the shortest and of the longest n-gram that is looked up."""
+        longest = self.prompt_lookup_max or self.prompt_lookup_min or PROMPT_LOOKUP
+        return self.prompt_lookup_min or longest, longest
+
+
+def speculative_of(config: EngineConfig) -> Speculative | None:
+    """Parse a configuration's `speculative_config`; None: there is none.
+
+    Raises:
+        ConfigError: the JSON is wrong, or speculation does not go with the other settings.
+    """
+    if config.speculative_config is None:
+        return None
+    try:
+        found = msgspec.json.decode(config.speculative_config.encode(), type=Speculative)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"speculative_config must be JSON as vLLM takes it: {error}") from None
+    if not 1 <= found.num_speculative_tokens <= MAX_DRAFT_TOKENS:
+        raise ConfigError(
+            f"num_speculative_tokens must be between 1 and {MAX_DRAFT_TOKENS}, not {found.num_speculative_tokens}"
+        )
+    if found.method is None:
+        found = msgspec.structs.replace(found, method="draft_model" if found.model else "ngram")
+    if (found.method == "draft_model") != (found.model is not None):
+        raise ConfigError("speculative_config needs a model for method draft_model, and takes none for ngram")
+    shortest, longest = found.lookup_lengths
+    if not 1 <= shortest <= longest:
+        raise ConfigError(f"prompt_lookup_min must be between 1 and prompt_lookup_max ({longest}), not {shortest}")
+    _check_beside(config)
+    return found
+
+
+def _check_beside(config: EngineConfig) -> None:
+    if config.strategy == "none" or config.by_sequence:
+        raise ConfigError(
+            f"speculative decoding takes rejected keys back from blocks, and strategy {config.strategy} has none"
+        )
+    if config.num_instances:
+        raise ConfigError("speculative decoding goes with one engine, not with several instances")
+    if config.fault is not None:
+        raise ConfigError("a run with a fault put in on purpose drafts no tokens")

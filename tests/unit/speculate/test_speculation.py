@@ -1,0 +1,290 @@
+"""Speculative decoding: the tokens of a run without it, and a cache in which no rejected token is ever found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from math import exp
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.lab.rerun import Rerun
+from engine.requests.request_spec import RequestError, RequestSpec
+from engine.scheduling.sequence import Sequence
+from engine.speculate.ngram import NgramDrafter
+from engine.trace.check import check
+from engine.trace.events import Draft, Preempt, Sample, TakeBack, Verify
+from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, PROMPTS, log_of, ops_of, outputs_of, tiny_llama
+from tests.unit.speculate.scripted import NGRAM, Scripted, records_of, right_then_wrong, speculating, step_checked
+
+PROMPT = PROMPTS[0]
+ROOMY = CONFIGS["roomy"]
+ABLE = [name for name, config in CONFIGS.items() if config.strategy != "none"]
+
+
+def finish(engine: Engine) -> None:
+    while engine.has_unfinished():
+        step_checked(engine)
+
+
+@cache
+def output_under(window: int | None) -> list[int]:
+    [output] = outputs_of(replace(ROOMY, attention_window=window), [PROMPT], check=False)
+    return output
+
+
+@pytest.fixture(scope="module")
+def future() -> list[int]:
+    """The prompt and what the model says after it."""
+    return PROMPT + output_under(None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    block_size=st.sampled_from([1, 2, 3, 4, 16]),
+    pattern=st.lists(st.integers(0, 5), min_size=1, max_size=5),
+    most=st.integers(1, 6),
+    max_tokens=st.integers(2, 12),
+    budget=st.sampled_from([4, 512]),
+    window=st.sampled_from([None, None, 5]),
+)
+def test_every_pattern_of_acceptance_at_every_block_boundary(
+    block_size: int, pattern: list[int], most: int, max_tokens: int, budget: int, window: int | None
+) -> None:
+    """Step by step, `pattern` says how many drafts are right. A later prompt that hits what is left continues alike."""
+    config = replace(
+        ROOMY, block_size=block_size, num_blocks=96, max_num_batched_tokens=budget, attention_window=window
+    )
+    output = output_under(window)
+    full = PROMPT + output
+    drafter = Scripted(right_then_wrong(full, lambda at: pattern[at % len(pattern)]))
+    with speculating(config, drafter, most) as engine:
+        request = engine.add_request(PROMPT, replace(GREEDY, max_tokens=max_tokens))
+        finish(engine)
+        assert request.output_token_ids == output[:max_tokens]
+        verified = [op for record in records_of(engine) for op in ops_of(record, Verify)]
+        taken = sum(op.num_tokens for record in records_of(engine) for op in ops_of(record, TakeBack))
+        assert taken == sum(op.num_drafted - op.num_accepted for op in verified)
+        again = engine.add_request(full[:-2], replace(GREEDY, max_tokens=2))
+        finish(engine)
+        assert again.output_token_ids == output[-2:]
+
+
+@pytest.mark.parametrize("name", [*ABLE, *POLICIES])
+def test_beside_everything_else(name: str, tmp_path: Path) -> None:
+    """Chunks, forks, hits, preemption, swaps, windows, aborts, choices: the log is sound, and can be run again."""
+    config = replace({**CONFIGS, **POLICIES}[name], speculative_config=NGRAM)
+    tokens: list[list[list[int]]] = []
+    drafted = Counter[type]()
+    for each in (replace(config, speculative_config=None), config):
+        path = tmp_path / f"{len(tokens)}.kvtrace"
+        with Engine(tiny_llama(), each, log_path=path) as engine:
+            requests = engine.add_requests(
+                [RequestSpec(prompt * 2, replace(GREEDY, max_tokens=6)) for prompt in PROMPTS[2:]]
+            )
+            for _ in range(2):
+                step_checked(engine)
+            requests += engine.add_requests([RequestSpec(prompt, GREEDY) for prompt in PROMPTS])
+            sampling = SamplingParams(temperature=1.0, max_tokens=9, prompt_logprobs=1, logprobs=2)
+            if config.strategy != "first_fit":
+                requests.append(engine.add_request(PROMPTS[5], replace(sampling, n=2)))
+            requests.append(engine.add_request(PROMPTS[5], replace(sampling, repetition_penalty=1.2, min_tokens=3)))
+            engine.choose(requests[0].seq_id, 17, position=requests[0].num_prompt_tokens + 5)
+            aborted = requests.pop(1)
+            engine.abort(aborted.request_id)
+            finish(engine)
+            tokens.append([c.output_token_ids for request in requests for c in request.completions])
+            for record in records_of(engine):
+                for op in record.ops:
+                    drafted[type(op)] += 1
+                assert not {Preempt, Draft} <= {type(op) for op in record.ops}
+            again = Engine(tiny_llama(), each)
+            Rerun(again, log_of(engine), len(log_of(engine)), None, False).finish()
+            again.close()
+        assert list(check(path)) == []
+    assert tokens[0] == tokens[1]
+    assert drafted[Draft] == drafted[Verify] > 0
+    assert drafted[TakeBack] > 0
+
+
+def test_captured_rows_are_those_of_the_positions(future: list[int]) -> None:
+    """A verifying step captures a query for each draft, and its attention rows sum to 1."""
+    with speculating(ROOMY, Scripted(right_then_wrong(future, lambda at: 2)), capture=True) as engine:
+        engine.add_request(PROMPT, GREEDY)
+        finish(engine)
+        log = log_of(engine)
+        index = next(i for i in range(len(log)) if ops_of(log.record(i), Draft))
+        capture, [entry] = log.capture(index), log.record(index).batch
+        assert capture is not None
+        for layer in capture.layers:
+            assert layer.k.shape[0] == len(entry.token_ids) > 1
+            assert sum(rows.weights.shape[1] for rows in layer.rows) == len(entry.token_ids)
+            assert all(abs(float(sums) - 1) < 1e-2 for rows in layer.rows for sums in rows.weights.sum(-1).ravel())
+        assert entry.phase == "decode"
+
+
+def test_a_stop_ends_the_sequence_among_accepted_drafts(future: list[int]) -> None:
+    stop = future[len(PROMPT) + 3]
+    first = future.index(stop, len(PROMPT))
+    with speculating(ROOMY, Scripted(right_then_wrong(future, lambda at: 6))) as engine:
+        request = engine.add_request(PROMPT, replace(GREEDY, stop_token_ids=[stop]))
+        finish(engine)
+        assert request.output_token_ids == future[len(PROMPT) : first + 1]
+        assert request.finish_reason == "stop"
+        assert engine.snapshot().memory.blocks_held == 0
+
+
+@pytest.mark.parametrize("where", ["forward", "sample"])
+def test_a_failed_step_leaves_no_draft(
+    where: str, future: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("on purpose")
+
+    path = tmp_path / "failed.kvtrace"
+    with speculating(ROOMY, Scripted(right_then_wrong(future, lambda at: 2)), path=path) as engine:
+        request = engine.add_request(PROMPT, GREEDY)
+        while not request.sequence.has_output:
+            engine.step()
+        with monkeypatch.context() as patch:
+            if where == "forward":
+                patch.setattr(engine._runner, "execute", fail)
+            else:
+                patch.setattr(engine._outputs.sampler, "sample", fail)
+            with pytest.raises(OSError, match="on purpose"):
+                engine.step()
+        log = log_of(engine)
+        assert ops_of(log.record(len(log) - 1), Draft)
+        engine.check_integrity()
+        assert engine.snapshot().memory.blocks_held == 0
+        engine.add_request(PROMPT, GREEDY)
+        finish(engine)
+    assert list(check(path)) == []
+
+
+def test_a_draft_defers_and_preempts_nothing(future: list[int]) -> None:
+    """A pool with one block to spare: the draft gets what is left, and then nothing."""
+    config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)
+    with speculating(config, Scripted(right_then_wrong(future, lambda at: 4))) as engine:
+        for prompt in (PROMPT[:9], PROMPT[::-1][:9]):
+            engine.add_request(prompt, GREEDY)
+        finish(engine)
+        records = records_of(engine)
+        assert any(ops_of(record, Draft) for record in records)
+        assert any(ops_of(record, Preempt) for record in records)
+        for record in records:
+            assert not {Preempt, Draft} <= {type(op) for op in record.ops}
+
+
+def test_the_distribution_of_samples_is_the_models() -> None:
+    """Chi-square of tokens that were sampled where a draft was verified, against the model's own probabilities."""
+    sampling = SamplingParams(temperature=1.0, top_k=4, max_tokens=4, ignore_eos=True, logprobs=4)
+    config = replace(ROOMY, num_blocks=1000, max_num_seqs=50, max_num_batched_tokens=2000)
+    found: dict[tuple[int, ...], Counter[int]] = {}
+    expected: dict[tuple[int, ...], dict[int, float]] = {}
+    # the most probable token of the last context is drafted again and again: right sometimes, wrong mostly
+    with speculating(config, Scripted(lambda token_ids, most: [token_ids[-1], token_ids[-2], 7][:most]), 3) as engine:
+        for round_ in range(20):
+            engine.add_requests([RequestSpec([5, 9, 11], replace(sampling, seed=100 * round_ + i)) for i in range(50)])
+            while engine.has_unfinished():
+                engine.step()
+        log = records_of(engine)
+        texts: dict[int, list[int]] = {}
+        for record in log:
+            verified = {op.seq_id for op in ops_of(record, Verify)}
+            for output in record.outputs:
+                so_far = texts.setdefault(output.seq_id, [])
+                if output.seq_id in verified:
+                    top = {c.token_id: exp(c.logprob) for c in output.top[:4]}
+                    expected[tuple(so_far)] = {i: p / sum(top.values()) for i, p in top.items()}
+                    found.setdefault(tuple(so_far), Counter())[output.token_id] += 1
+                so_far.append(output.token_id)
+        assert sum(op.num_accepted for record in log for op in ops_of(record, Verify)) > 50
+    statistic, freedom = 0.0, 0
+    for context, counts in found.items():
+        total, probabilities = counts.total(), expected[context]
+        if total * min(probabilities.values()) < 5:
+            continue
+        statistic += sum((counts[i] - total * p) ** 2 / (total * p) for i, p in probabilities.items())
+        freedom += len(probabilities) - 1
+    assert freedom >= 9
+    # mean `freedom`, variance 2 * freedom: five deviations
+    assert statistic < freedom + 5 * (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_seed_gives_the_same_tokens(temperature: float) -> None:
+    sampling = SamplingParams(max_tokens=20, temperature=temperature, seed=3, ignore_eos=True, repetition_penalty=1.1)
+    outputs = []
+    for speculative in (None, NGRAM):
+        with Engine(tiny_llama(), replace(ROOMY, speculative_config=speculative)) as engine:
+            request = engine.add_request(PROMPTS[2] * 4, sampling)
+            finish(engine)
+            outputs.append(request.output_token_ids)
+            sampled = [op.token_id for record in records_of(engine) for op in ops_of(record, Sample)]
+            assert sampled == request.output_token_ids
+    assert outputs[0] == outputs[1]
+
+
+@given(tokens=st.lists(st.integers(0, 2), min_size=1, max_size=20), low=st.integers(1, 3), more=st.integers(0, 2))
+def test_ngrams_are_those_that_a_plain_search_finds(tokens: list[int], low: int, more: int) -> None:
+    def plain() -> list[int]:
+        for n in range(low + more, low - 1, -1):
+            for at in range(len(tokens) - n):
+                if tokens[at : at + n] == tokens[-n:]:
+                    return tokens[at + n : at + n + 3]
+        return []
+
+    sequence = Sequence(seq_id=0, request_id="", token_ids=tokens, num_prompt_tokens=1, max_tokens=9)
+    [found] = NgramDrafter(low, low + more).propose([(sequence, 3)])
+    assert found.token_ids == plain()
+
+
+def test_a_draft_model_costs_tokens_and_bytes() -> None:
+    """The bundled model drafts for itself: with equal logits every draft is right."""
+    from engine.model.loader import load_model
+
+    model = load_model("bundled")
+    config = EngineConfig(
+        block_size=4, num_blocks=40, max_model_len=96, enforce_eager=True,
+        speculative_config='{"model": "bundled", "num_speculative_tokens": 3}',
+    )  # fmt: skip
+    with Engine(model, config) as engine:
+        engine.add_request("Once upon a time", SamplingParams(max_tokens=9, ignore_eos=True))
+        finish(engine)
+        drafts = [op for record in records_of(engine) for op in ops_of(record, Draft)]
+        verified = [op for record in records_of(engine) for op in ops_of(record, Verify)]
+    assert [op.num_accepted for op in verified] == [op.num_drafted for op in verified] == [3, 3]
+    assert all(op.method == "draft_model" and op.num_computed_tokens >= 3 for op in drafts)
+    # after the first proposal only the last, partial block is computed again
+    assert drafts[1].num_computed_tokens <= 3 + 4 + 3
+    assert drafts[1].num_bytes % model.facts.num_layers == 0 < drafts[0].num_bytes < drafts[1].num_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"speculative_config": "{"}, "must be JSON"),
+        ({"speculative_config": '{"method": "eagle", "num_speculative_tokens": 2}'}, "must be JSON"),
+        ({"speculative_config": '{"method": "ngram", "num_speculative_tokens": 99}'}, "between 1 and 16"),
+        ({"speculative_config": '{"method": "draft_model", "num_speculative_tokens": 2}'}, "needs a model"),
+        ({"speculative_config": '{"model": "bundled", "num_speculative_tokens": 2}'}, "another vocabulary"),
+        ({"speculative_config": NGRAM, "strategy": "none"}, "strategy none has none"),
+        ({"speculative_config": NGRAM, "strategy": "dynamic"}, "strategy dynamic has none"),
+        ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "drafts no tokens"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Engine(tiny_llama(), replace(ROOMY, **changes))
+
+
+def test_beams_are_refused() -> None:
+    with Engine(tiny_llama(), replace(ROOMY, speculative_config=NGRAM)) as engine, pytest.raises(RequestError):
+        engine.add_request(PROMPT, SamplingParams(use_beam_search=True, max_tokens=4))
