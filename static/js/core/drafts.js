@@ -34,7 +34,8 @@ export function endOf(record, entry) {
 export const outputIn = (record, seqId) => record.outputs?.findLast((output) => output.seq_id === seqId) ?? null;
 
 /** @typedef {{length: number, records: StepRecord[]}} Log */
-/** @type {WeakMap<Log, {length: number, verified: Map<number, {record: number, drafted: number, accepted: number}[]>}>} */
+/** @typedef {{record: number, drafted: number, accepted: number}} Verified */
+/** @type {WeakMap<Log, {length: number, verified: Map<number, Verified[]>}>} */
 const indexes = new WeakMap();
 
 /**
