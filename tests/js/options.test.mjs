@@ -74,7 +74,7 @@ test("what applies follows from strategy and neighbour", () => {
   const several = ["prefill", "decode", "mixed"]; // blocks move between them
   assert.deepEqual(under("paged"), beside);
   assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside, ...several]);
-  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, ...several]);
+  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, ...several, "speculative_config"]);
 });
 
 test("a contiguous run's blocks are derived: the controls keep what was asked for", () => {

@@ -32,3 +32,28 @@ export function endOf(record, entry) {
  * @param {StepRecord} record @param {number} seqId
  */
 export const outputIn = (record, seqId) => record.outputs?.findLast((output) => output.seq_id === seqId) ?? null;
+
+/** @typedef {{length: number, records: StepRecord[]}} Log */
+/** @typedef {{record: number, drafted: number, accepted: number}} Verified */
+/** @type {WeakMap<Log, {length: number, verified: Map<number, Verified[]>}>} */
+const indexes = new WeakMap();
+
+/**
+ * Drafts of sequence `seqId` as far as record `index`: how many were verified and accepted, and in how many steps.
+ * @param {Log} log @param {number} seqId @param {number} index
+ */
+export function draftTotals(log, seqId, index) {
+  let found = indexes.get(log);
+  if (!found) indexes.set(log, (found = { length: 0, verified: new Map() }));
+  for (; found.length < log.length; found.length++)
+    for (const op of log.records[found.length].ops ?? []) {
+      if (op.type !== "verify") continue;
+      const one = { record: found.length, drafted: op.num_drafted, accepted: op.num_accepted };
+      const known = found.verified.get(op.seq_id);
+      if (known) known.push(one);
+      else found.verified.set(op.seq_id, [one]);
+    }
+  const seen = (found.verified.get(seqId) ?? []).filter(({ record }) => record <= index);
+  const sum = (/** @type {"drafted" | "accepted"} */ name) => seen.reduce((total, one) => total + one[name], 0);
+  return { drafted: sum("drafted"), accepted: sum("accepted"), steps: seen.length };
+}

@@ -142,7 +142,9 @@ export function latencies(log, seqId, index) {
   const times = timesOf(log, seqId, index);
   const { at, sequences } = clockOf(log);
   const tokens = sequences.get(seqId)?.tokens.slice(0, times.num_output_tokens) ?? [];
-  return { ...times, itl: tokens.slice(1).map((record, i) => at[record] - at[tokens[i]]) };
+  // accepted drafts come in the step of the token before them, with no gap between
+  const itl = tokens.slice(1).flatMap((record, i) => (record === tokens[i] ? [] : [at[record] - at[tokens[i]]]));
+  return { ...times, itl };
 }
 
 const OUTLIER = 3; // times the next longest gap

@@ -53,6 +53,15 @@ const DRAWN = {
     most: (log, prompt, count) => expectedCopied(prompt, count) * log.header.kv_bytes_per_token,
     styles: (palette) => [alpha(palette.q, 0.55), palette.q, palette["ink-3"], palette.k],
   },
+  drafts: {
+    title: "race.chart",
+    formula: "race.formula.tokens",
+    sides: SIDES.tokens,
+    text: grouped,
+    values: computedSoFar,
+    most: (_, prompt, count) => prompt + 4 * count, // some drafts are right, and most are not
+    styles: (palette) => [alpha(palette.q, 0.55), palette["ink-3"], palette.k],
+  },
   models: {
     title: "race.chart.held",
     formula: "race.formula.cache",
@@ -63,7 +72,7 @@ const DRAWN = {
     styles: (palette) => [alpha(palette.k, 0.4), palette["ink-3"], palette.k],
   },
 };
-const drawn = () => DRAWN[racing.value === "drafts" ? "strategies" : racing.value];
+const drawn = () => DRAWN[racing.value];
 
 /**
  * Bytes of the blocks for `positions` positions.

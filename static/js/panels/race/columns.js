@@ -90,7 +90,9 @@ const OF_CACHES = [
 ];
 /** @type {Group[]} */
 const OF_DRAFTS = [
-  ...OF_STRATEGIES.slice(0, -1),
+  TOKENS,
+  OF_CACHES[1],
+  ...OF_STRATEGIES.slice(2, -1),
   ["time", [{ key: "step", column: "steps", text: grouped }, ...TIME[1]]],
 ];
 /** @type {Group[]} */

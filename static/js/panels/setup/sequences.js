@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { abort } from "../../control/actions.js";
+import { draftTotals } from "../../core/drafts.js";
 import { instanceName } from "../../core/instances.js";
 import { joinText } from "../../core/labels.js";
 import { latencies, outlyingGap } from "../../core/metrics.js";
@@ -168,6 +169,7 @@ function Times({ seq }) {
   if (!log.value) return null;
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
   const slow = outlyingGap(times.itl);
+  const drafts = draftTotals(log.value, seq.seq_id, viewIndex.value);
   return html`<span class="sequence-times num">
     <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term}
       id="tpot">TPOT<//> ${secondsText(times.tpot)}${
@@ -177,7 +179,7 @@ function Times({ seq }) {
               rest: secondsText(slow.rest),
             })}</span>`
           : null
-      }
+      }${drafts.steps ? html`<span class="dot">·</span><${Term} id="draft">${t("sequences.drafts", drafts)}<//>` : null}
   </span>`;
 }
 
