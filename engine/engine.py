@@ -29,6 +29,8 @@ from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
 from engine.model.device import out_of_memory
+from engine.model.forgetting.attention import ForgettingAttention
+from engine.model.forgetting.forgetting import Forgetting, Remembered
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
@@ -47,13 +49,14 @@ from engine.setup.header import header_of
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.setup.resolve import resolve_for
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, KVRole, Op
+from engine.trace.events import Adjust, Choose, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
     CacheTensors,
     Capture,
     Header,
+    KeyScores,
     LayerCapture,
     Objection,
     Output,
@@ -115,12 +118,15 @@ class Engine:
         self._inputs = InputProcessor(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
+        forgets = self.config.forgetting
+        self._forgetting = None if forgets is None else Forgetting(forgets, model)
         self._runner = ModelRunner(
             model,
             resolved.num_blocks,
             self.config.block_size,
             resolved.max_model_len,
             self.config.kv_cache_dtype,
+            ForgettingAttention(self._forgetting) if self._forgetting else None,
             swap_space=resolved.swap_space,
             policy=self.config.policy,
             groups=groups,
@@ -144,6 +150,8 @@ class Engine:
         )
         if connector is not None and (self.config.strategy != "paged" or self.config.fault is not None):
             raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
+        if connector is not None and self._forgetting:
+            raise ConfigError("keys and values outside the pool do not go with forget_policy: they are of a full cache")
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, connector)
@@ -271,6 +279,22 @@ class Engine:
         self._drop_caches()
         self._append_record("abort")
         return True
+
+    def keep(self, seq_id: int, position: int) -> None:
+        """Let no head forget a token of a sequence from here on; another token goes in its place.
+
+        Raises:
+            RequestError: nothing is forgotten here, the sequence is not alive, has no such token, or has forgotten it.
+        """
+        if self._forgetting is None:
+            raise RequestError("this run has no forget_policy, so every token is kept")
+        completion = self._outputs.live.get(seq_id)
+        if completion is None:
+            raise RequestError(f"sequence {seq_id} neither waits nor runs, so it forgets nothing more")
+        if wrong := self._forgetting.cannot_keep(seq_id, position, len(completion.sequence.token_ids)):
+            raise RequestError(wrong)
+        self._ops.append(Keep(seq_id=seq_id, position=position))
+        self._append_record("adjust")
 
     def choose(self, seq_id: int, token_id: int, position: int | None = None) -> None:
         """Settle a token that is still to come (None: the next one), whatever the sampler will take there.
@@ -403,11 +427,14 @@ class Engine:
             self._connector.start_load_kv(transfers)
             unloaded, loaded = [], time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
+            if self._forgetting:
+                self._forgetting.begin(slices, [sequence.num_prompt_tokens for sequence, _, _ in scheduled])
             result = self._runner.execute(slices, self.capture)
             self.rest()  # beside the forward pass that was queued
             t2 = loaded + result.prepare_seconds
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
+            self._forget(slices)
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
             # 4) sample, and what follows from the new tokens
@@ -448,15 +475,22 @@ class Engine:
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
-            capture=partial(self._captured, self._num_records, self.capture.dtype, result)
+            capture=partial(self._captured, self._num_records, self.capture.dtype, result, self._scored())
             if self.capture and self._deferred is not None
             else None,
             is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
 
+    def _scored(self) -> dict[int, list[KeyScores]]:
+        return self._forgetting.key_scores() if self._forgetting else {}
+
     @staticmethod
-    def _captured(index: int, dtype: Literal["float16", "float32"], result: ForwardResult) -> Capture:
+    def _captured(
+        index: int, dtype: Literal["float16", "float32"], result: ForwardResult, scored: dict[int, list[KeyScores]]
+    ) -> Capture:
         layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
+        if scored:
+            layers = [replace(layer, scores=scored.get(layer.layer, [])) for layer in layers]
         return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted)
 
     def take_transfers(self) -> StepRecord | None:
@@ -513,18 +547,19 @@ class Engine:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
         self.rest()
         live = self._outputs.live.get(seq_id)
-        if live is not None:
-            token_ids = live.sequence.token_ids
-        else:  # finished: the log still knows it
-            sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
-            if sequence is None:
-                raise RecomputeError(f"there is no sequence {seq_id} in this run")
-            token_ids = sequence.token_ids
+        # what is finished or forgotten, the log still knows
+        logged = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
+        if live is None and logged is None:
+            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+        token_ids = live.sequence.token_ids if live is not None else logged.token_ids if logged is not None else []
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
+        backend = None
+        if self._forgetting and logged is not None:
+            backend = ForgettingAttention(Remembered(seq_id, logged.forgotten, self._forgetting))
         return recompute_sequence(
-            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy
+            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy, backend
         )
 
     def snapshot(self) -> Snapshot:
@@ -571,6 +606,17 @@ class Engine:
                 )
             )
         return slices, batch
+
+    def _forget(self, slices: list[SequenceSlice]) -> None:
+        """After a forward pass: forget what its scores say, and release the blocks that no head sees any more."""
+        if self._forgetting is None:
+            return
+        self._ops += self._forgetting.decide()
+        for piece in slices:
+            end = piece.start + len(piece.token_ids)
+            layers = [group.layers for group in self.block_groups]
+            unseen = [self._forgetting.unseen(piece.seq_id, own, end, self.config.block_size) for own in layers]
+            self._cache.release_forgotten(piece.seq_id, unseen)
 
     def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
         """Undo a failed step: no sequence continues with a block that the step was to fill and did not.
@@ -631,6 +677,8 @@ class Engine:
             tiers=self._connector.figures(),
             integrity=integrity,
         )
+        if self._forgetting:
+            self._forgetting.follow(self._ops)
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)

@@ -418,6 +418,13 @@ class AttentionRows(Struct, frozen=True, kw_only=True):
     weights: np.ndarray[Any, Any]  # [H, R, C]; masked entries are 0; with sinks a row sums to less than 1
 
 
+class KeyScores(Struct, frozen=True, kw_only=True):
+    """Scores by which a sequence forgot keys of one layer in this step (`forget`)."""
+
+    seq_id: Int
+    scores: np.ndarray[Any, Any]  # [Hkv, C], float32; NaN: forgotten before
+
+
 class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
 
@@ -428,6 +435,7 @@ class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: list[AttentionRows]
     # [T, Hq, Dv], attention output: per query head the sum of weight · v, before heads are mixed; None: not captured
     out: np.ndarray[Any, Any] | None = None
+    scores: list[KeyScores] = []  # of the sequences of the step that forgot something
 
 
 class Capture(Struct, frozen=True, kw_only=True):

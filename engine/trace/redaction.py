@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Load, Op, Sample, Setting, Store, Submit
+from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Forget, Load, Op, Sample, Setting, Store, Submit
 from engine.trace.records import BatchEntry, Output, StepRecord
 
 HIDDEN = 0  # stands for every token id
@@ -59,6 +59,9 @@ class Redaction:
             return replace(op, token_id=HIDDEN, token_bytes=b"")
         if isinstance(op, Finish):
             return replace(op, detail="") if op.reason == "stop" else op  # it may be a stop string
+        if isinstance(op, Forget):
+            hidden = [[0.0] * len(scores) for scores in op.scores]
+            return replace(op, scores=hidden, lowest_kept=[None if x is None else 0.0 for x in op.lowest_kept])
         if isinstance(op, Adjust):
             return replace(op, sampling=_sampling(op.sampling))
         return op
