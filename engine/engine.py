@@ -481,17 +481,15 @@ class Engine:
             is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
 
-    def _scored(self) -> dict[int, list[KeyScores]]:
-        return self._forgetting.key_scores() if self._forgetting else {}
+    def _scored(self) -> list[KeyScores]:
+        return self._forgetting.key_scores() if self._forgetting else []
 
     @staticmethod
     def _captured(
-        index: int, dtype: Literal["float16", "float32"], result: ForwardResult, scored: dict[int, list[KeyScores]]
+        index: int, dtype: Literal["float16", "float32"], result: ForwardResult, scored: list[KeyScores]
     ) -> Capture:
         layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
-        if scored:
-            layers = [replace(layer, scores=scored.get(layer.layer, [])) for layer in layers]
-        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted)
+        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted, scores=scored)
 
     def take_transfers(self) -> StepRecord | None:
         """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.

@@ -422,6 +422,7 @@ class KeyScores(Struct, frozen=True, kw_only=True):
     """Scores by which a sequence forgot keys of one layer in this step (`forget`)."""
 
     seq_id: Int
+    layer: Int
     scores: np.ndarray[Any, Any]  # [Hkv, C], float32; NaN: forgotten before
 
 
@@ -435,7 +436,6 @@ class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: list[AttentionRows]
     # [T, Hq, Dv], attention output: per query head the sum of weight · v, before heads are mixed; None: not captured
     out: np.ndarray[Any, Any] | None = None
-    scores: list[KeyScores] = []  # of the sequences of the step that forgot something
 
 
 class Capture(Struct, frozen=True, kw_only=True):
@@ -445,3 +445,4 @@ class Capture(Struct, frozen=True, kw_only=True):
     dtype: str
     layers: list[LayerCapture]
     omitted: str = ""
+    scores: list[KeyScores] = []  # of what forgot something in this step, beside that budget

@@ -200,18 +200,17 @@ class Forgetting:
             return f"forget_budget {own.budget} has no room for another token beside the sinks and the newest"
         return ""
 
-    def key_scores(self) -> dict[int, list[KeyScores]]:
-        """Return the scores of the last step as its capture has them, by layer."""
-        return {
-            layer: [
-                KeyScores(
-                    seq_id=one.seq_id,
-                    scores=one.scores.float().masked_fill(~one.visible, float("nan")).contiguous().cpu().numpy(),
-                )
-                for one in scored
-            ]
-            for layer, scored in self.scores.items()
-        }
+    def key_scores(self) -> list[KeyScores]:
+        """Return the scores of the last step as its capture has them."""
+        return [
+            KeyScores(
+                seq_id=one.seq_id,
+                layer=layer,
+                scores=one.scores.float().masked_fill(~one.visible, float("nan")).contiguous().cpu().numpy(),
+            )
+            for layer, scored in sorted(self.scores.items())
+            for one in scored
+        ]
 
     def unseen(self, seq_id: int, layers: Sequence[int], num_computed: int, block_size: int) -> list[int]:
         """Return the full blocks of [0, num_computed) that no head of these layers will see again, ascending."""

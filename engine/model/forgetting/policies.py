@@ -144,7 +144,7 @@ class ExpectedAttention(Policy):
         if memory is None:
             raise ValueError("expected attention needs at least one query after the sinks")
         count, added, outer = memory
-        num_kv_heads, num_keys, head_dim = seen.keys.shape
+        num_kv_heads, num_keys, _ = seen.keys.shape
         mean = added / count
         covariance = outer / count - mean[:, :, None] * mean[:, None, :]
         turn = self.rotation.mean(num_keys, FUTURE).double()  # [D, D]

@@ -118,7 +118,9 @@ def test_a_budget_keeps_sinks_newest_pinned_and_the_best(seed: int) -> None:
         assert gone <= seen and len(kept) == min(len(seen), budget)
         safe = {p for p in seen if p < sinks or p >= count - recent or p in pinned}
         assert not gone & safe
-        others = sorted(seen - safe, key=lambda p: (-scores[head, p].item(), p))
+        others = sorted(
+            seen - safe, key=lambda p: (-scores[head, p].item(), p)
+        )  # none so close that they count as equal
         assert choice.positions[head] == others[len(kept - safe) :]
         assert choice.scores[head] == [scores[head, p].item() for p in choice.positions[head]]
         assert choice.ranks[head] == [1 + others.index(p) for p in choice.positions[head]]
