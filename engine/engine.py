@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Literal, Self, cast
 
 from msgspec.structs import replace
+from torch import Tensor
 
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
@@ -31,6 +32,7 @@ from engine.model.copies import CopyCounter
 from engine.model.device import out_of_memory
 from engine.model.forgetting.attention import ForgettingAttention
 from engine.model.forgetting.forgetting import Forgetting, Remembered
+from engine.model.forgetting.full_cache import FullCache, divergences, last_rows
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
@@ -49,12 +51,13 @@ from engine.setup.header import header_of
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.setup.resolve import resolve_for
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, Keep, KVRole, Op
+from engine.trace.events import Adjust, Choose, Fork, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
     CacheTensors,
     Capture,
+    FullCacheOutput,
     Header,
     KeyScores,
     LayerCapture,
@@ -134,6 +137,9 @@ class Engine:
             new_pool=new_pool,
             max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
+        compares = self.config.forget_compare
+        place_of_all = self.config.max_num_seqs, resolved.max_model_len, self.config.kv_cache_dtype
+        self._full_cache = FullCache(model, *place_of_all) if compares else None
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
         # for the work of a step it only counts how many keys a query sees, not which
@@ -437,8 +443,13 @@ class Engine:
             self._forget(slices)
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
+            full = self._full_logits(scheduled)
+            compared = time.perf_counter() - saved
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
+            sampled = time.perf_counter()
+            outputs = self._compared(slices, result.logits, full, outputs)
+            compared += time.perf_counter() - sampled
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
@@ -468,7 +479,7 @@ class Engine:
                 schedule=t1 - t0,
                 prepare=t2 - t1,
                 forward=forward,
-                sample=t4 - t2 - forward,
+                sample=t4 - t2 - forward - compared,
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._outputs.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
@@ -616,6 +627,37 @@ class Engine:
             unseen = [self._forgetting.unseen(piece.seq_id, own, end, self.config.block_size) for own in layers]
             self._cache.release_forgotten(piece.seq_id, unseen)
 
+    def _full_logits(self, scheduled: list[ScheduledSequence]) -> dict[int, Tensor]:
+        """Return what the full cache says after each text that is complete, by sequence."""
+        if self._full_cache is None:
+            return {}
+        ends = [(sequence, start + count) for sequence, start, count in scheduled]
+        texts = {s.seq_id: s.token_ids[:end] for s, end in ends if end == len(s.token_ids)}
+        return dict(zip(texts, self._full_cache.logits(texts), strict=True)) if texts else {}
+
+    def _compared(
+        self, slices: list[SequenceSlice], logits: Tensor, full: dict[int, Tensor], outputs: list[Output]
+    ) -> list[Output]:
+        """Return a step's outputs with what the full cache says. A beam that waited for others is not compared."""
+        parents = {op.seq_id: op.parent_seq_id for op in self._ops if isinstance(op, Fork)}
+        rows, found = last_rows(slices), list[Output]()
+        for output in outputs:
+            seq_id = output.seq_id
+            while seq_id in parents:
+                seq_id = parents[seq_id]
+            if seq_id in full:
+                own, token_id = full[seq_id], int(full[seq_id].argmax())
+                [divergence] = divergences(own[None], logits[rows[seq_id]][None])
+                compared = FullCacheOutput(
+                    divergence=divergence,
+                    token_id=token_id,
+                    token_bytes=self._outputs.token_bytes(token_id),
+                    logprob=float(own.float().log_softmax(-1)[output.token_id]),
+                )
+                output = replace(output, full=compared)
+            found.append(output)
+        return found
+
     def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
         """Undo a failed step: no sequence continues with a block that the step was to fill and did not.
 
@@ -675,8 +717,9 @@ class Engine:
             tiers=self._connector.figures(),
             integrity=integrity,
         )
-        if self._forgetting:
-            self._forgetting.follow(self._ops)
+        for follower in (self._forgetting, self._full_cache):
+            if follower is not None:
+                follower.follow(self._ops)
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)

@@ -204,6 +204,15 @@ class Candidate(Struct, frozen=True, gc=False):
     logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
 
 
+class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
+    """What the full cache would have said in place of an output, given the same text (`forget_compare`)."""
+
+    divergence: float  # KL divergence from its distribution to the output's, nats, raw distributions
+    token_id: Int  # its most probable token
+    token_bytes: bytes
+    logprob: float  # that it gives the output's token
+
+
 class Output(Struct, frozen=True, gc=False, kw_only=True):
     """A token chosen in this step."""
 
@@ -213,6 +222,7 @@ class Output(Struct, frozen=True, gc=False, kw_only=True):
     text: str  # text that became complete with this token ("" while a character is unfinished)
     logprob: float
     top: list[Candidate]  # most probable first
+    full: FullCacheOutput | None = None  # None: not compared
 
 
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):

@@ -75,7 +75,7 @@ def _entry(entry: BatchEntry) -> BatchEntry:
 
 
 def _output(output: Output) -> Output:
-    return replace(output, token_id=HIDDEN, token_bytes=b"", text="", logprob=0.0, top=[])
+    return replace(output, token_id=HIDDEN, token_bytes=b"", text="", logprob=0.0, top=[], full=None)
 
 
 def _sampling(fields: dict[str, Setting]) -> dict[str, Setting]:

@@ -27,6 +27,7 @@ from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
 from engine.trace.snapshot import snapshot_of
 from tests.load.seams import fail_once
+from tests.parity.harness import eager_forward
 from tests.tiny_models import tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import log_of, tiny_llama
 
@@ -81,7 +82,7 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
     """Computed again in any chunks, or swapped, a sequence says and has forgotten what it would have otherwise."""
     prompts = prompts_of(random.Random(1))
     roomy = replace(BASE, forget_policy=policy, forget_every=every)
-    tight = replace(roomy, num_blocks=15, max_num_batched_tokens=8, max_num_seqs=3)
+    tight = replace(roomy, num_blocks=13, max_num_batched_tokens=8, max_num_seqs=3)
     with Engine(tiny_llama(), roomy) as plain:
         play(plain, prompts)
         said, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
@@ -227,6 +228,30 @@ def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
             rerun = Rerun(again, log, len(log), None, follow=False)
             rerun.finish()
             assert rerun.is_checked
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
+def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: SamplingParams) -> None:
+    """Beside each output: one plain pass over its text gives the same distribution."""
+    config = replace(BASE, forget_policy="random", forget_compare=True, num_blocks=16, max_num_batched_tokens=9)
+    plain = tiny_model("llama")
+    with Engine(tiny_llama(), config) as engine:
+        records = play(engine, prompts_of(random.Random(1)), sampling)
+        seen, changed = 0, 0.0
+        for record in records:
+            sequences = log_of(engine).state_at(record.index).sequences
+            for output in record.outputs:
+                if output.full is None:
+                    continue
+                text = sequences[output.seq_id].token_ids[:-1]
+                full = eager_forward(plain, text).logits[0, -1].double().log_softmax(-1)
+                assert output.full.token_id == int(full.argmax())
+                assert output.full.logprob == pytest.approx(full[output.token_id].item(), abs=1e-4)
+                seen, changed = seen + 1, changed + output.full.divergence
+        assert seen > 10 and changed > 0
+    with Engine(tiny_llama(), replace(config, forget_budget=48)) as engine:
+        for record in play(engine, prompts_of(random.Random(1)), sampling):
+            assert all(o.full is None or o.full.divergence < 1e-9 for o in record.outputs)
 
 
 def test_what_cannot_be_kept_is_refused() -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from engine.cache.forget_settings import ForgetSettings
 
-
 BITS = 14  # of a score's mantissa
 
 
