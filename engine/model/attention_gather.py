@@ -133,7 +133,7 @@ def attend_slice(
     call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, needs_weights: bool = True
 ) -> tuple[Tensor, Tensor | None]:
     """Attend for a sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] or [Hq, T, C] -> out [T, Hq,
-    Dv] and, if needed, the weights [Hq, T, C]. The last query belongs to the last key; no query sees keys after its own.
+    Dv] and, if needed, the weights [Hq, T, C]. The last query belongs to the last key; no query sees later keys.
 
     Queries are processed in pieces: the scores of all would be written to memory and read again, 25.7 MB a layer for
     896 tokens and 8 heads, and half of them are masked. The pieces are the same whether or not the weights are needed,

@@ -115,7 +115,8 @@ class KeyNorm(Policy):
     needs_weights = False
 
     def score(self, memory: None, seen: Seen) -> Tensor:
-        return -torch.linalg.vector_norm(seen.keys, dim=-1, dtype=torch.float32)
+        lengths: Tensor = torch.linalg.vector_norm(seen.keys, dim=-1, dtype=torch.float32)
+        return -lengths
 
 
 class ExpectedAttention(Policy):
@@ -157,7 +158,8 @@ class ExpectedAttention(Policy):
         counts[:, : self.settings.sinks] = False
         weights = torch.softmax(scores.masked_fill(~counts, float("-inf")), dim=-1)
         weights = torch.nan_to_num(weights)  # nothing but sinks
-        return _by_kv_head(weights, num_kv_heads) * seen.values.double().norm(dim=-1)
+        lengths: Tensor = torch.linalg.vector_norm(seen.values, dim=-1, dtype=torch.float64)
+        return _by_kv_head(weights, num_kv_heads) * lengths
 
 
 class Random(Policy):
