@@ -167,7 +167,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             ge=1,
             le=MAX_POOL_SLOTS,
             beside="forget_policy",
-            control=Control(group="cache", usual=(8, 16, 32, 64, 128, 256, 512), only_with="forget_policy"),
+            control=Control(group="cache", usual=(8, 16, 32, 64, 128, 256, 512)),
         ),
     ] = None
     # tokens at the beginning that stay in any case; None = 4
@@ -179,7 +179,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     # positions over which SnapKV averages its scores, odd; None = 5
     forget_pool: Annotated[int | None, Option(ge=1, le=1023, beside="forget_policy")] = None
     # each output says what the full cache would have said: a second forward pass
-    forget_compare: Annotated[bool, Option(control=Control(group="cache", only_with="forget_policy"))] = False
+    forget_compare: Annotated[bool | None, Option(beside="forget_policy", control=Control(group="cache"))] = None
     # engines that only compute prompts, that only go on with them, and that do both; all 0 = one engine
     # (engine/cluster)
     prefill: Annotated[

@@ -137,9 +137,8 @@ class Engine:
             new_pool=new_pool,
             max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
-        compares = self.config.forget_compare
-        place_of_all = self.config.max_num_seqs, resolved.max_model_len, self.config.kv_cache_dtype
-        self._full_cache = FullCache(model, *place_of_all) if compares else None
+        room = self.config.max_num_seqs, resolved.max_model_len
+        self._full_cache = FullCache(model, *room, self.config.kv_cache_dtype) if self.config.forget_compare else None
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
         # for the work of a step it only counts how many keys a query sees, not which

@@ -109,8 +109,6 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
     """
     own = config.forgetting
     if own is None:
-        if config.forget_compare:
-            raise ConfigError("forget_compare means something only beside forget_policy: set forget_policy too")
         return config
     against = {
         "strategy": config.strategy != "paged",
@@ -136,6 +134,7 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
         forget_recent=own.recent,
         forget_every=own.every,
         forget_pool=own.pool,
+        forget_compare=bool(config.forget_compare),
         # what is computed under a mask is of no use to another prompt, and nothing but eager attention has the mask
         enable_prefix_caching=False,
         enforce_eager=True,

@@ -103,7 +103,7 @@ def test_a_budget_as_large_as_the_context_changes_nothing(policy: PolicyName, sa
     prompts = prompts_of(random.Random(4))
     config = replace(BASE, forget_budget=48, forget_policy=policy)
     off = {name: None for name in EngineConfig.__struct_fields__ if name.startswith("forget_")}
-    without = replace(BASE, **{**off, "forget_compare": False}, enable_prefix_caching=False, enforce_eager=True)
+    without = replace(BASE, **off, enable_prefix_caching=False, enforce_eager=True)
     with Engine(tiny_llama(), config) as engine, Engine(tiny_llama(), without) as plain:
         assert [r.outputs for r in play(engine, prompts, sampling)] == [
             r.outputs for r in play(plain, prompts, sampling)

@@ -371,7 +371,7 @@ export interface EngineConfig {
   forget_recent: number | null;
   forget_every: number | null;
   forget_pool: number | null;
-  forget_compare: boolean;
+  forget_compare: boolean | null;
   prefill: number;
   decode: number;
   mixed: number;
@@ -440,10 +440,16 @@ export interface ForkConfig {
   config: Record<string, unknown>;
 }
 
+export interface ForkKeep {
+  kind: "keep";
+  seq_id: number;
+  position: number;
+}
+
 export interface ForkMessage {
   theater: string;
   at: number;
-  change: ForkToken | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
+  change: ForkToken | ForkKeep | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
   epoch?: number | null;
   follow?: boolean;
   name?: string;
