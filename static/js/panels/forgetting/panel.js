@@ -29,7 +29,7 @@ export function Panel() {
   if (!now || !view || !at) return html`<p class="hint">${t("forgetting.empty")}</p>`;
   const { engine, model } = now.header;
   const columns = columnsOf(now.header, layer.value);
-  const values = { policy: String(engine.forget_policy), budget: Number(engine.forget_budget) };
+  const values = { policy: t(`option.forget_policy.${engine.forget_policy}`), budget: Number(engine.forget_budget) };
   return html`<div class="forgetting" id="forgetting">
     <header>
       <h3 class="panel-title"><${Term} id="forgetting">${t("forgetting.title", values)}<//> <${Fidelity}
