@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-PolicyName = Literal["h2o", "tova", "snapkv", "key_norm", "expected_attention", "random"]
+PolicyName = Literal["window", "h2o", "tova", "snapkv", "key_norm", "expected_attention", "random"]
 
 
 class ForgetSettings(NamedTuple):

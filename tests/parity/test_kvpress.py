@@ -18,12 +18,14 @@ from tests.tiny_models import VOCAB_SIZE, tiny_model, tiny_tokenizer
 kvpress = pytest.importorskip("kvpress", reason="kvpress is not installed (pip install kvpress)")
 
 NUM_TOKENS, BUDGET = 40, 17
-SINKS = {"expected_attention": 4}
+SINKS = {"window": 4, "expected_attention": 4}
 RECENT = {"tova": 1, "snapkv": 8}  # that kvpress keeps in any case
 
 
 def press_of(name: PolicyName) -> Any:
     match name:
+        case "window":
+            return kvpress.StreamingLLMPress(n_sink=4)
         case "tova":
             return kvpress.TOVAPress()
         case "snapkv":
@@ -41,6 +43,7 @@ def kept_by_kvpress(press: Any, module: Any, prompt: list[int]) -> dict[int, lis
     def hook(attention: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
         cache = kwargs["past_key_values"].layers[attention.layer_idx]
         attention.rotary_emb = module.model.rotary_emb
+        press.compression_ratio = 1 - BUDGET / NUM_TOKENS  # which only StreamingLLM's scores read
         scores = press.score(attention, kwargs["hidden_states"], cache.keys, cache.values, None, kwargs)
         kept[attention.layer_idx] = [set(row.topk(BUDGET).indices.tolist()) for row in scores[0]]
 
@@ -54,7 +57,9 @@ def kept_by_kvpress(press: Any, module: Any, prompt: list[int]) -> dict[int, lis
 
 @pytest.mark.parametrize(
     ("name", "family"),
-    [(name, family) for name in ("tova", "snapkv", "key_norm", "expected_attention") for family in ("llama", "qwen3")
+    [(name, family)
+     for name in ("window", "tova", "snapkv", "key_norm", "expected_attention")
+     for family in ("llama", "qwen3")
      if (name, family) != ("key_norm", "qwen3")],  # whose random keys are all of one length
 )  # fmt: skip
 def test_the_kept_positions_are_those_of_kvpress(name: PolicyName, family: str) -> None:

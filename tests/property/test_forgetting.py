@@ -160,6 +160,21 @@ def test_captured_weights_are_those_of_a_pass_under_the_logged_mask(
                 assert found == [pytest.approx(scores, rel=1e-5) for scores in op.scores]
 
 
+def test_a_window_of_sinks_and_newest_is_an_attention_window() -> None:
+    """Two implementations of one mask: after a decision a query sees the budget and itself."""
+    prompts = prompts_of(random.Random(6))
+    off = {name: None for name in EngineConfig.__struct_fields__ if name.startswith("forget_")}
+    windowed = replace(BASE, **off, attention_window=7, attention_sinks=3, enforce_eager=True, max_num_batched_tokens=1)
+    prompts = [prompt[:9] for prompt in prompts]  # the window hides nothing within the prompt
+    forgets = replace(BASE, forget_policy="window", forget_budget=9, forget_sinks=3)
+    with Engine(tiny_llama(), windowed) as one, Engine(tiny_llama(), forgets) as other:
+        play(one, prompts)
+        records = play(other, prompts)
+        assert texts(one) == texts(other)
+        released = [op for record in records for op in record.ops if isinstance(op, Release)]
+        assert released, "every head forgets the same tokens, so whole blocks go"
+
+
 def test_a_block_goes_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
     """With one KV head and the same choice in every layer the masked tokens are whole blocks in the end."""
     model, path = from_module(tiny_model("llama_mqa"), tiny_tokenizer(), "mqa"), tmp_path / "freed.kvtrace"

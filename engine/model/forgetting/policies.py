@@ -1,6 +1,7 @@
 """Policies: a score for each key of a KV head. The keys with the lowest scores are forgotten.
 
 policy              score of key j                                                    published
+window              its position: the oldest go, as behind attention_window          arXiv 2309.17453
 h2o                 weights that queries have given to it so far, added up            arXiv 2306.14048
 tova                weight of the newest query, mean over all heads of the layer      arXiv 2401.06104
 snapkv              weights of the last `recent` queries, smoothed over positions     arXiv 2404.14469
@@ -65,6 +66,16 @@ class Policy(ABC):
     @abstractmethod
     def score(self, memory: Any, seen: Seen) -> Tensor:
         """Return the scores [Hkv, C]; what is not visible has any score."""
+
+
+class Window(Policy):
+    """The newest keys stay, and the sinks: what `attention_window` does by itself, to compare the others with."""
+
+    needs_weights = False
+
+    def score(self, memory: None, seen: Seen) -> Tensor:
+        positions = torch.arange(seen.keys.shape[1], dtype=torch.float64, device=seen.keys.device)
+        return positions.expand(seen.keys.shape[0], -1)
 
 
 class H2O(Policy):
@@ -174,6 +185,7 @@ class Random(Policy):
 
 
 POLICIES: dict[PolicyName, type[Policy]] = {
+    "window": Window,
     "h2o": H2O,
     "tova": Tova,
     "snapkv": SnapKV,

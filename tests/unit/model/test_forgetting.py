@@ -47,6 +47,8 @@ def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: Seen) -> list[l
         row = []
         for key in range(NUM_KEYS):
             match name:
+                case "window":
+                    row.append(float(key))
                 case "h2o":
                     total = sum(weights[h, t, key].item() for h in of_group for t in range(NUM_KEYS))
                     row.append(total / GROUP)
