@@ -16,7 +16,7 @@ Gone = dict[tuple[int, int], dict[int, int]]  # by layer and KV head: position -
 
 
 class ForgettingBook:
-    """What each sequence has forgotten. Give it each record, in order."""
+    """Forgotten tokens of each sequence. Give it each record, in order."""
 
     def __init__(self, header: Header) -> None:
         self._engine, self._model = header.engine, header.model

@@ -205,7 +205,7 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
-    """What the full cache would have said in place of an output, given the same text (`forget_compare`)."""
+    """Answer of the full cache in place of an output, given the same text (`forget_compare`)."""
 
     divergence: float  # KL divergence from its distribution to the output's, nats, raw distributions
     token_id: Int  # its most probable token

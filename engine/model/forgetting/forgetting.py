@@ -57,7 +57,7 @@ class Scores(NamedTuple):
 
 
 class Forgetting:
-    """What the sequences of an engine have forgotten, and the policy that decides it.
+    """Forgotten tokens of an engine's sequences, and the policy that decides them.
 
     Layers with a sliding window of their own are left as they are.
 
@@ -230,7 +230,7 @@ class Forgetting:
 
 
 class Remembered(Forgetting):
-    """What one sequence has forgotten, by its log: for a pass that computes it again and decides nothing."""
+    """Forgotten tokens of one sequence, by its log: for a pass that computes it again and decides nothing."""
 
     def __init__(self, seq_id: int, forgotten: Iterable[Forget], like: Forgetting) -> None:
         self.settings, self.policy, self.layers, self.device = like.settings, like.policy, like.layers, like.device
