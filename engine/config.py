@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
+from engine.cache.forget_settings import ForgetSettings, PolicyName
 from engine.cache.reach import WindowPolicy
 from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
@@ -159,6 +160,30 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", usual=(0, 2, 3, 4, 6), none_as=0, term="block_group"),
         ),
     ] = None
+    # which tokens each KV head forgets (engine/model/forgetting); None = none
+    forget_policy: Annotated[
+        PolicyName | None, Option(strategies=("paged",), control=Control(group="cache", term="forgetting"))
+    ] = None
+    # tokens that each KV head of a layer keeps; None = 64
+    forget_budget: Annotated[
+        int | None,
+        Option(
+            ge=1,
+            le=MAX_POOL_SLOTS,
+            beside="forget_policy",
+            control=Control(group="cache", usual=(8, 16, 32, 64, 128, 256, 512)),
+        ),
+    ] = None
+    # tokens at the beginning that stay in any case; None = 4
+    forget_sinks: Annotated[int | None, Option(ge=0, le=MAX_POOL_SLOTS, beside="forget_policy")] = None
+    # newest tokens that stay in any case, for SnapKV those whose queries it observes; None = 8
+    forget_recent: Annotated[int | None, Option(ge=0, le=MAX_POOL_SLOTS, beside="forget_policy")] = None
+    # tokens from one decision to the next, after the one at the end of the prompt; 0: that is the only one; None = 1
+    forget_every: Annotated[int | None, Option(ge=0, le=MAX_POOL_SLOTS, beside="forget_policy")] = None
+    # positions over which SnapKV averages its scores, odd; None = 5
+    forget_pool: Annotated[int | None, Option(ge=1, le=1023, beside="forget_policy")] = None
+    # each output says what the full cache would have said: a second forward pass
+    forget_compare: Annotated[bool | None, Option(beside="forget_policy", control=Control(group="cache"))] = None
     # engines that only compute prompts, that only go on with them, and that do both; all 0 = one engine
     # (engine/cluster)
     prefill: Annotated[
@@ -240,6 +265,15 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return WindowPolicy(self.attention_window, self.attention_sinks or 0, self.sliding_window_pattern)
 
     @property
+    def forgetting(self) -> ForgetSettings | None:
+        """Settings of `forget_policy` and its companions; None: nothing is forgotten."""
+        if self.forget_policy is None:
+            return None
+        given = {name: getattr(self, f"forget_{name}") for name in ("budget", "sinks", "recent", "every", "pool")}
+        filled = {name: value for name, value in given.items() if value is not None}
+        return ForgetSettings(self.forget_policy, **filled, seed=self.seed)
+
+    @property
     def by_sequence(self) -> Literal["concat", "dynamic", "static"] | None:
         """The strategy, if it keeps each sequence in tensors of its own."""
         return self.strategy if self.strategy in ("concat", "dynamic", "static") else None
@@ -260,6 +294,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)
+        left_out |= {name for name in _FIELDS if name.startswith("forget_")} if self.forget_policy is None else set()
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
 

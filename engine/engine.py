@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Literal, Self, cast
 
 from msgspec.structs import replace
+from torch import Tensor
 
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
@@ -29,6 +30,9 @@ from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
 from engine.model.device import out_of_memory
+from engine.model.forgetting.attention import ForgettingAttention
+from engine.model.forgetting.forgetting import Forgetting, Remembered
+from engine.model.forgetting.full_cache import FullCache, divergences, last_rows
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
@@ -50,13 +54,15 @@ from engine.setup.resolve import resolve_for
 from engine.speculate.build import build_drafter
 from engine.speculate.settings import speculative_of
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, KVRole, Op
+from engine.trace.events import Adjust, Choose, Fork, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
     CacheTensors,
     Capture,
+    FullCacheOutput,
     Header,
+    KeyScores,
     LayerCapture,
     Objection,
     Output,
@@ -118,12 +124,15 @@ class Engine:
         self._inputs = InputProcessor(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
+        forgets = self.config.forgetting
+        self._forgetting = None if forgets is None else Forgetting(forgets, model)
         self._runner = ModelRunner(
             model,
             resolved.num_blocks,
             self.config.block_size,
             resolved.max_model_len,
             self.config.kv_cache_dtype,
+            ForgettingAttention(self._forgetting) if self._forgetting else None,
             swap_space=resolved.swap_space,
             policy=self.config.policy,
             groups=groups,
@@ -131,6 +140,8 @@ class Engine:
             new_pool=new_pool,
             max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
+        room = self.config.max_num_seqs, resolved.max_model_len
+        self._full_cache = FullCache(model, *room, self.config.kv_cache_dtype) if self.config.forget_compare else None
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
         # for the work of a step it only counts how many keys a query sees, not which
@@ -147,6 +158,8 @@ class Engine:
         )
         if connector is not None and (self.config.strategy != "paged" or self.config.fault is not None):
             raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
+        if connector is not None and self._forgetting:
+            raise ConfigError("keys and values outside the pool do not go with forget_policy: they are of a full cache")
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, connector)
@@ -287,6 +300,22 @@ class Engine:
         self._append_record("abort")
         return True
 
+    def keep(self, seq_id: int, position: int) -> None:
+        """Let no head forget a token of a sequence from here on; another token goes in its place.
+
+        Raises:
+            RequestError: nothing is forgotten here, the sequence is not alive, has no such token, or has forgotten it.
+        """
+        if self._forgetting is None:
+            raise RequestError("this run has no forget_policy, so every token is kept")
+        completion = self._outputs.live.get(seq_id)
+        if completion is None:
+            raise RequestError(f"sequence {seq_id} neither waits nor runs, so it forgets nothing more")
+        if wrong := self._forgetting.cannot_keep(seq_id, position, len(completion.sequence.token_ids)):
+            raise RequestError(wrong)
+        self._ops.append(Keep(seq_id=seq_id, position=position))
+        self._append_record("adjust")
+
     def choose(self, seq_id: int, token_id: int, position: int | None = None) -> None:
         """Settle a token that is still to come (None: the next one), whatever the sampler will take there.
 
@@ -418,15 +447,23 @@ class Engine:
             self._connector.start_load_kv(transfers)
             unloaded, loaded = [], time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
+            if self._forgetting:
+                self._forgetting.begin(slices, [sequence.num_prompt_tokens for sequence, _, _ in scheduled])
             result = self._runner.execute(slices, self.capture)
             self.rest()  # beside the forward pass that was queued
             t2 = loaded + result.prepare_seconds
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
+            self._forget(slices)
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
+            full = self._full_logits(scheduled)
+            compared = time.perf_counter() - saved
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
+            sampled = time.perf_counter()
+            outputs = self._compared(slices, result.logits, full, outputs)
+            compared += time.perf_counter() - sampled
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
@@ -456,23 +493,28 @@ class Engine:
                 schedule=t1 - t0,
                 prepare=t2 - t1,
                 forward=forward,
-                sample=t4 - t2 - forward,
+                sample=t4 - t2 - forward - compared,
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._outputs.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
-            capture=partial(self._captured, self._num_records, self.capture.dtype, result)
+            capture=partial(self._captured, self._num_records, self.capture.dtype, result, self._scored())
             if self.capture and self._deferred is not None
             else None,
             is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
 
+    def _scored(self) -> list[KeyScores]:
+        return self._forgetting.key_scores() if self._forgetting else []
+
     @staticmethod
-    def _captured(index: int, dtype: Literal["float16", "float32"], result: ForwardResult) -> Capture:
+    def _captured(
+        index: int, dtype: Literal["float16", "float32"], result: ForwardResult, scored: list[KeyScores]
+    ) -> Capture:
         layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
-        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted)
+        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted, scores=scored)
 
     def take_transfers(self) -> StepRecord | None:
         """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.
@@ -528,18 +570,19 @@ class Engine:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
         self.rest()
         live = self._outputs.live.get(seq_id)
-        if live is not None:
-            token_ids = live.sequence.token_ids
-        else:  # finished: the log still knows it
-            sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
-            if sequence is None:
-                raise RecomputeError(f"there is no sequence {seq_id} in this run")
-            token_ids = sequence.token_ids
+        # what is finished or forgotten, the log still knows
+        logged = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
+        if live is None and logged is None:
+            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+        token_ids = live.sequence.token_ids if live is not None else logged.token_ids if logged is not None else []
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
+        backend = None
+        if self._forgetting and logged is not None:
+            backend = ForgettingAttention(Remembered(seq_id, logged.forgotten, self._forgetting))
         return recompute_sequence(
-            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy
+            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy, backend
         )
 
     def snapshot(self) -> Snapshot:
@@ -588,6 +631,48 @@ class Engine:
                 )
             )
         return slices, batch
+
+    def _forget(self, slices: list[SequenceSlice]) -> None:
+        """After a forward pass: forget what its scores say, and release the blocks that no head sees any more."""
+        if self._forgetting is None:
+            return
+        self._ops += self._forgetting.decide()
+        for piece in slices:
+            end = piece.start + len(piece.token_ids)
+            layers = [group.layers for group in self.block_groups]
+            unseen = [self._forgetting.unseen(piece.seq_id, own, end, self.config.block_size) for own in layers]
+            self._cache.release_forgotten(piece.seq_id, unseen)
+
+    def _full_logits(self, scheduled: list[ScheduledSequence]) -> dict[int, Tensor]:
+        """Return what the full cache says after each text that is complete, by sequence."""
+        if self._full_cache is None:
+            return {}
+        ends = [(sequence, start + count) for sequence, start, count in scheduled]
+        texts = {s.seq_id: s.token_ids[:end] for s, end in ends if end == len(s.token_ids)}
+        return dict(zip(texts, self._full_cache.logits(texts), strict=True)) if texts else {}
+
+    def _compared(
+        self, slices: list[SequenceSlice], logits: Tensor, full: dict[int, Tensor], outputs: list[Output]
+    ) -> list[Output]:
+        """Return a step's outputs with what the full cache says. A beam that waited for others is not compared."""
+        parents = {op.seq_id: op.parent_seq_id for op in self._ops if isinstance(op, Fork)}
+        rows, found = last_rows(slices), list[Output]()
+        for output in outputs:
+            seq_id = output.seq_id
+            while seq_id in parents:
+                seq_id = parents[seq_id]
+            if seq_id in full:
+                own, token_id = full[seq_id], int(full[seq_id].argmax())
+                [divergence] = divergences(own[None], logits[rows[seq_id]][None])
+                compared = FullCacheOutput(
+                    divergence=divergence,
+                    token_id=token_id,
+                    token_bytes=self._outputs.token_bytes(token_id),
+                    logprob=float(own.float().log_softmax(-1)[output.token_id]),
+                )
+                output = replace(output, full=compared)
+            found.append(output)
+        return found
 
     def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
         """Undo a failed step: no sequence continues with a block that the step was to fill and did not.
@@ -648,6 +733,9 @@ class Engine:
             tiers=self._connector.figures(),
             integrity=integrity,
         )
+        for follower in (self._forgetting, self._full_cache):
+            if follower is not None:
+                follower.follow(self._ops)
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)

@@ -139,7 +139,10 @@ class LoadingThread:
         say(kept_by_layers(model.facts, model.kv_bytes_per_token), flush=True)
         if without := not_served(model.facts, model.dropped):
             say(without, flush=True)
-        if is_compiled and not self._settings.config_of(served.name).enforce_eager:
+        if own := config.forgetting:
+            said = f"each KV head keeps {own.budget} tokens by {own.policy}"
+            say(f"{said}: no prefix caching, no compiled pass, no CUDA graphs", flush=True)
+        if is_compiled and not (config.enforce_eager or config.forgetting):
             if model.only_eager:
                 say(f"it is served eagerly, not compiled: {model.only_eager}", flush=True)
                 return

@@ -15,7 +15,15 @@ from app.session.answers import ForkStatus
 from app.session.messages import parse_config, parse_sampling
 from app.session.run import OpenLog
 from engine.config import EngineConfig
-from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
+from engine.lab.change import (
+    AbortChange,
+    Change,
+    ConfigChange,
+    KeepChange,
+    RequestChange,
+    SamplingChange,
+    TokenChange,
+)
 from engine.trace.log import TraceReader
 
 
@@ -125,6 +133,8 @@ def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineC
     match wish:
         case messages.ForkToken():
             return TokenChange(seq_id=wish.seq_id, token_id=wish.token_id)
+        case messages.ForkKeep():
+            return KeepChange(seq_id=wish.seq_id, position=wish.position)
         case messages.ForkAbort():
             return AbortChange(request_id=wish.request_id)
         case messages.ForkSampling():

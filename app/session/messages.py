@@ -106,6 +106,11 @@ class ForkToken(Message, frozen=True, kw_only=True, tag_field="kind", tag="token
     token_id: Index
 
 
+class ForkKeep(Message, frozen=True, kw_only=True, tag_field="kind", tag="keep"):
+    seq_id: Index
+    position: Index
+
+
 class ForkRequest(Message, frozen=True, kw_only=True, tag_field="kind", tag="request"):
     text: str
     sampling: dict[str, Any] = {}
@@ -127,7 +132,7 @@ class ForkConfig(Message, frozen=True, kw_only=True, tag_field="kind", tag="conf
     config: dict[str, Any]
 
 
-Change = ForkToken | ForkRequest | ForkAbort | ForkSampling | ForkConfig
+Change = ForkToken | ForkKeep | ForkRequest | ForkAbort | ForkSampling | ForkConfig
 
 
 class Fork(OfTheater, frozen=True, kw_only=True):

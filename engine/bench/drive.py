@@ -86,6 +86,8 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
                 requests[i] = request
                 # on the clock of its arrival; one that waited for steps or for a turn arrives now
                 timed = asks[i].after is None and asks[i].at_step == 0
+                for position, token_id in enumerate(asks[i].chosen, len(asks[i].prompt)):
+                    engine.choose(request.seq_id, token_id, position)
                 timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
         if engine.has_unfinished():
             asked = time.perf_counter()

@@ -180,6 +180,26 @@ def nll(work: EngineWork) -> float | None:
     return -float(np.mean(work.prompt_logprobs)) if work.prompt_logprobs else None
 
 
+def output_nll(work: EngineWork) -> float | None:
+    """Nats a token: the mean negative log probability of the outputs' tokens."""
+    return -float(np.mean(work.output_logprobs)) if work.output_logprobs else None
+
+
+def full_nll(work: EngineWork) -> float | None:
+    """Nats a token: the same under the full cache, where outputs are compared with it."""
+    return -float(np.mean([one.logprob for one in work.full])) if work.full else None
+
+
+def divergence(work: EngineWork) -> float | None:
+    """Nats: the mean KL divergence of the outputs' distributions from those of the full cache."""
+    return float(np.mean([one.divergence for one in work.full])) if work.full else None
+
+
+def changed(work: EngineWork) -> float | None:
+    """Share of the outputs whose most probable token is another one than the full cache's."""
+    return share(sum(work.changed), len(work.changed))
+
+
 def logprob_error(m: Measurement, context: Context) -> float | None:
     """Nats: the mean absolute difference of the prompt tokens' log probabilities from the reference's."""
     reference = context.reference and context.reference.work

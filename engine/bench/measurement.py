@@ -17,17 +17,19 @@ from engine.trace.busy_time import step_seconds
 from engine.trace.events import (
     Admit,
     Defer,
+    Forget,
     Fork,
     Load,
     Lookup,
     LookupExternal,
     Medium,
     Preempt,
+    Release,
     Store,
     Submit,
     SwapIn,
 )
-from engine.trace.records import StepRecord, Work
+from engine.trace.records import FullCacheOutput, StepRecord, Work
 
 Observer = Literal["none", "log", "capture"]  # what of a run is recorded while it is measured
 
@@ -97,6 +99,11 @@ class EngineWork:
     )
     estimates: Estimates | None = None  # None: there were no tiers
     prompt_logprobs: list[float] = field(default_factory=list)
+    output_logprobs: list[float] = field(default_factory=list)
+    full: list[FullCacheOutput] = field(default_factory=list)  # beside the outputs that were compared
+    changed: list[bool] = field(default_factory=list)  # the same: whether the most probable token is another one
+    freed_blocks: int = 0  # because every head had forgotten their tokens
+    forgotten: int = 0  # keys, over layers and KV heads
     kv_bytes_per_token: int = 0
 
     def add(self, record: StepRecord, elapsed: float) -> None:
@@ -133,6 +140,16 @@ class EngineWork:
         self.peak_bytes = max(self.peak_bytes, memory.bytes_held)
         self.peak_running = max(self.peak_running, len(record.batch))
         self.prompt_logprobs += [entry.logprob for entry in record.prompt_logprobs]
+        self.output_logprobs += [output.logprob for output in record.outputs]
+        for output in record.outputs:
+            if output.full is not None:
+                self.full.append(output.full)
+                self.changed.append((output.top[0].token_id if output.top else -1) != output.full.token_id)
+        for op in record.ops:
+            if isinstance(op, Release):
+                self.freed_blocks += op.reason == "forgotten"
+            elif isinstance(op, Forget):
+                self.forgotten += sum(map(len, op.positions))
         self._add_operations(record)
 
     def _add_operations(self, record: StepRecord) -> None:

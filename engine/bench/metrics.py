@@ -120,6 +120,12 @@ TABLE = [
         of_work(lambda w: f.share(w.tokens_logical - w.tokens_held, w.tokens_logical)),
     ),
     Metric("nll", "nats", "lower", "count", of_work(f.nll)),
+    Metric("output_nll", "nats", "lower", "count", of_work(f.output_nll)),
+    Metric("full_nll", "nats", "lower", "count", of_work(f.full_nll)),
+    Metric("divergence", "nats", "lower", "count", of_work(f.divergence)),
+    Metric("choices_changed", "share", "lower", "count", of_work(f.changed)),
+    Metric("forgotten_keys", "keys", None, "count", of_work(lambda w: w.forgotten)),
+    Metric("freed_blocks", "blocks", "higher", "count", of_work(lambda w: w.freed_blocks)),
     Metric("logprob_error", "nats", "lower", "count", f.logprob_error),
     Metric("tokens_equal", "share", "higher", "count", f.tokens_equal),
 ]

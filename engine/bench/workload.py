@@ -6,7 +6,7 @@ Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says doe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +34,7 @@ class Ask:
     at_step: int = 0  # steps of the engine
     after: int | None = None  # index of the turn before, which must be done
     late: bool = False  # the late request: the latencies of the others are measured
+    chosen: list[int] = field(default_factory=list)  # its output's tokens, whatever is sampled; empty: what is sampled
 
 
 class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -102,10 +103,15 @@ class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
 
 
 class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
-    """Given texts, one request each."""
+    """Given texts, one request each.
+
+    With `prompt_tokens` so many tokens of a text are its prompt, and its other tokens are the output, whatever is
+    sampled.
+    """
 
     texts: list[str]
-    output_tokens: int
+    output_tokens: int  # at most
+    prompt_tokens: int | None = None  # None: all of them
 
 
 class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
@@ -156,7 +162,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
         case Texts():
             if encode is None:
                 raise BenchError("this workload is made of texts, and the model has no tokenizer")
-            return [draw.ask(encode(text), workload.output_tokens) for text in workload.texts]
+            return [_read(encode(text), workload, draw) for text in workload.texts]
         case Trace():
             return _traced(workload, draw)
 
@@ -191,6 +197,16 @@ class _Draw:
         self._num_asks += 1
         seed = (self._seed << 32) + self._num_asks
         return Ask(prompt, self.length(output_tokens), seed, **when)  # type: ignore[arg-type]
+
+
+def _read(token_ids: list[int], workload: Texts, draw: _Draw) -> Ask:
+    if workload.prompt_tokens is None:
+        return draw.ask(token_ids, workload.output_tokens)
+    chosen = token_ids[workload.prompt_tokens :][: workload.output_tokens]
+    if not chosen:
+        raise BenchError(f"a text of {len(token_ids)} tokens has none after a prompt of {workload.prompt_tokens}")
+    ask = draw.ask(token_ids[: workload.prompt_tokens], len(chosen))
+    return replace(ask, chosen=chosen)
 
 
 def _random(workload: Random, draw: _Draw) -> list[Ask]:

@@ -19,8 +19,8 @@ class BlockTables:
                      K and V exist                 covered, written by this step or later
 
     `block_ids[g]`: the table of group g, RELEASED where a block is gone.
-    `num_released[g]`: entries of it that are RELEASED; the last entry is none. They follow each other, but in a group
-    with states, whose blocks have gaps between them.
+    `num_released[g]`: entries of it that are RELEASED; the last entry is none. Behind a window they follow each other;
+    blocks of states, and blocks whose tokens are forgotten, have gaps between them.
     """
 
     block_ids: list[list[int]]

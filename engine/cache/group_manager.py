@@ -32,6 +32,7 @@ from engine.trace.events import (
     Op,
     Receive,
     Release,
+    ReleaseReason,
     Reserve,
     Share,
 )
@@ -333,9 +334,18 @@ class GroupManager:
         """Release the blocks that no later query will see, the last one first. Their table entries become RELEASED."""
         if self.retention is None:
             return
-        block_ids = tables.block_ids[self.index]
         end = self.retention.end(tables.num_computed, self.block_size)
-        for logical in self._releasable(tables, end):
+        self._release(seq_id, tables, self._releasable(tables, end), self.retention.reason)
+
+    def release_forgotten(self, seq_id: int, tables: BlockTables, logicals: Sequence[int]) -> None:
+        """Release full blocks whose tokens every head has forgotten, the last one first, but not the table's last."""
+        block_ids = tables.block_ids[self.index]
+        held = [i for i in reversed(logicals) if i < len(block_ids) - 1 and block_ids[i] != RELEASED]
+        self._release(seq_id, tables, held, "forgotten")
+
+    def _release(self, seq_id: int, tables: BlockTables, logicals: Sequence[int], reason: ReleaseReason) -> None:
+        block_ids = tables.block_ids[self.index]
+        for logical in logicals:
             block = self.pool.blocks[block_ids[logical]]
             ensure(
                 self.promised.get(block.block_id) != seq_id,
@@ -351,7 +361,7 @@ class GroupManager:
                     seq_id=seq_id,
                     block_id=block.block_id,
                     logical=logical,
-                    reason=self.retention.reason,
+                    reason=reason,
                     to=self.pool.release(block),
                 )
             )

@@ -245,6 +245,12 @@ class KVCacheManager(CacheBooks):
             for group in self._releasing:
                 group.release(seq_id, tables)
 
+    def release_forgotten(self, seq_id: int, logicals: Sequence[Sequence[int]]) -> None:
+        """Release full blocks whose tokens every head of a group's layers has forgotten. `logicals`: by group."""
+        tables = self._held(seq_id)
+        for group, own in zip(self.groups, logicals, strict=True):
+            group.release_forgotten(seq_id, tables, own)
+
     def fork(
         self, parent_seq_id: int, seq_id: int, request_id: str, reason: ForkReason = "sample", seed: int | None = None
     ) -> None:

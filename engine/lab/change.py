@@ -16,6 +16,13 @@ class TokenChange(Struct, frozen=True, kw_only=True):
     token_id: int
 
 
+class KeepChange(Struct, frozen=True, kw_only=True):
+    """No head forgets this token of a sequence from here on."""
+
+    seq_id: int
+    position: int
+
+
 class RequestChange(Struct, frozen=True, kw_only=True):
     """Additional request."""
 
@@ -45,4 +52,4 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
     config: EngineConfig
 
 
-Change = TokenChange | RequestChange | AbortChange | SamplingChange | ConfigChange
+Change = TokenChange | KeepChange | RequestChange | AbortChange | SamplingChange | ConfigChange

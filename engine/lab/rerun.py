@@ -25,10 +25,18 @@ from msgspec.structs import replace
 
 from engine.config import SamplingParams
 from engine.engine import Engine
-from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
+from engine.lab.change import (
+    AbortChange,
+    Change,
+    ConfigChange,
+    KeepChange,
+    RequestChange,
+    SamplingChange,
+    TokenChange,
+)
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.compare import first_op_that_differs, same
-from engine.trace.events import Adjust, Choose, Finish, Fork, Load, LookupExternal, Op, Setting, Store, Submit
+from engine.trace.events import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 
@@ -152,6 +160,8 @@ class Rerun:
                     self.engine.choose(op.seq_id, op.token_id, op.position)
                 elif isinstance(op, Adjust):
                     self.engine.adjust(op.request_id, sampling_of(op.sampling))
+                elif isinstance(op, Keep):
+                    self.engine.keep(op.seq_id, op.position)
             if logged.kind == "abort":
                 self.engine.abort(self._players.aborted(logged))
         except RerunError:
@@ -207,18 +217,22 @@ class Rerun:
                     self.engine.adjust(op.request_id, sampling_of(op.sampling))
                     done = True
                 elif isinstance(op, Choose) and (op.seq_id, op.position) != self._settled:
-                    self._choose_again(op)
+                    self.engine.choose(self._seq_id_now(op.seq_id), op.token_id, op.position)
+                    done = True
+                elif isinstance(op, Keep):
+                    self.engine.keep(self._seq_id_now(op.seq_id), op.position)
                     done = True
             except RequestError as error:
                 self.left_out.append(f"record {logged.index} of the original is left out: {error}")
         return done
 
-    def _choose_again(self, op: Choose) -> None:
-        request_id, place = self._players.place(op.seq_id)
+    def _seq_id_now(self, seq_id: int) -> int:
+        """Return the id in this future of a sequence of the log."""
+        request_id, place = self._players.place(seq_id)
         request = self.engine.request(request_id)
         if request is None or place >= len(request.completions):
             raise RequestError(f"request {request_id!r} has no sequence {place} now")
-        self.engine.choose(request.completions[place].sequence.seq_id, op.token_id, op.position)
+        return request.completions[place].sequence.seq_id
 
 
 class _Players:
@@ -284,6 +298,8 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
     """
     if isinstance(change, TokenChange):
         engine.choose(change.seq_id, change.token_id)
+    elif isinstance(change, KeepChange):
+        engine.keep(change.seq_id, change.position)
     elif isinstance(change, AbortChange):
         if not engine.abort(change.request_id):
             raise RerunError(f"after {at} records no unfinished request is called {change.request_id!r}")

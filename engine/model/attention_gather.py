@@ -45,7 +45,7 @@ class GatherAttention(AttentionBackend):
 
     def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
         """Attend for all sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv] and their weights."""
-        return _decode(call, q, store, batch)
+        return gather_decode(call, q, store, batch)
 
     def prefill(
         self,
@@ -59,12 +59,16 @@ class GatherAttention(AttentionBackend):
     ) -> PrefillWeights | None:
         """Attend for a slice of several tokens: write its rows of `out` [T, Hq, Dv] and return its weights, if any."""
         own = q[span.begin : span.end]
-        out[span.begin : span.end], weights = _prefill(call, own, store, batch, span, needs_weights)
+        out[span.begin : span.end], weights = gather_prefill(call, own, store, batch, span, needs_weights)
         return weights
 
 
-def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-    """Attend for all sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]."""
+def gather_decode(
+    call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, hidden: Tensor | None = None
+) -> tuple[Tensor, DecodeWeights]:
+    """Attend for all sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]. `hidden` [n, Hkv, L]: further keys
+    that are not visible, by KV head.
+    """
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     reach = batch.reach(call.layer, call.sliding_window)
@@ -80,19 +84,31 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
     if call.softcap is None:
         # one operation for product, scaling and mask: for few tokens an operation costs more than its arithmetic
         bias = batch.decode_bias(reach, num_kv_heads, q.dtype)  # [n * Hkv or 1, 1, L or 1]
+        if hidden is not None:
+            bias = torch.where(hidden.view(n * num_kv_heads, 1, length), float("-inf"), bias)
         scores = torch.baddbmm(bias, grouped, k.transpose(1, 2), alpha=call.scaling)  # [n * Hkv, G, L]
         weights = _softmax(call, scores.view(n, num_heads, length), None, (1, num_heads, 1))
     else:
         scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)
-        weights = _softmax(call, scores.view(n, num_heads, length), keys.mask, (1, num_heads, 1))
+        weights = _softmax(
+            call, scores.view(n, num_heads, length), _either(keys.mask, hidden, num_heads), (1, num_heads, 1)
+        )
     out = torch.bmm(weights.view(n * num_kv_heads, -1, length), v)  # [n * Hkv, G, Dv]
     return out.view(n, num_heads, v_head_dim), DecodeWeights(keys.key_starts, weights)
 
 
-def _prefill(
-    call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan, needs_weights: bool
+def gather_prefill(
+    call: AttentionCall,
+    q: Tensor,
+    store: KVStore,
+    batch: StepBatch,
+    span: PrefillSpan,
+    needs_weights: bool,
+    hidden: Tensor | None = None,
 ) -> tuple[Tensor, PrefillWeights | None]:
-    """Attend for a sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
+    """Attend for a sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]. `hidden` [Hkv, T, C]: further keys that are not
+    visible, by KV head.
+    """
     keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:
@@ -100,21 +116,30 @@ def _prefill(
     else:
         k, v = store.gather(call.layer, keys.slots)
     k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, C, D], [Hkv, C, Dv]
-    out, weights = attend_slice(call, q, k, v, keys.mask, needs_weights)
+    mask = keys.mask if hidden is None else keys.mask | hidden.repeat_interleave(q.shape[1] // k.shape[0], dim=0)
+    out, weights = attend_slice(call, q, k, v, mask, needs_weights)
     return out, None if weights is None else PrefillWeights(span, keys.key_start, weights)
+
+
+def _either(mask: Tensor | None, hidden: Tensor | None, num_heads: int) -> Tensor | None:
+    """Return the mask [n, 1 or Hq, L] of keys that are hidden by `mask` [n, 1, L] or by `hidden` [n, Hkv, L]."""
+    if hidden is None:
+        return mask
+    hidden = hidden.repeat_interleave(num_heads // hidden.shape[1], dim=1)
+    return hidden if mask is None else mask | hidden
 
 
 def attend_slice(
     call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, needs_weights: bool = True
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend for a sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] -> out [T, Hq, Dv] and, if
-    needed, the weights [Hq, T, C]. The last query belongs to the last key, and no query sees keys after its own.
+    """Attend for a sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] or [Hq, T, C] -> out [T, Hq,
+    Dv] and, if needed, the weights [Hq, T, C]. The last query belongs to the last key; no query sees later keys.
 
     Queries are processed in pieces: the scores of all would be written to memory and read again, 25.7 MB a layer for
     896 tokens and 8 heads, and half of them are masked. The pieces are the same whether or not the weights are needed,
     so that the output is the same.
     """
-    num_tokens, length = hidden.shape
+    num_tokens, length = hidden.shape[-2:]
     if num_tokens <= PIECE:
         return _attend_piece(call, q, k, v, hidden)
     out = q.new_empty((num_tokens, q.shape[1], v.shape[2]))
@@ -122,7 +147,9 @@ def attend_slice(
     for begin in range(0, num_tokens, PIECE):
         end = min(begin + PIECE, num_tokens)
         seen = length - num_tokens + end
-        out[begin:end], found = _attend_piece(call, q[begin:end], k[:, :seen], v[:, :seen], hidden[begin:end, :seen])
+        out[begin:end], found = _attend_piece(
+            call, q[begin:end], k[:, :seen], v[:, :seen], hidden[..., begin:end, :seen]
+        )
         if weights is not None:
             weights[:, begin:end, :seen] = found
     return out, weights

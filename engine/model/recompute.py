@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext
-from engine.model.attention_backend import AttentionOutput
+from engine.model.attention_backend import AttentionBackend, AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
@@ -45,12 +45,13 @@ def recompute_sequence(
     heads: Sequence[int] | None,
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
+    backend: AttentionBackend | None = None,
 ) -> Recomputed:
     """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
     the query heads `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
-    hidden here too.
+    hidden here too. `backend`: computes the attention; None: the device's own.
 
     Raises:
         RecomputeError: nothing to compute, or too much to compute or to return at once.
@@ -73,7 +74,9 @@ def recompute_sequence(
             f"the rows of {len(chosen)} heads over {count} tokens{of} are {numbers} numbers; "
             f"at most {MAX_WEIGHTS} are sent, so ask for {fewer}"
         )
-    runner = ModelRunner(model, num_blocks=1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype)
+    runner = ModelRunner(
+        model, 1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype, backend=backend
+    )
     recorder = _Layers(layers, chosen, seq_id)
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]

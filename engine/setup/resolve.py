@@ -38,6 +38,9 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
         raise ConfigError(
             f"strategy {config.strategy} keeps keys and values, and {facts.name} keeps latents: use paged"
         )
+    if config.forget_policy and (facts.latent_dim or facts.state_bytes):
+        kept = "latents" if facts.latent_dim else "recurrent states"
+        raise ConfigError(f"forget_policy forgets keys and values, and {facts.name} has {kept}: leave it out")
     slots = slots_that_fit(facts, config.kv_cache_dtype)
     return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
 
@@ -69,6 +72,7 @@ def resolve(
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
     _check_instances(config)
+    config = _with_forgetting(config)
     if speculative_of(config) and state_bytes:
         raise ConfigError("a model with recurrent states drafts no tokens: a state cannot be taken back by a token")
     if config.num_blocks is None:
@@ -98,6 +102,48 @@ def resolve(
     swap_space = _swap_space(config, groups)
     config = replace(config, swap_space=swap_space)
     return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
+
+
+def _with_forgetting(config: EngineConfig) -> EngineConfig:
+    """Return the settings with those of `forget_policy` filled in, and without what does not go with it.
+
+    Raises:
+        ConfigError: a setting that does not.
+    """
+    own = config.forgetting
+    if own is None:
+        return config
+    against = {
+        "strategy": config.strategy != "paged",
+        "attention_window": config.attention_window is not None,
+        "prefill, decode and mixed": config.num_instances > 0,
+        "fault": config.fault is not None,
+        "speculative_config": config.speculative_config is not None,
+    }
+    if wrong := [name for name, is_set in against.items() if is_set]:
+        raise ConfigError(f"forget_policy goes with one engine of strategy paged; leave out {' and '.join(wrong)}")
+    if own.budget < own.sinks + own.recent:
+        raise ConfigError(
+            f"forget_budget must be at least forget_sinks + forget_recent ({own.sinks + own.recent}), not {own.budget}"
+        )
+    if own.policy == "snapkv" and (own.recent < 1 or own.pool % 2 == 0):
+        raise ConfigError(
+            f"snapkv observes at least one query and averages an odd number of positions: forget_recent {own.recent}, "
+            f"forget_pool {own.pool} are not"
+        )
+    return replace(
+        config,
+        forget_budget=own.budget,
+        forget_sinks=own.sinks,
+        forget_recent=own.recent,
+        forget_every=own.every,
+        forget_pool=own.pool,
+        forget_compare=bool(config.forget_compare),
+        # what is computed under a mask is of no use to another prompt, and nothing but eager attention has the mask
+        enable_prefix_caching=False,
+        enforce_eager=True,
+        max_cudagraph_capture_size=0,
+    )
 
 
 def _with_checkpoints(config: EngineConfig) -> EngineConfig:

@@ -17,6 +17,7 @@ from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.check_arrays import wrong_in_capture
 from engine.trace.check_figures import FiguresBook
+from engine.trace.check_forgetting import ForgettingBook
 from engine.trace.check_record import wrong_in_record
 from engine.trace.check_state import num_things, wrong_in_state
 from engine.trace.check_transfers import TransferBook
@@ -82,6 +83,7 @@ class _Check:
         self._state: State | None = None  # None: unknown from here on
         self._pools: Geometry | None = None
         self._book: FiguresBook | None = None
+        self._forgetting: ForgettingBook | None = None
         self._budget = Budget()
         self._unpaid = 0  # bytes of records that must come before the whole state is looked through again
         self._looked_at = -1  # the record after which it was
@@ -149,7 +151,7 @@ class _Check:
         except TraceStateError as error:
             yield _at(offset, str(error))
             return
-        self._header = header
+        self._header, self._forgetting = header, ForgettingBook(header)
 
     def _read_record(self, offset: int, payload: bytes) -> Iterator[Finding]:
         yield from self._end_of_record()
@@ -186,8 +188,10 @@ class _Check:
             for operation, message in self._transfers.wrong_in(record):
                 yield _at(offset, message, expected, operation)
         if self._state is not None:
-            assert self._book is not None
+            assert self._book is not None and self._forgetting is not None
             self._book.add(record)
+            for operation, message in self._forgetting.wrong_in(record):
+                yield _at(offset, message, expected, operation)
         if self._state is not None and self._book is not None and not record.integrity:
             figures = self._book.figures()
             for name in figures.__struct_fields__:
@@ -216,6 +220,9 @@ class _Check:
         assert self._header is not None
         for message in wrong_in_capture(capture, self._record, self._header):
             yield _at(offset, f"capture: {message}", index)
+        if self._state is not None and self._forgetting is not None:
+            for message in self._forgetting.wrong_in_capture(capture):
+                yield _at(offset, f"capture: {message}", index)
 
     def _read_keyframe(self, offset: int, payload: bytes) -> Iterator[Finding]:
         index = self._counts.num_records - 1

@@ -37,7 +37,7 @@ AllocateReason = Literal[
 FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed", "take_back"]
 DraftMethod = Literal["ngram", "draft_model"]
 QueueEnd = Literal["front", "back"]
-ReleaseReason = Literal["window", "policy", "state"]
+ReleaseReason = Literal["window", "policy", "state", "forgotten"]
 Medium = Literal["cpu", "disk"]
 ExternalVerdict = Literal["load", "compute", "miss"]
 KVRole = Literal["kv_producer", "kv_consumer"]
@@ -594,7 +594,8 @@ class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
 
     Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
     None. `window`: every layer of the model has a sliding window, and the block fell out of the widest. `policy`: the
-    run's attention_window left it behind.
+    run's attention_window left it behind. `forgotten`: every head of every layer of its group forgot all its tokens
+    (`forget`).
     """
 
     holds: ClassVar[int] = -1
@@ -603,6 +604,32 @@ class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
     logical: Int
     reason: ReleaseReason
     to: QueueEnd | None
+
+
+class Forget(_Op, frozen=True, kw_only=True, tag="forget"):
+    """KV heads of a layer forget tokens: no query at position `at` or later sees their keys (KV cache compression).
+
+    By KV head, the best of the forgotten first: their positions, the scores that the run's forget_policy gave them,
+    and their ranks by score, 1 = the highest, among the tokens that could go (not the sinks, the newest, or those of a
+    `keep`). The block that holds them stays until a `release` says otherwise.
+    """
+
+    shown: ClassVar[str] = "layer {layer} forgets"
+
+    seq_id: Int
+    layer: Int
+    at: Int  # computed tokens when it was decided
+    positions: list[list[Int]]
+    scores: list[list[float]]
+    ranks: list[list[Int]]
+    lowest_kept: list[float | None]  # score of the last token that stayed among them; None: none did
+
+
+class Keep(_Op, frozen=True, kw_only=True, tag="keep"):
+    """From outside: no head forgets this token of the sequence from here on. Another one goes in its place."""
+
+    seq_id: Int
+    position: Int
 
 
 class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
@@ -714,6 +741,8 @@ Op = (
     | Drop
     | Free
     | Release
+    | Forget
+    | Keep
     | Finish
     | Rank
     | Stored

@@ -3,7 +3,7 @@
 `static/js/core/state_operations.js` mirrors this file; shared golden traces hold both to the same state.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
@@ -25,9 +25,11 @@ from engine.trace.events import (
     Evict,
     Expire,
     Finish,
+    Forget,
     Fork,
     Free,
     Hold,
+    Keep,
     KnownSince,
     Load,
     Lookup,
@@ -226,7 +228,7 @@ def _fork(state: State, op: Fork, step: Folded) -> None:
     parent = state.sequences[op.parent_seq_id]
     expect(parent.status == "running", f"sequence {op.parent_seq_id} is {parent.status}, and a running one forks")
     _new(state, op.seq_id)
-    step.budget.spend(2 * len(parent.token_ids) + sum(map(len, parent.block_tables)))
+    step.budget.spend(2 * len(parent.token_ids) + sum(map(len, parent.block_tables)) + len(parent.forgotten))
     child = copy_sequence(parent)
     child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, step.index
     child.parent_seq_id = op.parent_seq_id
@@ -269,6 +271,26 @@ def _release(state: State, op: Release, step: Folded) -> None:
     expect(op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")
     table[op.logical] = RELEASED
     let_go(state, op.block_id, op.to)
+
+
+@_on(Forget)
+def _forget(state: State, op: Forget, step: Folded) -> None:
+    sequence = state.sequences[op.seq_id]
+    expect(op.at == sequence.num_computed_tokens, f"{sequence.num_computed_tokens} tokens are computed, not {op.at}")
+    parts = op.positions, op.scores, op.ranks, op.lowest_kept
+    expect(len({len(part) for part in parts}) == 1, "its parts are not of the same KV heads")
+    for own in zip(op.positions, op.scores, op.ranks, strict=True):
+        expect(len({len(part) for part in own}) == 1, "a head has not a score and a rank for each position")
+        expect(all(0 <= position < op.at for position in own[0]), f"a position is not among the {op.at} computed ones")
+    sequence.forgotten.append(op)
+
+
+@_on(Keep)
+def _pin(state: State, op: Keep, step: Folded) -> None:
+    sequence = state.sequences[op.seq_id]
+    expect(0 <= op.position < len(sequence.token_ids), f"sequence {op.seq_id} has no token at {op.position}")
+    expect(op.position not in sequence.pinned, f"position {op.position} is kept already")
+    insort(sequence.pinned, op.position)
 
 
 @_on(Preempt)

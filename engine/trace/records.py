@@ -204,6 +204,15 @@ class Candidate(Struct, frozen=True, gc=False):
     logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
 
 
+class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
+    """Answer of the full cache in place of an output, given the same text (`forget_compare`)."""
+
+    divergence: float  # KL divergence from its distribution to the output's, nats, raw distributions
+    token_id: Int  # its most probable token
+    token_bytes: bytes
+    logprob: float  # that it gives the output's token
+
+
 class Output(Struct, frozen=True, gc=False, kw_only=True):
     """A token chosen in this step."""
 
@@ -213,6 +222,7 @@ class Output(Struct, frozen=True, gc=False, kw_only=True):
     text: str  # text that became complete with this token ("" while a character is unfinished)
     logprob: float
     top: list[Candidate]  # most probable first
+    full: FullCacheOutput | None = None  # None: not compared
 
 
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
@@ -413,6 +423,14 @@ class AttentionRows(Struct, frozen=True, kw_only=True):
     weights: np.ndarray[Any, Any]  # [H, R, C]; masked entries are 0; with sinks a row sums to less than 1
 
 
+class KeyScores(Struct, frozen=True, kw_only=True):
+    """Scores by which a sequence forgot keys of one layer in this step (`forget`)."""
+
+    seq_id: Int
+    layer: Int
+    scores: np.ndarray[Any, Any]  # [Hkv, C], float32; NaN: forgotten before
+
+
 class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
 
@@ -432,3 +450,4 @@ class Capture(Struct, frozen=True, kw_only=True):
     dtype: str
     layers: list[LayerCapture]
     omitted: str = ""
+    scores: list[KeyScores] = []  # of what forgot something in this step, beside that budget

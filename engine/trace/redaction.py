@@ -11,7 +11,21 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from engine.trace.events import Adjust, Cache, Choose, Draft, Evict, Finish, Load, Op, Sample, Setting, Store, Submit
+from engine.trace.events import (
+    Adjust,
+    Cache,
+    Choose,
+    Draft,
+    Evict,
+    Finish,
+    Forget,
+    Load,
+    Op,
+    Sample,
+    Setting,
+    Store,
+    Submit,
+)
 from engine.trace.records import BatchEntry, Output, StepRecord
 
 HIDDEN = 0  # stands for every token id
@@ -62,6 +76,9 @@ class Redaction:
             return replace(op, token_id=HIDDEN, token_bytes=b"")
         if isinstance(op, Finish):
             return replace(op, detail="") if op.reason == "stop" else op  # it may be a stop string
+        if isinstance(op, Forget):
+            hidden = [[0.0] * len(scores) for scores in op.scores]
+            return replace(op, scores=hidden, lowest_kept=[None if x is None else 0.0 for x in op.lowest_kept])
         if isinstance(op, Adjust):
             return replace(op, sampling=_sampling(op.sampling))
         return op
@@ -75,7 +92,7 @@ def _entry(entry: BatchEntry) -> BatchEntry:
 
 
 def _output(output: Output) -> Output:
-    return replace(output, token_id=HIDDEN, token_bytes=b"", text="", logprob=0.0, top=[])
+    return replace(output, token_id=HIDDEN, token_bytes=b"", text="", logprob=0.0, top=[], full=None)
 
 
 def _sampling(fields: dict[str, Setting]) -> dict[str, Setting]:

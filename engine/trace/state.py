@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.trace.events import RELEASED, FinishReason
+from engine.trace.events import RELEASED, FinishReason, Forget
 from engine.trace.free_order import FreeOrder
 from engine.trace.geometry import TraceStateError as TraceStateError
 from engine.trace.geometry import geometry
@@ -77,6 +77,8 @@ class Sequence(Struct, kw_only=True):
     transfer: str | None = None  # the name under which its keys and values move between instances
     instance: Int = 0  # where it is
     chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
+    forgotten: list[Forget] = []  # in order: tokens that heads no longer see; none is in two entries of a head
+    pinned: list[Int] = []  # positions that no head forgets, ascending
 
 
 class State(Struct, kw_only=True, dict=True):
@@ -211,4 +213,6 @@ def copy_sequence(sequence: Sequence) -> Sequence:
         block_tables=[list(table) for table in sequence.block_tables],
         cpu_block_table=list(sequence.cpu_block_table),
         chosen=list(sequence.chosen),  # the pairs themselves never change
+        forgotten=list(sequence.forgotten),
+        pinned=list(sequence.pinned),
     )

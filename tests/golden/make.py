@@ -6,7 +6,8 @@ evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); with lay
 which one has a window (`outside.kvtrace`). Every record carries the manager's own memory figures, so any fold over the
 operations can be checked against them. `instances.kvtrace` is of three engines of a small model, with arrays: transfers
 between them, and two that end and restart. `hybrid.kvtrace` is of an engine whose model has layers with a state, with
-preemptions and hits; `drafts.kvtrace` of one that drafts.
+preemptions and hits. `drafts.kvtrace` is of one that drafts, `forgetting.kvtrace` of one that forgets tokens
+(`forget_policy`).
 """
 
 import random
@@ -376,8 +377,34 @@ def log_of_drafts(path: Path) -> None:
             engine.step()
 
 
+def log_of_forgetting(path: Path) -> None:
+    """Write the log of an engine that forgets tokens, with preemptions, forks, a token that is kept, and arrays."""
+    config = EngineConfig(
+        block_size=2,
+        num_blocks=20,
+        max_model_len=32,
+        max_num_batched_tokens=12,
+        forget_policy="tova",
+        forget_budget=5,
+        forget_sinks=1,
+        forget_recent=1,
+        forget_compare=True,
+    )
+    sampling = [SamplingParams(max_tokens=6, ignore_eos=True)] * 2
+    sampling.append(replace(sampling[0], n=2, temperature=1.0, seed=3))
+    with Engine(tiny_llama(), config, log_path=path, capture=CaptureRequest()) as engine:
+        for first, own in zip((3, 40, 80), sampling, strict=True):
+            engine.add_request(list(range(first, first + 14)), own)
+            engine.step()
+        engine.keep(0, 14)
+        while engine.has_unfinished():
+            engine.step()
+
+
 if __name__ == "__main__":
-    if Path(sys.argv[1]).stem == "hybrid":
+    if Path(sys.argv[1]).stem == "forgetting":
+        log_of_forgetting(Path(sys.argv[1]))
+    elif Path(sys.argv[1]).stem == "hybrid":
         log_of_hybrid(Path(sys.argv[1]))
     elif Path(sys.argv[1]).stem == "drafts":
         log_of_drafts(Path(sys.argv[1]))

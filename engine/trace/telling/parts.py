@@ -19,6 +19,7 @@ from engine.trace.events import (
     Draft,
     Evict,
     Finish,
+    Forget,
     Free,
     Lookup,
     LookupExternal,
@@ -204,6 +205,8 @@ def _derived(op: Op) -> Values:
         case Sample():
             sampled = op.sampled_token_id
             return {"token": f"#{op.token_id}", "sampled_token": None if sampled is None else f"#{sampled}"}
+        case Forget():
+            return {"num_keys": sum(map(len, op.positions))}
         case Preempt():
             return {"num_lost_tokens": op.num_recompute_tokens or op.num_computed_tokens}  # older logs have the latter
         case Rank():

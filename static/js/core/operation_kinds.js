@@ -51,6 +51,8 @@ export const OPERATION_KINDS = {
   stored: { told: "between" },
   removed: { event: "evict", tone: "lost", told: "between" },
   known_since: { tone: "lost", turn: true, cause: true },
+  forget: { cause: true, told: "step" },
+  keep: { turn: true, cause: true },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {
     event: "finish",

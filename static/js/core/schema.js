@@ -124,7 +124,7 @@ export const STRUCTS = {
   Candidate: [{"token_id": "int", "token_bytes": "bytes", "logprob": "float"}, {}],
   Capture: [
     {"index": "int", "dtype": "str", "layers": {"list": "LayerCapture"}},
-    {"omitted": "str"},
+    {"omitted": "str", "scores": {"list": "KeyScores"}},
   ],
   Choose: [{"seq_id": "int", "position": "int", "token_id": "int", "token_bytes": "bytes"}, {}],
   Copy: [{"seq_id": "int", "logical": "int", "src": "int", "dst": "int"}, {}],
@@ -176,6 +176,18 @@ export const STRUCTS = {
     {"seq_id": "int", "reason": {"one": ["abort", "dropped", "length", "stop"]}},
     {"detail": "str"},
   ],
+  Forget: [
+    {
+      "seq_id": "int",
+      "layer": "int",
+      "at": "int",
+      "positions": {"list": {"list": "int"}},
+      "scores": {"list": {"list": "float"}},
+      "ranks": {"list": {"list": "int"}},
+      "lowest_kept": {"list": {"either": ["float", "null"]}},
+    },
+    {},
+  ],
   Fork: [
     {"parent_seq_id": "int", "seq_id": "int", "request_id": "str"},
     {"reason": {"one": ["beam", "sample"]}, "seed": {"either": ["whole", "null"]}},
@@ -205,6 +217,15 @@ export const STRUCTS = {
         ],
       },
     },
+  ],
+  FullCacheOutput: [
+    {
+      "divergence": "float",
+      "token_id": "int",
+      "token_bytes": "bytes",
+      "logprob": "float",
+    },
+    {},
   ],
   HeadPattern: [
     {
@@ -243,6 +264,8 @@ export const STRUCTS = {
     {"name": "str", "role": {"one": ["decode", "mixed", "prefill"]}},
     {"num_threads": "int"},
   ],
+  Keep: [{"seq_id": "int", "position": "int"}, {}],
+  KeyScores: [{"seq_id": "int", "layer": "int", "scores": "array"}, {}],
   KnownSince: [
     {
       "epoch": "int",
@@ -421,7 +444,7 @@ export const STRUCTS = {
       "logprob": "float",
       "top": {"list": "Candidate"},
     },
-    {},
+    {"full": {"either": ["FullCacheOutput", "null"]}},
   ],
   Preempt: [
     {
@@ -475,7 +498,7 @@ export const STRUCTS = {
       "seq_id": "int",
       "block_id": "int",
       "logical": "int",
-      "reason": {"one": ["policy", "state", "window"]},
+      "reason": {"one": ["forgotten", "policy", "state", "window"]},
       "to": {"either": [{"one": ["back", "front"]}, "null"]},
     },
     {},
@@ -583,6 +606,8 @@ export const STRUCTS = {
             "drop": "Drop",
             "free": "Free",
             "release": "Release",
+            "forget": "Forget",
+            "keep": "Keep",
             "finish": "Finish",
             "rank": "Rank",
             "stored": "Stored",

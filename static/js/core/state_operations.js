@@ -72,6 +72,8 @@ export const OPERATIONS = {
       rank: null,
       score: null,
       chosen: [],
+      forgotten: [],
+      pinned: [],
     });
     queue(state, op.queue_position, op.seq_id);
   },
@@ -154,7 +156,8 @@ export const OPERATIONS = {
     const parent = sequenceOf(state, op.parent_seq_id);
     expect(parent.status === "running", `sequence ${op.parent_seq_id} is ${parent.status}, and a running one forks`);
     expectNew(state, op.seq_id);
-    budget.spend(2 * parent.token_ids.length + parent.block_tables.reduce((sum, table) => sum + table.length, 0));
+    const tables = parent.block_tables.reduce((sum, table) => sum + table.length, 0);
+    budget.spend(2 * parent.token_ids.length + tables + parent.forgotten.length);
     const child = copySequence(parent);
     child.seq_id = op.seq_id;
     child.request_id = op.request_id;
@@ -251,6 +254,32 @@ export const OPERATIONS = {
     expect(op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
     table[op.logical] = RELEASED;
     letGo(state, op.block_id, op.to ?? null);
+  },
+
+  forget(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const computed = sequence.num_computed_tokens;
+    expect(op.at === computed, `${computed} tokens are computed, not ${op.at}`);
+    const parts = [op.positions, op.scores, op.ranks, op.lowest_kept];
+    expect(new Set(parts.map((part) => part.length)).size === 1, "its parts are not of the same KV heads");
+    for (const [head, positions] of op.positions.entries()) {
+      const sizes = new Set([positions, op.scores[head], op.ranks[head]].map((part) => part.length));
+      expect(sizes.size === 1, "a head has not a score and a rank for each position");
+      const known = positions.every((position) => position >= 0 && position < op.at);
+      expect(known, `a position is not among the ${op.at} computed ones`);
+    }
+    const { type: _, ...decided } = op;
+    own(state, sequence, "forgotten").push(decided);
+  },
+
+  keep(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const known = op.position >= 0 && op.position < sequence.token_ids.length;
+    expect(known, `sequence ${op.seq_id} has no token at ${op.position}`);
+    expect(!sequence.pinned.includes(op.position), `position ${op.position} is kept already`);
+    const pinned = own(state, sequence, "pinned");
+    pinned.push(op.position);
+    pinned.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
   },
 
   preempt(state, op) {

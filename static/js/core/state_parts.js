@@ -51,6 +51,8 @@
  * @property {string | null} transfer the name under which its keys and values move between instances
  * @property {number} instance where it is
  * @property {[position: number, token_id: number][]} chosen
+ * @property {import("./trace.js").Forget[]} forgotten
+ * @property {number[]} pinned
  * @typedef {object} State
  * @property {number} index of the last record; -1: none
  * @property {number} step

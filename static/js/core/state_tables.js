@@ -201,6 +201,8 @@ export function copySequence(sequence) {
     block_tables: sequence.block_tables.map((table) => table.slice()),
     cpu_block_table: sequence.cpu_block_table.slice(),
     chosen: sequence.chosen.slice(), // the pairs themselves never change
+    forgotten: sequence.forgotten.slice(),
+    pinned: sequence.pinned.slice(),
   };
 }
 

@@ -173,6 +173,8 @@ function derived(op) {
       return { num_rejected: op.num_drafted - op.num_accepted };
     case "sample":
       return { token: idText(op.token_id), sampled_token: idText(op.sampled_token_id) };
+    case "forget":
+      return { num_keys: op.positions.reduce((sum, own) => sum + own.length, 0) };
     case "preempt":
       return { num_lost_tokens: op.num_recompute_tokens || op.num_computed_tokens }; // older logs have the latter
     case "rank":

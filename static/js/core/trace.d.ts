@@ -107,6 +107,7 @@ export interface Capture {
   dtype: string;
   layers: LayerCapture[];
   omitted?: string;
+  scores?: KeyScores[];
 }
 
 export interface Choose {
@@ -177,6 +178,16 @@ export interface Finish {
   detail?: string;
 }
 
+export interface Forget {
+  seq_id: number;
+  layer: number;
+  at: number;
+  positions: number[][];
+  scores: number[][];
+  ranks: number[][];
+  lowest_kept: (number | null)[];
+}
+
 export interface Fork {
   parent_seq_id: number;
   seq_id: number;
@@ -198,6 +209,13 @@ export interface Free {
     | "swap"
     | "take_back"
     | "transfer_failed" | null;
+}
+
+export interface FullCacheOutput {
+  divergence: number;
+  token_id: number;
+  token_bytes: Uint8Array;
+  logprob: number;
 }
 
 export interface HeadPattern {
@@ -238,6 +256,17 @@ export interface InstanceFacts {
   name: string;
   role: "decode" | "mixed" | "prefill";
   num_threads?: number;
+}
+
+export interface Keep {
+  seq_id: number;
+  position: number;
+}
+
+export interface KeyScores {
+  seq_id: number;
+  layer: number;
+  scores: NdArray;
 }
 
 export interface KnownSince {
@@ -392,6 +421,7 @@ export interface Output {
   text: string;
   logprob: number;
   top: Candidate[];
+  full?: FullCacheOutput | null;
 }
 
 export interface Preempt {
@@ -436,7 +466,7 @@ export interface Release {
   seq_id: number;
   block_id: number;
   logical: number;
-  reason: "policy" | "state" | "window";
+  reason: "forgotten" | "policy" | "state" | "window";
   to: "back" | "front" | null;
 }
 
@@ -701,6 +731,8 @@ export type Op =
   | (Drop & { type: "drop" })
   | (Free & { type: "free" })
   | (Release & { type: "release" })
+  | (Forget & { type: "forget" })
+  | (Keep & { type: "keep" })
   | (Finish & { type: "finish" })
   | (Rank & { type: "rank" })
   | (Stored & { type: "stored" })

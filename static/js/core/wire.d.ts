@@ -365,6 +365,13 @@ export interface EngineConfig {
   attention_window: number | null;
   attention_sinks: number | null;
   sliding_window_pattern: number | null;
+  forget_policy: "expected_attention" | "h2o" | "key_norm" | "random" | "snapkv" | "tova" | null;
+  forget_budget: number | null;
+  forget_sinks: number | null;
+  forget_recent: number | null;
+  forget_every: number | null;
+  forget_pool: number | null;
+  forget_compare: boolean | null;
   prefill: number;
   decode: number;
   mixed: number;
@@ -434,10 +441,16 @@ export interface ForkConfig {
   config: Record<string, unknown>;
 }
 
+export interface ForkKeep {
+  kind: "keep";
+  seq_id: number;
+  position: number;
+}
+
 export interface ForkMessage {
   theater: string;
   at: number;
-  change: ForkToken | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
+  change: ForkToken | ForkKeep | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
   epoch?: number | null;
   follow?: boolean;
   name?: string;

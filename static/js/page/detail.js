@@ -17,8 +17,11 @@ const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (is
 
 const bare = computed(() => own.numRecords.value > 0 && own.log.value !== null && isBare(own.log.value));
 
+const forgets = computed(() => Boolean(own.log.value?.header.engine.forget_policy));
+
 /** The panels that the page's own run has something for: it is the one to come back to. */
-const offered = () => PANELS.filter((panel) => !(panel.needsArrays && bare.value));
+const offered = () =>
+  PANELS.filter((panel) => !(panel.needsArrays && bare.value) && !(panel.needsForgetting && !forgets.value));
 
 /** The panel that is shown: a link may name one that is not here. A run without arrays opens on what it has. */
 function shown() {

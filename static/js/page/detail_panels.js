@@ -14,15 +14,22 @@ const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "request
 
 /**
  * In the order of their tabs; a name is a value of the setting `detail`. `needs`: what a page in one file lacks
- * ("files" beside it), and a site too ("server"). `needsArrays`: not in a run that was recorded without.
+ * ("files" beside it), and a site too ("server"). `needsArrays`: not in a run that was recorded without;
+ * `needsForgetting`: only in one with a forget_policy.
  *
  * @type {{
  *   name: string, component: import("../kit/html.js").Component, needs?: "files" | "server", needsArrays?: boolean,
+ *   needsForgetting?: boolean,
  * }[]}
  */
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js"), "scheduler") },
+  {
+    name: "forgetting",
+    component: lazyPanel(() => import("../panels/forgetting/panel.js"), "forgetting"),
+    needsForgetting: true,
+  },
   { name: "prefix", component: lazyPanel(() => import("../panels/prefix/panel.js"), "prefix") },
   { name: "requests", component: () => html`<${Requests} whole=${Whole} />` },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },

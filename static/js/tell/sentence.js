@@ -3,6 +3,7 @@
 
 import { visibleKeys } from "../core/attention.js";
 import { endOf, outputIn } from "../core/drafts.js";
+import { notForgotten } from "../core/forgetting.js";
 import { blockSize } from "../core/geometry.js";
 import { heldIn, policyOf } from "../core/groups.js";
 import { ownAtCompute } from "../core/instances.js";
@@ -106,26 +107,26 @@ function entrySentences(log, index, record, entry) {
     sentences.push([key, { ...values, blocks: ids.length, block_ids: ids }], ...alsoBlocks(log, own, entry.start, end));
   } else {
     const place = slotOf(table, size, end - 1);
-    const keys = keysRead(log, end);
+    const keys = keysRead(log, end, null, entry.seq_id);
     sentences.push([
       "sentence.decode",
       {
         step: record.step,
         token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
         keys,
-        blocks: blocksRead(log, end),
+        blocks: blocksRead(log, end, null, entry.seq_id),
         block: place?.block ?? "–",
         slot: place?.offset ?? "–",
       },
     ]);
     for (const [group, place] of otherPlaces(log, own, end - 1)) {
-      const seen = keysRead(log, entry.context_len, group.layers);
+      const seen = keysRead(log, entry.context_len, group.layers, entry.seq_id);
       sentences.push([
         "group.also_decode",
         {
           layers: group.layers,
           keys: seen,
-          blocks: blocksRead(log, entry.context_len, group.layers),
+          blocks: blocksRead(log, entry.context_len, group.layers, entry.seq_id),
           block: place.block,
           slot: place.offset,
         },
@@ -180,31 +181,49 @@ export function alsoBlocks(log, { groups, tables }, start, end) {
 
 /**
  * Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees
- * farthest.
- * @param {Log} log @param {number} context @param {number[] | null} [layers]
+ * farthest. `seqId`: its sequence, whose heads may have forgotten some; of these the one that sees most.
+ * @param {Log} log @param {number} context @param {number[] | null} [layers] @param {number} [seqId]
  */
-export function keysRead(log, context, layers = null) {
+export function keysRead(log, context, layers = null, seqId = -1) {
   const { model, engine } = log.header;
   const seen = (layers ?? [...model.sliding_windows.keys()]).map((layer) => {
     const own = model.sliding_windows[layer] ?? Infinity;
     const { window, sinks } = policyOf(engine, layer);
-    return own <= window ? own : window + sinks;
+    const within = Math.min(context, own <= window ? own : window + sinks);
+    return Math.min(
+      within,
+      ...headsOf(log, layer, context, seqId)
+        .map((positions) => positions.length)
+        .slice(0, 1),
+    );
   });
-  return Math.min(context, Math.max(...seen));
+  return Math.max(...seen);
 }
 
 /**
- * Logical blocks in which those keys lie: the window's, and the sinks' where they are others.
- * @param {Log} log @param {number} context @param {number[] | null} [layers]
+ * What each KV head of a layer still sees of the keys up to a query; empty where nothing is forgotten.
+ * @param {Log} log @param {number} layer @param {number} context @param {number} seqId
  */
-export function blocksRead(log, context, layers = null) {
+function headsOf(log, layer, context, seqId) {
+  const sequence = seqId < 0 ? null : log.tail.sequences.get(seqId);
+  if (!sequence?.forgotten.length) return [];
+  const all = visibleKeys(log.header, layer, context - 1);
+  const heads = Array.from({ length: log.header.model.num_kv_heads }, (_, head) => head);
+  return heads.map((head) => notForgotten(sequence, layer, head, context - 1, all));
+}
+
+/**
+ * Logical blocks in which those keys lie: the window's, and the sinks' where they are others; those of all heads.
+ * @param {Log} log @param {number} context @param {number[] | null} [layers] @param {number} [seqId]
+ */
+export function blocksRead(log, context, layers = null, seqId = -1) {
   const all = layers ?? [...log.header.model.sliding_windows.keys()];
   const farthest = all.reduce((best, layer) =>
-    keysRead(log, context, [layer]) > keysRead(log, context, [best]) ? layer : best,
+    keysRead(log, context, [layer], seqId) > keysRead(log, context, [best], seqId) ? layer : best,
   );
-  return new Set(
-    visibleKeys(log.header, farthest, context - 1).map((position) => Math.floor(position / blockSize(log.header))),
-  ).size;
+  const heads = headsOf(log, farthest, context, seqId);
+  const positions = heads.length ? heads.flat() : visibleKeys(log.header, farthest, context - 1);
+  return new Set(positions.map((position) => Math.floor(position / blockSize(log.header)))).size;
 }
 
 /**

@@ -3,6 +3,7 @@
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js";
+import { notForgotten } from "../../core/forgetting.js";
 import { labelText } from "../../core/labels.js";
 import { originOf, vectorOf } from "../../core/sequence_view.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -81,7 +82,8 @@ const shown = computed(() => {
   const { model } = now.log.header;
   const terms = attentionTerms(model, now.layer, now.head);
   if (!terms) return { problem: t("softmax.unstated") };
-  const positions = visibleKeys(now.log.header, now.layer, now.query);
+  const causal = visibleKeys(now.log.header, now.layer, now.query);
+  const positions = notForgotten(now.seq, now.layer, now.kvHead, now.query, causal);
   const query = vectorOf(now, "q", now.query);
   if (!query) return { problem: t("softmax.missing") };
   const keys = keysOf(now, positions);

@@ -157,7 +157,11 @@ function EngineField({ row }) {
   if (kind === "switch") return html`<${Switch} ...${shown} value=${!shown.disabled && value} commit=${commit} />`;
   if (kind === "choice") {
     const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
-    return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+    if (!row.optional)
+      return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+    choices.unshift(["", noneText(name)]);
+    return html`<${Choice} ...${shown} value=${value ?? ""} choices=${choices}
+      commit=${(/** @type {string} */ chosen) => commit(chosen || null)}>${usual}<//>`;
   }
   if (kind === "text") {
     const known = [...new Set([control.none_as, ...(control.offered ?? []), value])];

@@ -204,23 +204,27 @@ function attend(at) {
   /** @type {Part[]} */
   const found = [];
   if (count === 1) {
-    const keys = keysRead(log, entry.context_len);
+    const keys = keysRead(log, entry.context_len, null, entry.seq_id);
     const [first, ...others] = own.groups;
     const values = {
       token: labelText(labels(at)[end - 1]),
       keys,
-      blocks: blocksRead(log, entry.context_len),
+      blocks: blocksRead(log, entry.context_len, null, entry.seq_id),
       layers: first.layers.length,
       heads: model.num_heads,
     };
     found.push(["sentence.phase.attend_one", values]);
     for (const { layers } of others) {
-      const seen = keysRead(log, entry.context_len, layers);
-      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(log, entry.context_len, layers) }]);
+      const seen = keysRead(log, entry.context_len, layers, entry.seq_id);
+      found.push([
+        "group.also_keys",
+        { layers, keys: seen, blocks: blocksRead(log, entry.context_len, layers, entry.seq_id) },
+      ]);
     }
   } else {
     let pairs = 0;
-    for (let position = entry.start; position < end; position++) pairs += keysRead(log, position + 1);
+    for (let position = entry.start; position < end; position++)
+      pairs += keysRead(log, position + 1, null, entry.seq_id);
     found.push([
       "sentence.phase.attend",
       {

@@ -1,0 +1,60 @@
+"""Attention of an engine whose sequences forget: gather and matmul under a mask for each KV head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.cache.kv_store import KVStore
+from engine.model.attention_backend import AttentionCall, AttentionOutput, DecodeWeights, PrefillWeights
+from engine.model.attention_gather import GatherAttention, gather_decode, gather_prefill
+from engine.model.batch import PrefillSpan, StepBatch
+from engine.model.forgetting.forgetting import Forgetting
+
+
+class ForgettingAttention(GatherAttention):
+    """Gather attention without the forgotten keys. Where none is, it computes exactly what its base does."""
+
+    def __init__(self, forgetting: Forgetting) -> None:
+        self._forgetting = forgetting
+
+    def forward(
+        self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> AttentionOutput:
+        if not self._forgetting.covers(call):
+            return super().forward(call, q, store, batch, needs_weights)
+        needs_weights = needs_weights or self._forgetting.policy.needs_weights
+        attended = super().forward(call, q, store, batch, needs_weights)
+        self._forgetting.observe(call, q, store, batch, attended)
+        return attended
+
+    def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
+        hidden = None
+        if self._forgetting.covers(call):
+            pieces = [batch.slices[index] for index in batch.decode_indices]
+            masks = [self._forgetting.hidden(call.layer, p.seq_id, p.start, p.start + 1) for p in pieces]
+            if any(mask is not None for mask in masks):
+                shape = len(pieces), store.shapes[call.layer].num_kv_heads, batch.longest
+                hidden = torch.zeros(shape, dtype=torch.bool, device=q.device)
+                for row, mask in zip(hidden, masks, strict=True):
+                    if mask is not None:
+                        row[:, : mask.shape[2]] = mask[:, 0]
+        return gather_decode(call, q, store, batch, hidden)
+
+    def prefill(
+        self,
+        call: AttentionCall,
+        q: Tensor,
+        out: Tensor,
+        store: KVStore,
+        batch: StepBatch,
+        span: PrefillSpan,
+        needs_weights: bool,
+    ) -> PrefillWeights | None:
+        hidden = None
+        if self._forgetting.covers(call):
+            seq_id = batch.slices[span.slice_index].seq_id
+            hidden = self._forgetting.hidden(call.layer, seq_id, span.start, span.context_len)
+        own = q[span.begin : span.end]
+        out[span.begin : span.end], weights = gather_prefill(call, own, store, batch, span, needs_weights, hidden)
+        return weights

@@ -1,0 +1,53 @@
+"""Which keys of a head stay within a budget, and which are forgotten, by their scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.cache.forget_settings import ForgetSettings
+
+BITS = 14  # of a score's mantissa
+
+
+class Choice(NamedTuple):
+    """Keys that a decision forgets, by KV head, the highest score first."""
+
+    positions: list[list[int]]
+    scores: list[list[float]]
+    ranks: list[list[int]]  # among the keys that could go, 1 = the highest score
+    lowest_kept: list[float | None]  # score of the last key that stayed among them; None: none did
+
+
+def choose(
+    scores: Tensor, visible: Tensor, settings: ForgetSettings, pinned: frozenset[int] = frozenset()
+) -> Choice | None:
+    """Return what goes of the visible keys [Hkv, C]; None: no head has more than the budget.
+
+    Sinks, the newest keys and `pinned` positions stay, the others in order of their scores; of equal ones the earlier.
+    Scores count with `BITS` bits: equal tokens have keys of equal length, but for the last bits of a recomputation.
+    """
+    num_keys = visible.shape[1]
+    protected = torch.zeros(num_keys, dtype=torch.bool)
+    protected[: settings.sinks] = True
+    protected[max(num_keys - settings.recent, 0) :] = True
+    protected[[position for position in pinned if position < num_keys]] = True
+    scores, visible = scores.double().cpu(), visible.cpu()
+    choice = Choice([], [], [], [])
+    for own, seen in zip(scores, visible, strict=True):
+        candidates = (seen & ~protected).nonzero()[:, 0]
+        num_kept = min(max(settings.budget - int((seen & protected).sum()), 0), len(candidates))
+        order = candidates[torch.sort(_rounded(own[candidates]), descending=True, stable=True).indices]
+        gone, found = order[num_kept:], own[order]
+        choice.positions.append(gone.tolist())
+        choice.scores.append(found[num_kept:].tolist())
+        choice.ranks.append(list(range(num_kept + 1, num_kept + 1 + len(gone))))
+        choice.lowest_kept.append(float(found[num_kept - 1]) if num_kept else None)
+    return choice if any(choice.positions) else None
+
+
+def _rounded(scores: Tensor) -> Tensor:
+    mantissa, exponent = torch.frexp(scores)
+    return torch.ldexp((mantissa * 2**BITS).round() / 2**BITS, exponent)

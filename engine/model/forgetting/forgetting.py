@@ -1,0 +1,249 @@
+"""Tokens that sequences have forgotten: from which query position on each KV head of a layer no longer sees a key.
+
+    gone_at[layer][head, j] = the first query position that does not see key j; KEPT: all later ones do
+
+A key j is visible to the query at p iff j <= p < gone_at[head, j]. So a sequence that is computed again after a
+preemption, in any chunks, sees what it saw the first time. It is a property of the sequence, not of a block: forks get
+it, and what was decided once is never decided again.
+
+A step: `begin` before the forward pass, `observe` in every layer, `decide` after it, `follow` at its end. What a step
+observed counts from `decide` on, so a failed step leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from engine.cache.forget_settings import ForgetSettings
+from engine.cache.kv_store import KVStore
+from engine.model.attention_backend import AttentionCall, AttentionOutput
+from engine.model.batch import SequenceSlice, StepBatch
+from engine.model.forgetting.choice import choose
+from engine.model.forgetting.policies import POLICIES, Rows, Seen
+from engine.model.forgetting.rotation import Rotation
+from engine.model.loaded import LoadedModel
+from engine.trace.events import Finish, Forget, Fork, Keep, Op
+from engine.trace.records import KeyScores
+
+KEPT = 1 << 30
+
+
+@dataclass(slots=True)
+class _Memory:
+    """State of one sequence. Tensors in it are replaced, never changed."""
+
+    gone_at: dict[int, Tensor] = field(default_factory=dict)  # by layer [Hkv, n]; keys after n are kept
+    observed: dict[int, Any] = field(default_factory=dict)  # by layer: the policy's memory
+    num_observed: int = 0  # queries that the policy has seen
+    num_decided: int = 0  # computed tokens at the last decision
+    pinned: frozenset[int] = frozenset()  # positions that stay, whatever their scores
+
+    def copy(self) -> _Memory:
+        return _Memory(dict(self.gone_at), dict(self.observed), self.num_observed, self.num_decided, self.pinned)
+
+
+class Scores(NamedTuple):
+    """Scores of a decision, of the keys that could be seen until then."""
+
+    seq_id: int
+    scores: Tensor  # [Hkv, C]
+    visible: Tensor  # [Hkv, C]
+
+
+class Forgetting:
+    """Forgotten tokens of an engine's sequences, and the policy that decides them.
+
+    Layers with a sliding window of their own are left as they are.
+
+    Raises:
+        ModelError: the policy cannot score this model's keys.
+    """
+
+    def __init__(self, settings: ForgetSettings, model: LoadedModel) -> None:
+        self.settings = settings
+        kind = POLICIES[settings.policy]
+        rotation = Rotation(model.module, model.facts.head_dim, model.device) if kind.needs_rotation else None
+        self.policy = kind(settings, rotation)
+        self.device = model.device
+        self.layers = frozenset(i for i, window in enumerate(model.facts.sliding_windows) if window is None)
+        self._memories: dict[int, _Memory] = {}
+        self._due: dict[int, int] = {}  # by sequence of the step: computed tokens after it, where it forgets then
+        self._pending: dict[int, dict[int, Any]] = {}  # observed in this step, by sequence and layer
+        self._slices: list[SequenceSlice] = []
+        self.scores: dict[int, list[Scores]] = {}  # by layer, of the last step
+
+    def covers(self, call: AttentionCall) -> bool:
+        """Return whether this layer's keys are forgotten."""
+        return call.layer in self.layers
+
+    # a step
+
+    def begin(self, slices: Sequence[SequenceSlice], num_prompt_tokens: Sequence[int]) -> None:
+        """Note what is computed next."""
+        self._slices, self._due, self._pending, self.scores = list(slices), {}, {}, {}
+        for piece, num_prompt in zip(slices, num_prompt_tokens, strict=True):
+            memory = self._memories.setdefault(piece.seq_id, _Memory())
+            end = piece.start + len(piece.token_ids)
+            if end > memory.num_decided and self.settings.is_due(end, num_prompt):
+                self._due[piece.seq_id] = end
+
+    def hidden(self, layer: int, seq_id: int, start: int, end: int) -> Tensor | None:
+        """Return a mask [Hkv, T, C] for queries [start, end) over keys [0, end), True = forgotten by then; None: none
+        is.
+        """
+        memory = self._memories.get(seq_id)
+        gone_at = memory.gone_at.get(layer) if memory else None
+        if gone_at is None:
+            return None
+        queries = torch.arange(start, end, device=gone_at.device)
+        hidden = queries[None, :, None] >= gone_at[:, None, :end]
+        return pad(hidden, (0, end - hidden.shape[2])) if hidden.any() else None
+
+    def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
+        """Let the policy see a layer's queries and their weights, and score the keys where a decision is due."""
+        layer, reach = call.layer, batch.reach(call.layer, call.sliding_window)
+        rows: dict[int, tuple[Tensor | None, Tensor]] = {}  # by slice: weights [Hq, T, C], slots of the keys [C]
+        for i, index in enumerate(batch.decode_indices):
+            end = batch.slices[index].start + 1
+            weights = None if found.decode is None else found.decode.weights[i, :, None, :end]
+            rows[index] = weights, batch.decode_keys(reach).slots[i, :end]
+        given = {piece.span.slice_index: piece.weights for piece in found.prefills}
+        for span in batch.prefills:
+            rows[span.slice_index] = given.get(span.slice_index), batch.prefill_keys(span, reach).slots
+        for index, piece in enumerate(batch.slices):
+            memory, (weights, slots) = self._memories[piece.seq_id], rows[index]
+            begin, end = batch.query_start_loc[index : index + 2]
+            known = max(memory.num_observed - piece.start, 0)  # computed again after a preemption
+            observed = memory.observed.get(layer)
+            if known < end - begin:
+                trimmed = weights[:, known:] if weights is not None and self.policy.needs_weights else None
+                observed = self.policy.observe(observed, Rows(q[begin + known : end], trimmed, piece.start + known))
+            self._pending.setdefault(piece.seq_id, {})[layer] = observed
+            count = self._due.get(piece.seq_id)
+            if count is not None and count > self.settings.budget:
+                k, v = (x.transpose(0, 1) for x in store.gather(layer, slots))
+                visible = self._visible(memory, layer, k.shape[0], count, k.device)
+                scores = self.policy.score(observed, Seen(k, v, visible, call.scaling, layer))
+                self.scores.setdefault(layer, []).append(Scores(piece.seq_id, scores, visible))
+
+    @staticmethod
+    def _visible(memory: _Memory, layer: int, num_kv_heads: int, count: int, device: torch.device) -> Tensor:
+        """Return the keys [Hkv, count] that the next query would see if nothing else were forgotten."""
+        gone_at = memory.gone_at.get(layer)
+        if gone_at is None:
+            return torch.ones((num_kv_heads, count), dtype=torch.bool, device=device)
+        return pad(gone_at > count, (0, count - gone_at.shape[1]), value=True)
+
+    def decide(self) -> list[Op]:
+        """Forget what the step's scores say; the forward pass has succeeded. Returns the operations."""
+        for piece in self._slices:
+            memory = self._memories[piece.seq_id]
+            memory.observed.update(self._pending.get(piece.seq_id, {}))
+            memory.num_observed = max(memory.num_observed, piece.start + len(piece.token_ids))
+            memory.num_decided = self._due.get(piece.seq_id, memory.num_decided)
+        ops: list[Op] = []
+        for layer, scored in sorted(self.scores.items()):
+            for seq_id, scores, visible in scored:
+                memory, at = self._memories[seq_id], self._due[seq_id]
+                choice = choose(scores, visible, self.settings, memory.pinned)
+                if choice is None:
+                    continue
+                before = memory.gone_at.get(layer)
+                gone_at = visible.new_full(visible.shape, KEPT, dtype=torch.int64)
+                if before is not None:
+                    gone_at[:, : before.shape[1]] = before
+                for head, positions in enumerate(choice.positions):
+                    gone_at[head, positions] = at
+                memory.gone_at[layer] = gone_at
+                ops.append(
+                    Forget(
+                        seq_id=seq_id,
+                        layer=layer,
+                        at=at,
+                        positions=choice.positions,
+                        scores=choice.scores,
+                        ranks=choice.ranks,
+                        lowest_kept=choice.lowest_kept,
+                    )
+                )
+        return ops
+
+    def follow(self, ops: Iterable[Op]) -> None:
+        """Copy for forks, pin what is to be kept, and drop what belongs to finished sequences."""
+        for op in ops:
+            if isinstance(op, Fork):
+                self._memories[op.seq_id] = self._memories[op.parent_seq_id].copy()
+            elif isinstance(op, Keep):
+                memory = self._memories.setdefault(op.seq_id, _Memory())
+                memory.pinned |= {op.position}
+            elif isinstance(op, Finish):
+                self._memories.pop(op.seq_id, None)
+
+    # looking at it
+
+    def cannot_keep(self, seq_id: int, position: int, num_tokens: int) -> str:
+        """Return why a token cannot be kept from here on, one sentence; "" = it can."""
+        memory, own = self._memories.get(seq_id, _Memory()), self.settings
+        if not 0 <= position < num_tokens:
+            return f"sequence {seq_id} has no token at position {position}; its last one is at {num_tokens - 1}"
+        if position in memory.pinned:
+            return f"the token at position {position} of sequence {seq_id} is kept already"
+        if any(bool((x[:, position : position + 1] < KEPT).any()) for x in memory.gone_at.values()):
+            return f"a head has forgotten the token at position {position} of sequence {seq_id} already"
+        if len(memory.pinned) >= own.budget - own.sinks - own.recent:
+            return f"forget_budget {own.budget} has no room for another token beside the sinks and the newest"
+        return ""
+
+    def key_scores(self) -> list[KeyScores]:
+        """Return the scores of the last step as its capture has them."""
+        return [
+            KeyScores(
+                seq_id=one.seq_id,
+                layer=layer,
+                scores=one.scores.float().masked_fill(~one.visible, float("nan")).contiguous().cpu().numpy(),
+            )
+            for layer, scored in sorted(self.scores.items())
+            for one in scored
+        ]
+
+    def unseen(self, seq_id: int, layers: Sequence[int], num_computed: int, block_size: int) -> list[int]:
+        """Return the full blocks of [0, num_computed) that no head of these layers will see again, ascending."""
+        memory = self._memories.get(seq_id)
+        if memory is None or not all(layer in memory.gone_at for layer in layers):
+            return []
+        num_full = num_computed // block_size
+        gone = torch.stack([self._all_gone(memory.gone_at[layer], num_computed) for layer in layers]).all(0)
+        gone = gone[: num_full * block_size]
+        gone = pad(gone, (0, num_full * block_size - gone.shape[0]))
+        return gone.view(num_full, block_size).all(1).nonzero()[:, 0].tolist()
+
+    @staticmethod
+    def _all_gone(gone_at: Tensor, num_computed: int) -> Tensor:
+        gone = (gone_at <= num_computed).all(0)
+        return pad(gone, (0, num_computed - gone.shape[0])) if gone.shape[0] < num_computed else gone[:num_computed]
+
+
+class Remembered(Forgetting):
+    """Forgotten tokens of one sequence, by its log: for a pass that computes it again and decides nothing."""
+
+    def __init__(self, seq_id: int, forgotten: Iterable[Forget], like: Forgetting) -> None:
+        self.settings, self.policy, self.layers, self.device = like.settings, like.policy, like.layers, like.device
+        self._memories, self._due, self._pending, self.scores = {}, {}, {}, {}
+        memory = self._memories[seq_id] = _Memory()
+        for op in forgotten:
+            gone_at = torch.full((len(op.positions), op.at), KEPT, dtype=torch.int64, device=self.device)
+            before = memory.gone_at.get(op.layer)
+            if before is not None:
+                gone_at[:, : before.shape[1]] = before
+            for head, positions in enumerate(op.positions):
+                gone_at[head, positions] = op.at
+            memory.gone_at[op.layer] = gone_at
+
+    def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
+        """Observe nothing."""

@@ -1,0 +1,89 @@
+"""Checks of KV cache compression: each decision leaves the budget, and no weight goes to what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.trace.check_ops import Wrong
+from engine.trace.events import Finish, Forget, Fork, Keep
+from engine.trace.records import AttentionRows, Capture, Header, StepRecord
+
+SLACK = 2.0**-13  # of a score: closer ones count as equal, and then the earlier token stays
+
+Gone = dict[tuple[int, int], dict[int, int]]  # by layer and KV head: position -> `at`
+
+
+class ForgettingBook:
+    """Forgotten tokens of each sequence. Give it each record, in order."""
+
+    def __init__(self, header: Header) -> None:
+        self._engine, self._model = header.engine, header.model
+        self._gone: dict[int, Gone] = {}  # by sequence
+        self._pinned: dict[int, set[int]] = {}
+        self._ended: list[int] = []
+
+    def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
+        """Yield each contradiction of a record's operations, and its place among them."""
+        for seq_id in self._ended:  # in the record before, whose capture came after it
+            self._gone.pop(seq_id, None)
+            self._pinned.pop(seq_id, None)
+        self._ended.clear()
+        for place, op in enumerate(record.ops):
+            if isinstance(op, Forget):
+                yield from ((place, f"forget: {message}") for message in self._forget(op))
+            elif isinstance(op, Keep):
+                self._pinned.setdefault(op.seq_id, set()).add(op.position)
+                if any(op.position in gone for gone in self._gone.get(op.seq_id, {}).values()):
+                    yield place, f"keep: position {op.position} is forgotten already"
+            elif isinstance(op, Fork):
+                parent = self._gone.get(op.parent_seq_id, {})
+                self._gone[op.seq_id] = {head: dict(gone) for head, gone in parent.items()}
+                self._pinned[op.seq_id] = set(self._pinned.get(op.parent_seq_id, ()))
+            elif isinstance(op, Finish):
+                self._ended.append(op.seq_id)
+
+    def _forget(self, op: Forget) -> Iterator[str]:
+        budget, heads = self._engine.get("forget_budget"), self._model.num_kv_heads
+        if not isinstance(budget, int):
+            yield "the header has no forget_budget"
+            return
+        if not 0 <= op.layer < self._model.num_layers or len(op.positions) != heads:
+            yield f"layer {op.layer}, {len(op.positions)} KV heads; the model has {self._model.num_layers} and {heads}"
+            return
+        sequence = self._gone.setdefault(op.seq_id, {})
+        for head, positions in enumerate(op.positions):
+            gone = sequence.setdefault((op.layer, head), {})
+            if len(set(positions)) < len(positions) or any(position in gone for position in positions):
+                yield f"KV head {head} forgets a token twice"
+            if kept := self._pinned.get(op.seq_id, set()) & set(positions):
+                yield f"KV head {head} forgets position {min(kept)}, which is to be kept"
+            gone.update(dict.fromkeys(positions, op.at))
+            if op.at - len(gone) != budget:
+                yield f"KV head {head} keeps {op.at - len(gone)} tokens, and forget_budget is {budget}"
+            lowest, best = op.lowest_kept[head], max(op.scores[head], default=None)
+            if lowest is not None and best is not None and best > lowest + SLACK * abs(lowest):
+                yield f"KV head {head} forgets a token with score {best} and keeps one with {lowest}"
+
+    def wrong_in_capture(self, capture: Capture) -> Iterator[str]:
+        """Yield each weight that goes to a forgotten key. The capture's record has been given."""
+        for layer in capture.layers:
+            for rows in layer.rows:
+                gone = self._gone.get(rows.seq_id)
+                if gone and rows.weights.ndim == 3 and self._wrong_weights(rows, layer.layer, gone):
+                    yield f"layer {layer.layer}: sequence {rows.seq_id} gives weight to a key that it has forgotten"
+
+    def _wrong_weights(self, rows: AttentionRows, layer: int, gone: Gone) -> bool:
+        _, num_queries, num_keys = rows.weights.shape
+        queries = np.arange(num_queries) + rows.query_start
+        group = max(self._model.group_size, 1)
+        for index, head in enumerate(rows.heads[: rows.weights.shape[0]]):
+            own = gone.get((layer, head // group), {})
+            places = [(p - rows.key_start, at) for p, at in own.items() if 0 <= p - rows.key_start < num_keys]
+            if not places:
+                continue
+            columns, ats = (np.array(part) for part in zip(*places, strict=True))
+            if (rows.weights[index][:, columns] * (queries[:, None] >= ats[None])).any():
+                return True
+        return False

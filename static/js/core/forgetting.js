@@ -1,0 +1,160 @@
+// KV cache compression, worked out from the log: what each head has forgotten and why, what that masks and what it
+// frees, and the forgotten key that a query would have looked at most. Mirrors engine/model/forgetting. Pure.
+
+import { attentionTerms, softmaxOf } from "./attention.js";
+import { RELEASED } from "./groups.js";
+import { vectorOf } from "./sequence_view.js";
+
+/**
+ * @typedef {import("./state.js").Sequence} Sequence
+ * @typedef {import("./sequence_view.js").SequenceView} SequenceView
+ * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone why a key went: `at` tokens were
+ *   computed, `lowest` is the score of the last one that stayed
+ */
+
+/**
+ * The keys that a KV head of a layer has forgotten, by position.
+ * @param {Sequence} sequence @param {number} layer @param {number} kvHead @returns {Map<number, Gone>}
+ */
+export function forgottenBy(sequence, layer, kvHead) {
+  const found = new Map();
+  for (const one of sequence.forgotten)
+    if (one.layer === layer)
+      for (const [i, position] of (one.positions[kvHead] ?? []).entries())
+        found.set(position, {
+          at: one.at,
+          score: one.scores[kvHead][i],
+          rank: one.ranks[kvHead][i],
+          lowest: one.lowest_kept[kvHead] ?? null,
+        });
+  return found;
+}
+
+/**
+ * The positions, of some, that the query at `query` sees: those that its head had not forgotten by then.
+ * @param {Sequence} sequence @param {number} layer @param {number} kvHead @param {number} query
+ * @param {number[]} positions
+ */
+export function notForgotten(sequence, layer, kvHead, query, positions) {
+  if (!sequence.forgotten.length) return positions;
+  const gone = forgottenBy(sequence, layer, kvHead);
+  return positions.filter((position) => (gone.get(position)?.at ?? Infinity) > query);
+}
+
+/**
+ * Memory of a sequence: what is masked, what is freed, and what packing would free, each for itself.
+ *
+ *     masked   forgotten keys and values · bytes of one pair in one layer and KV head; their slots stay
+ *     freed    blocks that were released because every head had forgotten them · bytes of a block
+ *     packing  each head's kept pairs moved to the front: blocks held − ⌈most kept of any head / block size⌉; moved is
+ *              every pair that does not stand there already. Calculated, not done
+ *
+ * @param {import("./log.js").TraceLog} log @param {import("./state.js").State} state @param {Sequence} sequence
+ */
+export function memoryOf(log, state, sequence) {
+  const size = state.block_size;
+  const { num_kv_heads: heads } = log.header.model;
+  const found = {
+    pairs: 0,
+    maskedBytes: 0,
+    freedBlocks: 0,
+    freedBytes: 0,
+    packedBlocks: 0,
+    packedBytes: 0,
+    moves: 0,
+    movedBytes: 0,
+  };
+  const computed = sequence.num_computed_tokens;
+  for (const [index, group] of log.groups.entries()) {
+    const table = sequence.block_tables[index] ?? [];
+    if (group.window !== null || !table.length) continue;
+    const layers = group.layers.length
+      ? group.layers
+      : Array.from({ length: log.header.model.num_layers }, (_, i) => i);
+    const pairBytes = group.kv_bytes_per_token / (layers.length * heads);
+    let most = 0;
+    for (const layer of layers)
+      for (let head = 0; head < heads; head++) {
+        const gone = forgottenBy(sequence, layer, head);
+        found.pairs += gone.size;
+        found.maskedBytes += gone.size * pairBytes;
+        most = Math.max(most, computed - gone.size);
+        const first = Math.min(...gone.keys());
+        let moves = 0;
+        for (let position = first; position < computed; position++) if (!gone.has(position)) moves++;
+        found.moves += moves;
+        found.movedBytes += moves * pairBytes;
+      }
+    const released = table.filter((id) => id === RELEASED).length;
+    const packed = Math.max(0, table.length - released - Math.max(1, Math.ceil(most / size)));
+    found.freedBlocks += released;
+    found.freedBytes += released * size * group.kv_bytes_per_token;
+    found.packedBlocks += packed;
+    found.packedBytes += packed * size * group.kv_bytes_per_token;
+  }
+  return found;
+}
+
+/**
+ * The forgotten key that the view's query would have given the most weight, had its head still seen all keys: the
+ * softmax over all of them, from the captured query and keys. Null where nothing is forgotten or arrays are not here.
+ * @param {SequenceView} view @returns {{position: number, weight: number} | null}
+ */
+export function heaviestForgotten(view) {
+  const { seq, layer, kvHead, query } = view;
+  const terms = attentionTerms(view.log.header.model, layer, view.head);
+  if (query === null || !terms) return null;
+  const gone = [...forgottenBy(seq, layer, kvHead)].filter(([, { at }]) => at <= query).map(([position]) => position);
+  const own = gone.length ? vectorOf(view, "q", query) : null;
+  if (!own) return null;
+  /** @type {ArrayLike<number>[]} */
+  const keys = [];
+  for (let position = 0; position <= query; position++) {
+    const key = keyOf(view, position);
+    if (!key) return null;
+    keys.push(key);
+  }
+  const { weights } = softmaxOf(own, keys, terms);
+  const position = gone.reduce((best, one) => (weights[one] > weights[best] ? one : best));
+  return { position, weight: weights[position] };
+}
+
+/** The key of a position as it was computed, wherever its block is now. @param {SequenceView} view @param {number} position */
+function keyOf(view, position) {
+  const spans = view.log.computed.get(view.seq.seq_id) ?? [];
+  const span = spans.findLast(({ record, start, end }) => record <= view.index && start <= position && position < end);
+  const arrays = span && view.log.layer(span.record, view.layer);
+  const packed = span ? view.log.packedIndex(span.record, view.seq.seq_id, position) : -1;
+  return arrays && packed >= 0 ? arrays.k.row(packed, view.kvHead) : (vectorOf(view, "k", position) ?? null);
+}
+
+/**
+ * The scores of a sequence in a layer at its last decision up to record `index`, of which the arrays are here:
+ * [Hkv, C], NaN where a key had been forgotten before. Null where none are.
+ * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId @param {number} layer
+ */
+export function scoresOf(log, index, seqId, layer) {
+  for (let at = index; at >= 0; at--)
+    if (log.records[at].ops?.some((op) => op.type === "forget" && op.seq_id === seqId && op.layer === layer))
+      return log.capture(at)?.scores?.find((one) => one.seq_id === seqId && one.layer === layer)?.scores ?? null;
+  return null;
+}
+
+/**
+ * What the outputs of a sequence up to record `index` lost against the full cache; null where they were not compared.
+ * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId
+ */
+export function qualityOf(log, index, seqId) {
+  const sum = { outputs: 0, divergence: 0, logprob: 0, fullLogprob: 0, changed: 0, lastChange: -1 };
+  for (let at = 0; at <= index; at++)
+    for (const output of log.records[at].outputs ?? [])
+      if (output.seq_id === seqId && output.full) {
+        const best = output.top?.[0]?.token_id ?? output.token_id;
+        sum.outputs += 1;
+        sum.divergence += output.full.divergence;
+        sum.logprob += output.logprob;
+        sum.fullLogprob += output.full.logprob;
+        if (best !== output.full.token_id) [sum.changed, sum.lastChange] = [sum.changed + 1, at];
+      }
+  return sum.outputs ? sum : null;
+}
