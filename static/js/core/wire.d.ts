@@ -365,7 +365,7 @@ export interface EngineConfig {
   attention_window: number | null;
   attention_sinks: number | null;
   sliding_window_pattern: number | null;
-  forget_policy: "expected_attention" | "h2o" | "key_norm" | "random" | "snapkv" | "tova" | null;
+  forget_policy: "expected_attention" | "h2o" | "key_norm" | "random" | "snapkv" | "tova" | "window" | null;
   forget_budget: number | null;
   forget_sinks: number | null;
   forget_recent: number | null;
