@@ -77,8 +77,8 @@ class Redaction:
         if isinstance(op, Finish):
             return replace(op, detail="") if op.reason == "stop" else op  # it may be a stop string
         if isinstance(op, Forget):
-            hidden = [[0.0] * len(scores) for scores in op.scores]
-            return replace(op, scores=hidden, lowest_kept=[None if x is None else 0.0 for x in op.lowest_kept])
+            zeros = [[0.0] * len(scores) for scores in op.scores]
+            return replace(op, scores=zeros, lowest_kept=[None if x is None else 0.0 for x in op.lowest_kept])
         if isinstance(op, Adjust):
             return replace(op, sampling=_sampling(op.sampling))
         return op

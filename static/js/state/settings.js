@@ -48,8 +48,8 @@ import { APPLICATIONS, ENGINE, SAMPLING } from "./options.js";
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
  *   lanes: "strategies" | "caches" | "drafts" | "models", as_model: string, find: string | null, sort: string | null,
- *   only: "preempted" | "missed" | null, client: string | null, lesson: string | null, class: string | null,
- *   teach: boolean,
+ *   only: "preempted" | "missed" | null, client: string | null, lesson: string | null, film: number | null,
+ *   class: string | null, teach: boolean,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
