@@ -36,6 +36,8 @@ class DraftEngine(Protocol):
 
     def close(self) -> None: ...
 
+    def release(self) -> None: ...
+
 
 class Drafted(Protocol):
     """A request of the draft engine."""
@@ -75,8 +77,9 @@ class ModelDrafter:
         ]
 
     def close(self) -> None:
-        """Close the engine."""
+        """Close the engine and free its pool."""
         self._engine.close()
+        self._engine.release()
 
     def _proposal(self, request: Drafted, sequence: Sequence, num_computed: int) -> Proposal:
         token_ids = request.output_token_ids

@@ -18,6 +18,7 @@ const GROUPS = {
     "prefill-saturation",
     "prefill-two-axes",
     "decode-batch",
+    "speculation",
     "decode-context",
     "weight-dtype-speed",
     "weight-dtype-error",
