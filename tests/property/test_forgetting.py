@@ -91,7 +91,8 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
         path = tmp_path / f"{mode}.kvtrace"
         with Engine(tiny_llama(), replace(tight, preemption_mode=mode), log_path=path) as engine:
             records = play(engine, prompts)
-            assert any(isinstance(op, Preempt) for record in records for op in record.ops)
+            preempts = any(isinstance(op, Preempt) for record in records for op in record.ops)
+            assert preempts or (policy, every) == ("window", 1)  # whose blocks go at once: there is room
             assert texts(engine) == said
             assert [gone(engine, f"r{i}") for i in range(3)] == forgotten
         assert not list(check(path))

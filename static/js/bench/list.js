@@ -11,7 +11,15 @@ import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 const GROUPS = {
   against: ["against-no-cache", "against-transformers", "against-engines", "against-vllm"],
   cache: ["cache-over-length", "prefix-sharing", "kv-tiers", "parallel-sampling", "beam-search"],
-  blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
+  blocks: [
+    "contiguous-or-paged",
+    "block-size",
+    "kv-heads",
+    "kv-dtype-error",
+    "kv-dtype-speed",
+    "forgetting",
+    "forgetting-copy",
+  ],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
   instances: ["kv-disaggregated", "kv-long-prompt", "kv-routing", "early-rejection"],
   compute: [

@@ -148,10 +148,7 @@ export function followFilm() {
   effect(() => {
     if (!attends.value) return;
     const isShown = settings.film.value !== null && !roaming.value;
-    untracked(() => {
-      if (isShown && !opening.peek()) begin();
-      else if (!isShown) opening.value = false;
-    });
+    untracked(() => (isShown ? opening.peek() || begin() : (opening.value = false)));
   });
 }
 
@@ -175,7 +172,7 @@ async function load(code, show) {
   show(filmOf(log, plain));
 }
 
-/** How the text goes on after each word of the fan; a word without that can be taken too. @param {string} code */
+/** How the text goes on after each word of the fan, as far as known. @param {string} code */
 async function loadTexts(code) {
   try {
     return await (await fetch(folder(`opening/${code}-futures.json`))).json();

@@ -49,7 +49,8 @@ def test_there_is_a_scenario_for_each_question() -> None:
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
     against-transformers against-engines against-vllm against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
-    decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error speculation"""
+    decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error speculation
+    forgetting forgetting-copy"""
     assert set(scenario_ids()) == set(wanted.split())
 
 

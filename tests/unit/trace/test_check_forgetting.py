@@ -1,0 +1,73 @@
+"""The check finds what contradicts a budget, a kept token or a mask; the golden trace has none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from engine.trace.check_forgetting import ForgettingBook
+from engine.trace.events import Forget, Keep
+from engine.trace.log import TraceReader
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "forgetting.kvtrace"
+
+
+def findings(change: Callable[[Forget], Forget] = lambda op: op, weigh: bool = False) -> list[str]:
+    """What is found in the golden trace, with every decision changed, or with weight on every key."""
+    found = []
+    with TraceReader(GOLDEN) as log:
+        book = ForgettingBook(log.header)
+        for index in range(len(log)):
+            record = log.record(index)
+            ops = [change(op) if isinstance(op, Forget) else op for op in record.ops]
+            found += [message for _, message in book.wrong_in(replace(record, ops=ops))]
+            if capture := log.capture(index):
+                layers = [
+                    replace(one, rows=[replace(row, weights=np.ones_like(row.weights)) for row in one.rows])
+                    for one in capture.layers
+                ]
+                found += book.wrong_in_capture(replace(capture, layers=layers) if weigh else capture)
+    return found
+
+
+def test_the_golden_trace_has_no_finding() -> None:
+    assert findings() == []
+
+
+def pinned(op: Forget) -> Forget:
+    """Forget what the golden trace keeps, in place of another token."""
+    return replace(op, positions=[[14, *own[1:]] if own and op.seq_id == 0 else own for own in op.positions])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda op: replace(op, positions=[own[1:] for own in op.positions]), "and forget_budget is 5"),
+        (lambda op: replace(op, positions=[[0] * len(own) for own in op.positions]), "forgets a token twice"),
+        (lambda op: replace(op, scores=[[9.0] * len(own) for own in op.scores]), "forgets a token with score 9.0"),
+        (lambda op: replace(op, layer=99), "layer 99"),
+        (pinned, "forgets position 14, which is to be kept"),
+    ],
+)
+def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], said: str) -> None:
+    assert any(said in message for message in findings(change))
+
+
+def test_weight_on_a_forgotten_key_is_found() -> None:
+    assert any("gives weight to a key that it has forgotten" in message for message in findings(weigh=True))
+
+
+def test_a_token_that_is_gone_cannot_be_kept() -> None:
+    with TraceReader(GOLDEN) as log:
+        book = ForgettingBook(log.header)
+        records = [log.record(index) for index in range(len(log))]
+        at, op = next((r, op) for r in records for op in r.ops if isinstance(op, Forget) and any(op.positions))
+        position = next(own[0] for own in op.positions if own)
+        for record in records[: at.index + 1]:
+            assert not list(book.wrong_in(record))
+        late = replace(at, ops=[Keep(seq_id=op.seq_id, position=position)])
+        assert [message for _, message in book.wrong_in(late)] == [f"keep: position {position} is forgotten already"]
