@@ -119,7 +119,12 @@ export function heaviestForgotten(view) {
   return { position, weight: weights[position] };
 }
 
-/** The key of a position as it was computed, wherever its block is now. @param {SequenceView} view @param {number} position */
+/**
+ * The key of a position as it was computed, wherever its block is now.
+ *
+ * @param {SequenceView} view
+ * @param {number} position
+ */
 function keyOf(view, position) {
   const spans = view.log.computed.get(view.seq.seq_id) ?? [];
   const span = spans.findLast(({ record, start, end }) => record <= view.index && start <= position && position < end);

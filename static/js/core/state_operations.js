@@ -4,6 +4,7 @@ import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { DRAFTS } from "./state_drafts.js";
+import { FORGETTING } from "./state_forgetting.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
@@ -256,32 +257,6 @@ export const OPERATIONS = {
     letGo(state, op.block_id, op.to ?? null);
   },
 
-  forget(state, op) {
-    const sequence = sequenceOf(state, op.seq_id);
-    const computed = sequence.num_computed_tokens;
-    expect(op.at === computed, `${computed} tokens are computed, not ${op.at}`);
-    const parts = [op.positions, op.scores, op.ranks, op.lowest_kept];
-    expect(new Set(parts.map((part) => part.length)).size === 1, "its parts are not of the same KV heads");
-    for (const [head, positions] of op.positions.entries()) {
-      const sizes = new Set([positions, op.scores[head], op.ranks[head]].map((part) => part.length));
-      expect(sizes.size === 1, "a head has not a score and a rank for each position");
-      const known = positions.every((position) => position >= 0 && position < op.at);
-      expect(known, `a position is not among the ${op.at} computed ones`);
-    }
-    const { type: _, ...decided } = op;
-    own(state, sequence, "forgotten").push(decided);
-  },
-
-  keep(state, op) {
-    const sequence = sequenceOf(state, op.seq_id);
-    const known = op.position >= 0 && op.position < sequence.token_ids.length;
-    expect(known, `sequence ${op.seq_id} has no token at ${op.position}`);
-    expect(!sequence.pinned.includes(op.position), `position ${op.position} is kept already`);
-    const pinned = own(state, sequence, "pinned");
-    pinned.push(op.position);
-    pinned.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
-  },
-
   preempt(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
     remove(state.running, op.seq_id);
@@ -292,6 +267,7 @@ export const OPERATIONS = {
   },
 
   ...DRAFTS,
+  ...FORGETTING,
   ...OUTSIDE,
   ...OBSERVED,
 

@@ -154,7 +154,6 @@ export const TABLE = {
   slo: { type: { parse: (value) => (sloOf(value, APPLICATIONS) ? value : undefined), write: String }, initial: "chat" },
   // of the memory region: the model that the live tokens are counted as
   as_model: { type: modelId, initial: "llama-2-7b" },
-  // of the race: strategies of this engine, implementations of a cache, or models
   lanes: { type: oneOf("strategies", "caches", "drafts", "models"), initial: "strategies", place: true },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },

@@ -29,6 +29,7 @@ export function Panel() {
   if (!now || !view || !at) return html`<p class="hint">${t("forgetting.empty")}</p>`;
   const { engine, model } = now.header;
   const columns = columnsOf(now.header, layer.value);
+  const isPart = columns.length < model.num_layers * model.num_kv_heads;
   const values = { policy: t(`option.forget_policy.${engine.forget_policy}`), budget: Number(engine.forget_budget) };
   return html`<div class="forgetting" id="forgetting">
     <header>
@@ -46,13 +47,17 @@ export function Panel() {
         <${Why} view=${view} cell=${cell} budget=${values.budget} />
         <${Memory} now=${now} at=${at} view=${view} />
         <${Quality} view=${view} choose=${setCell} />
-        ${columns.length < model.num_layers * model.num_kv_heads ? html`<p class="hint">${t("forgetting.one_layer")}</p>` : null}
+        ${isPart ? html`<p class="hint">${t("forgetting.one_layer")}</p>` : null}
       </div>
     </div>
   </div>`;
 }
 
-/** @param {import("../../core/trace.js").Header} header @param {number} shown @returns {{layer: number, head: number}[]} */
+/**
+ * @param {import("../../core/trace.js").Header} header
+ * @param {number} shown
+ * @returns {{layer: number, head: number}[]}
+ */
 function columnsOf({ model }, shown) {
   const layers = Array.from({ length: model.num_layers }, (_, i) => i);
   const own = layers.filter((i) => (model.sliding_windows?.[i] ?? null) === null);
@@ -60,7 +65,10 @@ function columnsOf({ model }, shown) {
   return some.flatMap((i) => Array.from({ length: model.num_kv_heads }, (_, head) => ({ layer: i, head })));
 }
 
-/** @param {{view: View, columns: {layer: number, head: number}[], cell: Cell | null, choose: (cell: Cell) => void}} props */
+/**
+ * @param {{view: View, columns: {layer: number, head: number}[], cell: Cell | null,
+ *   choose: (cell: Cell) => void}} props
+ */
 function Matrix({ view, columns, cell, choose }) {
   const [box, size] = useBox();
   const count = view.numFilled;
@@ -112,7 +120,11 @@ function sharesOf(scores, head) {
   return shares;
 }
 
-/** Why a key went, or that it stays; with the fork that keeps it. @param {{view: View, cell: Cell | null, budget: number}} props */
+/**
+ * Why a key went, or that it stays; with the fork that keeps it.
+ *
+ * @param {{view: View, cell: Cell | null, budget: number}} props
+ */
 function Why({ view, cell, budget }) {
   if (!cell) return html`<p class="hint">${t("forgetting.choose")}</p>`;
   const went = forgottenBy(view.seq, cell.layer, cell.head).get(cell.position);
@@ -175,7 +187,9 @@ function Quality({ view, choose }) {
           })} <${Fidelity} kind="captured" /></p>
           <p>${t("forgetting.changed", { n: found.changed })} ${
             found.lastChange >= 0
-              ? html`<button class="link" onClick=${() => jumpTo(found.lastChange)}>${t("forgetting.last_change")}</button>`
+              ? html`<button class="link" onClick=${() => jumpTo(found.lastChange)}>${t(
+                  "forgetting.last_change",
+                )}</button>`
               : null
           }</p>`
         : html`<p class="hint">${t("forgetting.no_quality")}</p>`

@@ -98,7 +98,8 @@ export const scene = signal(null);
 /** @param {{now: Film, fan: boolean}} props */
 function Picture({ now, fan }) {
   if (fan)
-    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken} choose=${attends.value ? () => {} : take} />`;
+    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken}
+      choose=${attends.value ? () => {} : take} />`;
   return html`<${Moving} now=${now} />`;
 }
 

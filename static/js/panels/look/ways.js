@@ -36,7 +36,9 @@ export function Own() {
   return html`<form class="look-own" id="look-own" onSubmit=${submit}>
     <input id="own-words" maxlength=${LONGEST} autocomplete="off" value=${text} placeholder=${t("look.own")}
       aria-label=${t("look.own")} onInput=${withValue(write)} />
-    <button class="command" id="own-go" disabled=${!text.trim() || waits}>${t(waits ? "look.own.waits" : "look.own.go")}</button>
+    <button class="command" id="own-go" disabled=${!text.trim() || waits}>${t(
+      waits ? "look.own.waits" : "look.own.go",
+    )}</button>
   </form>`;
 }
 
