@@ -499,11 +499,17 @@ class Engine:
         return self._scheduler.can_step
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: Items[int] | None = None, num_tokens: int | None = None
+        self,
+        seq_id: int,
+        layer: int | None,
+        heads: Items[int] | None = None,
+        num_tokens: int | None = None,
+        residual: bool = False,
     ) -> Recomputed:
         """Recompute a sequence's first `num_tokens` tokens (None: all) in one pass without the cache.
 
-        Returns what one layer computed, or each (None). Pool, log, requests and sampler are neither read by the pass
+        Returns what one layer computed, or each (None); with `residual` also the residual stream of the last token,
+        and one layer is needed. Pool, log, requests and sampler are neither read by the pass
         nor changed.
 
         Raises:
@@ -523,9 +529,8 @@ class Engine:
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
-        return recompute_sequence(
-            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy
-        )
+        settings = self.config.kv_cache_dtype, self.config.policy
+        return recompute_sequence(self.model, seq_id, token_ids[:count], layer, heads, *settings, residual)
 
     def snapshot(self) -> Snapshot:
         """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""

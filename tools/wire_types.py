@@ -32,6 +32,7 @@ from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison
 from engine.trace.records import Capture, Header, LayerCapture, Machine, StepRecord
+from engine.trace.residual import ResidualStream
 
 CORE = Path(__file__).resolve().parent.parent / "static" / "js" / "core"
 WIRE = CORE / "wire.d.ts"
@@ -182,6 +183,7 @@ def wire_types() -> str:
         "class_left": ClassLeft,
         "class_pressed": ClassPressed,
     }
+    wire.type_of(ResidualStream)  # as bytes in an acknowledgement
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),
         "/api/models": wire.type_of(api_answers.ModelsAnswer),
