@@ -112,6 +112,8 @@ class Module:
                 return " | ".join(json.dumps(value) for value in found.values)
             case inspect.UnionType():
                 return " | ".join(dict.fromkeys(self._type(kind) for kind in found.types))
+        if isinstance(found, inspect.CustomType):
+            self._imported.add("NdArray")
         return NAMES[type(found)]
 
     def _interface(self, found: Fields) -> str:
@@ -147,7 +149,7 @@ def _of_trace() -> dict[str, str]:
     trace = Module({})
     for kind in (Header, StepRecord, Capture, LayerCapture):
         trace.type_of(kind)
-    return dict.fromkeys([*trace.names, "Op"], "./trace.js")
+    return {**dict.fromkeys([*trace.names, "Op"], "./trace.js"), "NdArray": "./ndarray.js"}
 
 
 def bench_types() -> str:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from engine.trace.records import Candidate, Int
+from engine.trace.limits import Int
+from engine.trace.records import Candidate
 
 
 class ResidualStream(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 // Written by `python -m tools.wire_types` from the server's types: messages, acknowledgements and answers.
 
 import type { BenchAnswer, RunStatus } from "./bench.js";
+import type { NdArray } from "./ndarray.js";
 import type { Candidate, Machine, ModelFacts, Objection, Op, TokenizerFacts } from "./trace.js";
 
 export interface AbortMessage {
