@@ -1,14 +1,15 @@
 // Where the parts of a layer stand: the residual stream as a band, and two branches above it that come back with what
 // they add. Side by side, or one above the other where there is little width. Pure.
 
-const NARROW = 720; // px of width from which both branches stand beside each other
+const NARROW = 640; // px of width from which both branches stand beside each other
+const TIGHT = 900; // and from which it is roomy
 const TOP = 18; // px of the labels above a branch
-const BETWEEN = 22; // from a branch down to the band
+const BETWEEN = 26; // from a branch down to the band
 const FOOT = 36; // px of the two lines below the band
 const LEAST = 40;
 const MOST = 150; // px of a column
-const SKIPPED = 58; // px of the layers before, which are not drawn
-const HIDDEN = 4; // columns of the hidden activation
+const BESIDE = 54; // px of the layers before and after, which are not drawn
+const WIDE = ["weights", "hidden"];
 const INNER = 5; // px between q, k and v
 
 /**
@@ -24,9 +25,10 @@ const INNER = 5; // px between q, k and v
 export function layoutOf({ width, height }, { first }) {
   const narrow = width < NARROW;
   const rows = narrow ? 2 : 1;
-  const spare = TOP + BETWEEN + FOOT + 12;
+  const spare = TOP + BETWEEN + FOOT + 4;
   const tall = Math.round(Math.max(LEAST, Math.min(MOST, (height / rows - spare) / 2)));
-  const column = narrow ? 11 : 16;
+  const tight = width < TIGHT;
+  const column = narrow ? 11 : tight ? 14 : 16;
   const row = 2 * tall + spare;
   /** @type {Record<string, Box>} */
   const boxes = {};
@@ -34,21 +36,25 @@ export function layoutOf({ width, height }, { first }) {
     (boxes[name] = { x, y, width: wide, height: tall });
   const bandOf = (/** @type {number} */ index) => index * row + TOP + tall + BETWEEN;
   const edge = narrow ? 14 : 26;
-  const start = first ? edge : edge + column + SKIPPED;
-  const end = width - edge - column;
-  const middle = narrow ? end : Math.round(start + (end - start) * 0.56);
+  const beside = narrow ? 0 : BESIDE; // on the right the next layer
+  const start = first ? edge : edge + column + BESIDE;
+  const end = width - edge - column - beside;
+  const middle = narrow ? end : Math.round(start + (end - start) * 0.64);
   if (!first) put("embedding", edge, bandOf(0));
   put("before", start, bandOf(0));
-  const attention = branch(start + column, middle, 0);
-  const second = narrow ? 1 : 0;
   put("between", middle, bandOf(0));
   if (narrow) put("between_again", edge, bandOf(1));
-  const ffn = branch((narrow ? edge : middle) + column, end, second);
+  const second = narrow ? 1 : 0;
   put("after", end, bandOf(second));
+  const attention = branch(start + column, middle, 0);
+  const ffn = branch((narrow ? edge : middle) + column, end, second);
+  const gap = tight ? 20 : 32;
+  fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap, "attention"]);
+  fill(ffn, ["ffn_in", gap, "hidden", gap, "ffn"]);
 
   /** @param {number} from @param {number} to @param {number} index @returns {Branch} */
   function branch(from, to, index) {
-    const reach = narrow ? 14 : 26;
+    const reach = tight ? 18 : 26;
     return {
       tap: from + reach / 2,
       plus: to - reach,
@@ -58,34 +64,24 @@ export function layoutOf({ width, height }, { first }) {
       band: bandOf(index),
     };
   }
-  /** @param {Branch} of @param {[string, number][][]} groups */
-  function fill(of, groups) {
-    const lead = narrow ? 8 : 22;
-    const [from, to] = [of.from + lead, of.to - lead];
-    const used = groups.flat().reduce((sum, [, wide]) => sum + wide, 0) + INNER * (groups[1].length - 1);
-    const gap = (to - from - used) / (groups.length - 1);
-    let x = from;
-    for (const group of groups) {
-      for (const [name, wide] of group) {
-        put(name, x, of.top, wide);
-        x += wide + INNER;
-      }
-      x += gap - INNER;
+  /**
+   * Parts and the distances between them, in order; the widest part takes what is left.
+   * @param {Branch} of @param {(string | number)[]} parts
+   */
+  function fill(of, parts) {
+    const lead = narrow ? 12 : tight ? 18 : 28;
+    const widthOf = (/** @type {string | number} */ one) => (typeof one === "number" ? one : column);
+    const taken = parts.reduce(
+      (/** @type {number} */ sum, one) => sum + (WIDE.includes(String(one)) ? 0 : widthOf(one)),
+      0,
+    );
+    let x = of.from + lead;
+    for (const one of parts) {
+      const wide = WIDE.includes(String(one)) ? of.to - of.from - 2 * lead - taken : widthOf(one);
+      if (typeof one === "string") put(one, x, of.top, wide);
+      x += wide;
     }
   }
-  const room = attention.to - attention.from;
-  fill(attention, [
-    [["attention_in", column]],
-    [
-      ["q", column],
-      ["k", column],
-      ["v", column],
-    ],
-    [["weights", room * (narrow ? 0.3 : 0.34)]],
-    [["sum", column]],
-    [["attention", column]],
-  ]);
-  fill(ffn, [[["ffn_in", column]], [["hidden", HIDDEN * column]], [["ffn", column]]]);
   return { narrow, rows, row, height: rows * row, tall, column, boxes, attention, ffn, edge };
 }
 

@@ -17,27 +17,29 @@ import { Picture } from "./picture.js";
  * @typedef {import("../../core/trace.js").Candidate} Candidate
  */
 
-const ROOMY = 330; // px of height from which three tokens of a layer are listed
+const PHONE = 560; // px of width
+const ROOMY = 400; // px of height from which three tokens of a layer are listed
 
 export function Panel() {
   const { found, problem, stale } = shown.value;
   const key = wanted.value.wanted?.key;
   useEffect(() => (key ? askSoon() : undefined), [key]);
-  const [room, size] = useBox();
-  const [whole, all] = useBox();
-  return html`<section class="layer" id="layer-panel" ref=${whole} data-stale=${Boolean(stale)} data-key=${found?.key ?? ""}
-    data-roomy=${all.height >= ROOMY || size.width < 720}>
-    ${
-      found
-        ? html`<${Head} found=${found} />
-          <div class="layer-room-of-picture" ref=${room}>${
-            size.width ? html`<${Picture} found=${found} width=${size.width} height=${size.height} />` : null
-          }</div>
-          <${Lens} found=${found} />
-          ${found.stream.missing.map((text) => html`<p class="hint" key=${text}>${t("layer.missing", { text })}</p>`)}`
-        : html`<p class="hint">${problem}</p>`
-    }
+  const [whole, { width, height }] = useBox();
+  const roomy = height >= ROOMY || width < PHONE;
+  return html`<section class="layer" id="layer-panel" ref=${whole} data-stale=${Boolean(stale)} data-roomy=${roomy}>
+    ${found ? html`<${Whole} found=${found} />` : html`<p class="hint">${problem}</p>`}
   </section>`;
+}
+
+/** @param {{found: Found}} props */
+function Whole({ found }) {
+  const [room, { width, height }] = useBox();
+  return html`<${Head} found=${found} />
+    <div class="layer-picture-room" ref=${room}>${
+      width ? html`<${Picture} found=${found} width=${width} height=${height} />` : null
+    }</div>
+    <${Lens} found=${found} />
+    ${found.stream.missing.map((text) => html`<p class="hint" key=${text}>${t("layer.missing", { text })}</p>`)}`;
 }
 
 /** Whose it is, and its share of the work. @param {{found: Found}} props */
@@ -53,8 +55,8 @@ function Head({ found: { now, place, stream, work } }) {
     <div class="layer-work num">
       <span>${t("layer.work")}</span>
       <span class="layer-work-bar" aria-hidden="true"><i style=${{ width: `${100 * share}%` }}></i></span>
-      <span>${t("layer.linear", { flops: countText(linear), share: percentText(1 - share) })}</span>
-      <span class="layer-work-attention">${t("layer.attends", { flops: countText(attention), share: percentText(share) })}</span>
+      <span>${t("layer.linear", { flops: flopText(linear), share: percentText(1 - share) })}</span>
+      <span class="layer-work-attention">${t("layer.attends", { flops: flopText(attention), share: percentText(share) })}</span>
       <${Fidelity} kind="derived" formula=${t("layer.work.formula")} />
     </div>
   </div>`;
@@ -127,3 +129,6 @@ function walk(event) {
   const cells = /** @type {HTMLElement[]} */ ([...event.currentTarget.querySelectorAll("button:not(:disabled)")]);
   cells[cells.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by]?.focus();
 }
+
+/** Operations with the prefix of their unit: 1.41 M. @param {number} flops */
+const flopText = (flops) => (flops >= 1e3 && flops < 1e6 ? `${(flops / 1e3).toPrecision(3)} k` : countText(flops));

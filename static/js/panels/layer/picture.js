@@ -1,6 +1,7 @@
 // The picture of a layer: the residual stream as a band, attention and feed-forward as branches that add to it.
 
 import { labelText } from "../../core/labels.js";
+import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
@@ -35,7 +36,10 @@ export function Picture({ found, width, height }) {
     viewBox=${`0 0 ${width} ${layout.height}`} onKeyDown=${walk}>
     <${Streams} layout=${layout} width=${width} first=${first} layer=${stream.layer}
       parallel=${stream.is_parallel} last=${stream.layer === stream.norms.shape[0] - 1} />
-    ${drawn.map((one, i) => html`<${Heat} key=${one.name} one=${one} box=${layout.boxes[one.name]} first=${i === 0} />`)}
+    ${drawn.map(
+      (one, i) => html`<${Heat} key=${one.name} one=${one} box=${layout.boxes[one.name]} first=${i === 0}
+        room=${width} />`,
+    )}
     <${Weights} found=${found} box=${layout.boxes.weights} layout=${layout} />
     ${["attention", "ffn"].map((name) =>
       part(found, name) ? html`<${Plus} key=${name} name=${name} layout=${layout} found=${found} />` : null,
@@ -99,8 +103,8 @@ function columnOf(name, values, most, more) {
   return { name, values, most, label: t(`layer.${name}`), tip };
 }
 
-/** @param {{one: Column, box: Box, first: boolean}} props */
-function Heat({ one, box, first }) {
+/** `room`: px of the picture. @param {{one: Column, box: Box, first: boolean, room: number}} props */
+function Heat({ one, box, first, room }) {
   const scale = colours().diverging;
   const values = /** @type {Float32Array} */ (one.values);
   const across = one.name === "hidden" ? 4 : 1;
@@ -113,7 +117,9 @@ function Heat({ one, box, first }) {
   const scaled = t("layer.scale", { most: short(one.most) });
   const kind = t(one.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
   const inBand = one.below !== undefined;
-  const middle = box.x + box.width / 2;
+  const center = box.x + box.width / 2;
+  const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
+  const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
   return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img" data-arrows
     aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared])}>
@@ -144,6 +150,7 @@ function Streams({ layout, width, first, last, layer, parallel }) {
       ]
     : [[boxes.before, boxes.after]];
   const from = (/** @type {Box} */ box) => box.x - reach;
+  const end = boxes.after.x + column;
   return html`<g aria-hidden="true">
     ${bands.map(
       ([a, b]) => html`<rect class="layer-band" x=${from(a)} y=${a.y - reach} rx="6"
@@ -165,23 +172,22 @@ function Streams({ layout, width, first, last, layer, parallel }) {
         of.plus - bend
       }q${bend} 0 ${bend} ${bend}V${down - 9}`} />`;
     })}
+    ${[attention, ffn].map(
+      (of, i) =>
+        html`<text class="layer-block" x=${(of.tap + of.plus) / 2} y=${of.top + tall + 15}>${t(
+          i ? (parallel ? "layer.ffn_beside" : "layer.ffn_block") : "layer.attention_block",
+        )}</text>`,
+    )}
+    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}>${t("layer.stream")}</text>
     ${
       narrow
         ? null
-        : html`<text class="layer-block" x=${(attention.from + attention.to) / 2} y=${boxes.before.y + 12}
-      >${t("layer.stream")}</text>`
+        : html`<path class="layer-line dashed" d=${`M${end + reach} ${boxes.after.y + tall / 2}H${width - 4}`} />
+          <text class="layer-note" x=${(end + reach + width) / 2} y=${boxes.after.y + tall / 2 - 6}>${t(
+            last ? "layer.to_head" : "layer.to_next",
+            { to: layer + 1 },
+          )}</text>`
     }
-    ${
-      parallel
-        ? html`<text class="layer-block" x=${(ffn.from + ffn.to) / 2} y=${boxes.after.y + 12}>${t("layer.parallel")}</text>`
-        : null
-    }
-    <text class="layer-note end" x=${width} y=${boxes.after.y - reach - 4}>${t(
-      last ? "layer.to_head" : "layer.to_next",
-      {
-        to: layer + 1,
-      },
-    )}</text>
   </g>`;
 }
 
@@ -197,7 +203,7 @@ function Plus({ name, layout, found }) {
   ])}>
     <circle cx=${of.plus} cy=${y} r="9" />
     <path d=${`M${of.plus - 4.5} ${y}h9M${of.plus} ${y - 4.5}v9`} />
-    <text class="layer-norm" x=${of.plus} y=${y + 24}>+‖${size}‖</text>
+    <text class="layer-norm end" x=${of.plus - 13} y=${y - 6}>+‖${size}‖</text>
   </g>`;
 }
 
