@@ -5,9 +5,10 @@ const NARROW = 640; // px of width from which both branches stand beside each ot
 const TIGHT = 900; // and from which it is roomy
 const TOP = 18; // px of the labels above a branch
 const BETWEEN = 26; // from a branch down to the band
-const FOOT = 36; // px of the two lines below the band
-const LEAST = 40;
+const FOOT = 34; // px of the two lines below the band
+const LEAST = 38;
 const MOST = 150; // px of a column
+const PHONE = 52; // where there is little width, and the page is as long as it needs to be
 const BESIDE = 54; // px of the layers before and after, which are not drawn
 const WIDE = ["weights", "hidden"];
 const INNER = 5; // px between q, k and v
@@ -19,14 +20,14 @@ const INNER = 5; // px between q, k and v
  */
 
 /**
- * @param {{width: number, height: number}} size `height` is what there is; 0: as much as is good
+ * @param {{width: number, height: number}} size what there is
  * @param {{first: boolean}} layer whether it is the model's first one: the embedding is what it gets
  */
 export function layoutOf({ width, height }, { first }) {
   const narrow = width < NARROW;
   const rows = narrow ? 2 : 1;
   const spare = TOP + BETWEEN + FOOT + 4;
-  const tall = Math.round(Math.max(LEAST, Math.min(MOST, (height / rows - spare) / 2)));
+  const tall = narrow ? PHONE : Math.round(Math.max(LEAST, Math.min(MOST, (height - spare) / 2)));
   const tight = width < TIGHT;
   const column = narrow ? 11 : tight ? 14 : 16;
   const row = 2 * tall + spare;
@@ -39,7 +40,7 @@ export function layoutOf({ width, height }, { first }) {
   const beside = narrow ? 0 : BESIDE; // on the right the next layer
   const start = first ? edge : edge + column + BESIDE;
   const end = width - edge - column - beside;
-  const middle = narrow ? end : Math.round(start + (end - start) * 0.64);
+  const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
   if (!first) put("embedding", edge, bandOf(0));
   put("before", start, bandOf(0));
   put("between", middle, bandOf(0));
@@ -49,8 +50,8 @@ export function layoutOf({ width, height }, { first }) {
   const attention = branch(start + column, middle, 0);
   const ffn = branch((narrow ? edge : middle) + column, end, second);
   const gap = tight ? 20 : 32;
-  fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap, "attention"]);
-  fill(ffn, ["ffn_in", gap, "hidden", gap, "ffn"]);
+  fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap + 8, "attention"]);
+  fill(ffn, ["ffn_in", gap, "hidden", gap + 4, "ffn"]);
 
   /** @param {number} from @param {number} to @param {number} index @returns {Branch} */
   function branch(from, to, index) {

@@ -52,11 +52,11 @@ function Head({ found: { now, place, stream, work } }) {
       <span class="layer-token" lang=${langOf(label)}>${label}</span>
       <span class="layer-of">${t("layer.position", { position: place })}</span>
       <${Fidelity} kind="derived" formula=${t("layer.again")} /></h3>
-    <div class="layer-work num">
+    <div class="layer-work">
       <span>${t("layer.work")}</span>
       <span class="layer-work-bar" aria-hidden="true"><i style=${{ width: `${100 * share}%` }}></i></span>
-      <span>${t("layer.linear", { flops: flopText(linear), share: percentText(1 - share) })}</span>
-      <span class="layer-work-attention">${t("layer.attends", { flops: flopText(attention), share: percentText(share) })}</span>
+      <span class="num">${t("layer.linear", { flops: flopText(linear), share: percentText(1 - share) })}</span>
+      <span class="layer-work-attention num">${t("layer.attends", { flops: flopText(attention), share: percentText(share) })}</span>
       <${Fidelity} kind="derived" formula=${t("layer.work.formula")} />
     </div>
   </div>`;

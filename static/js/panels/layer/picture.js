@@ -19,6 +19,7 @@ import { attentionOf, part } from "./model.js";
 
 const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
 const MOST_CELLS = 128; // that a vector is pooled to
+const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
 const TOKEN = 15; // px of a key from which its token stands below it
 
@@ -57,11 +58,11 @@ export function Picture({ found, width, height }) {
 function columnsOf(found, first) {
   const { now, stream } = found;
   const head = attentionOf(found);
-  const shared = largestOf(STREAM.map((name) => part(found, name)));
+  const shared = largestOf(STREAM.slice(1).map((name) => part(found, name)));
   /** @param {string} name @returns {Column} */
   const of = (name) => {
     const values = part(found, name);
-    const own = STREAM.includes(name) ? shared : largestOf([values]);
+    const own = STREAM.indexOf(name) > 0 ? shared : largestOf([values]);
     return columnOf(name, values, own, { layer: stream.layer });
   };
   const own = (/** @type {"q" | "k" | "v"} */ name) => ({
@@ -107,7 +108,7 @@ function columnOf(name, values, most, more) {
 function Heat({ one, box, first, room }) {
   const scale = colours().diverging;
   const values = /** @type {Float32Array} */ (one.values);
-  const across = one.name === "hidden" ? 4 : 1;
+  const across = one.name === "hidden" ? ACROSS : 1;
   const most = Math.min(MOST_CELLS, across * Math.floor(box.height / CELL));
   const cells = pooled(values, most);
   const down = Math.ceil(cells.length / across);
@@ -122,7 +123,7 @@ function Heat({ one, box, first, room }) {
   const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
   return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img" data-arrows
-    aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared])}>
+    aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared, one.below ? t("layer.length") : null])}>
     <rect class="layer-hit" x=${box.x - 6} y=${box.y - 4} width=${box.width + 12} height=${box.height + 8} />
     ${Array.from(cells, (value, i) => {
       const [r, g, b] = divergingAt(scale, value / one.most);
