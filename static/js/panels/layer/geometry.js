@@ -38,7 +38,7 @@ export function layoutOf({ width, height }, { first }) {
   const bandOf = (/** @type {number} */ index) => index * row + TOP + tall + BETWEEN;
   const edge = narrow ? 14 : 26;
   const beside = narrow ? 0 : BESIDE; // on the right the next layer
-  const start = first ? edge : edge + column + BESIDE;
+  const start = first ? edge : edge + column + (narrow ? BESIDE / 2 : BESIDE);
   const end = width - edge - column - beside;
   const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
   if (!first) put("embedding", edge, bandOf(0));

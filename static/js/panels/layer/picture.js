@@ -163,8 +163,12 @@ function Streams({ layout, width, first, last, layer, parallel }) {
         ? null
         : html`<path class="layer-line dashed"
             d=${`M${edge + column} ${boxes.before.y + tall / 2}H${from(boxes.before)}`} />
-          <text class="layer-note" x=${(edge + column + from(boxes.before)) / 2} y=${boxes.before.y + tall / 2 - 6}
-            >${t(layer === 1 ? "layer.skipped_one" : "layer.skipped", { to: layer - 1 })}</text>`
+          ${
+            narrow
+              ? null
+              : html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
+            y=${boxes.before.y + tall / 2 - 6}>${t(layer === 1 ? "layer.skipped_one" : "layer.skipped", { to: layer - 1 })}</text>`
+          }`
     }
     ${[attention, ffn].map((of) => {
       const [up, down] = [of.top + tall / 2, of.band + tall / 2];
