@@ -556,11 +556,17 @@ class Engine:
         return self._scheduler.can_step
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: Items[int] | None = None, num_tokens: int | None = None
+        self,
+        seq_id: int,
+        layer: int | None,
+        heads: Items[int] | None = None,
+        num_tokens: int | None = None,
+        residual: bool = False,
     ) -> Recomputed:
         """Recompute a sequence's first `num_tokens` tokens (None: all) in one pass without the cache.
 
-        Returns what one layer computed, or each (None). Pool, log, requests and sampler are neither read by the pass
+        Returns what one layer computed, or each (None); with `residual` also the residual stream of the last token,
+        and one layer is needed. Pool, log, requests and sampler are neither read by the pass
         nor changed.
 
         Raises:
@@ -581,9 +587,8 @@ class Engine:
         backend = None
         if self._forgetting and logged is not None:
             backend = ForgettingAttention(Remembered(seq_id, logged.forgotten, self._forgetting))
-        return recompute_sequence(
-            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy, backend
-        )
+        settings = self.config.kv_cache_dtype, self.config.policy
+        return recompute_sequence(self.model, seq_id, token_ids[:count], layer, heads, *settings, backend, residual)
 
     def snapshot(self) -> Snapshot:
         """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""

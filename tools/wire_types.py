@@ -32,6 +32,7 @@ from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison
 from engine.trace.records import Capture, Header, LayerCapture, Machine, StepRecord
+from engine.trace.residual import ResidualStream
 
 CORE = Path(__file__).resolve().parent.parent / "static" / "js" / "core"
 WIRE = CORE / "wire.d.ts"
@@ -111,6 +112,8 @@ class Module:
                 return " | ".join(json.dumps(value) for value in found.values)
             case inspect.UnionType():
                 return " | ".join(dict.fromkeys(self._type(kind) for kind in found.types))
+        if isinstance(found, inspect.CustomType):
+            self._imported.add("NdArray")
         return NAMES[type(found)]
 
     def _interface(self, found: Fields) -> str:
@@ -146,7 +149,7 @@ def _of_trace() -> dict[str, str]:
     trace = Module({})
     for kind in (Header, StepRecord, Capture, LayerCapture):
         trace.type_of(kind)
-    return dict.fromkeys([*trace.names, "Op"], "./trace.js")
+    return {**dict.fromkeys([*trace.names, "Op"], "./trace.js"), "NdArray": "./ndarray.js"}
 
 
 def bench_types() -> str:
@@ -182,6 +185,7 @@ def wire_types() -> str:
         "class_left": ClassLeft,
         "class_pressed": ClassPressed,
     }
+    wire.type_of(ResidualStream)  # as bytes in an acknowledgement
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),
         "/api/models": wire.type_of(api_answers.ModelsAnswer),

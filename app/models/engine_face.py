@@ -12,6 +12,7 @@ from engine.model.device_facts import DeviceFacts
 from engine.model.errors import TemplateSettingError as TemplateSettingError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
+from engine.trace.residual import ResidualStream
 
 if TYPE_CHECKING:
     from engine.connector.tiers.tiers import Tiers
@@ -56,6 +57,8 @@ class RecomputedLike(Protocol):
     def token_ids(self) -> list[int]: ...
     @property
     def layers(self) -> list[LayerCapture]: ...
+    @property
+    def residual(self) -> ResidualStream | None: ...
 
 
 class RerunLike(Protocol):
@@ -76,7 +79,8 @@ class EngineLike(Protocol):
     `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` sets the
     first priority of captures (no layer: no captures); `stop_captures` ends them for the rest of the log, `observe`
     only while there is no viewer.
-    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing. `rerun` replays a log on
+    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing; with `residual` also
+    the residual stream of its last token. `rerun` replays a log on
     an engine without records, up to record `at`, then the change.
     """
 
@@ -114,7 +118,7 @@ class EngineLike(Protocol):
     def stop_captures(self) -> None: ...
     def observe(self, is_watched: bool) -> None: ...
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def let_go(self) -> None:

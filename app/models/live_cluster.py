@@ -60,9 +60,9 @@ class LiveCluster(Observed):
         return self.cluster.prefill_pending()
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
     ) -> RecomputedLike:
-        return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens)
+        return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         raise ConfigError(

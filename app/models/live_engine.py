@@ -90,9 +90,9 @@ class LiveEngine(Observed):
         return self._engine.prefill_pending()
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
     ) -> RecomputedLike:
-        return self._engine.recompute_attention(seq_id, layer, heads, num_tokens)
+        return self._engine.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         return Rerun(self._engine, source, at, change, follow)

@@ -27,6 +27,7 @@ from app.session.run import OpenLog, Run, read_batch
 from app.session.session import Session
 from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer
+from engine.accounting.work import layer_flops
 from engine.lab.change import ConfigChange
 from engine.trace import codec
 
@@ -139,9 +140,17 @@ class Events:
         facts = theater.model.facts
         self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
-        epoch, done = theater.recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
+        asked = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
+        epoch, done = theater.recompute(*asked)
         arrays = [codec.encode(layer) for layer in done.layers]
-        return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
+        answer = answers.Recomputed(
+            epoch=epoch, token_ids=done.token_ids, arrays=arrays if message.layer is None else arrays[0]
+        )
+        if done.residual is not None and message.layer is not None:
+            linear, attention = layer_flops(facts, message.layer, len(done.token_ids))
+            stream = codec.encode(done.residual)
+            answer["residual"] = {"stream": stream, "linear_flops": linear, "attention_flops": attention}
+        return answer
 
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._library

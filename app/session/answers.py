@@ -6,7 +6,7 @@ field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -171,6 +171,13 @@ class Recomputed(TypedDict):
     epoch: int
     token_ids: list[int]
     arrays: bytes | list[bytes]  # a LayerCapture of the trace; of each layer, where none was named
+    residual: NotRequired[ResidualAnswer]  # where it was asked for
+
+
+class ResidualAnswer(TypedDict):
+    stream: bytes  # a ResidualStream of the trace
+    linear_flops: int  # of this token in one layer
+    attention_flops: int
 
 
 class ForkSource(TypedDict):

@@ -226,14 +226,14 @@ class EngineLoop:
         self._focus = (layers, heads)
 
     def recompute(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool = False
     ) -> tuple[int, RecomputedLike]:
         """Return a layer of a sequence, or all (None), computed again without the cache, and the epoch that it
         belongs to.
         """
         with self._turns:
             run = self.current
-            return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)
+            return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def add_fork(self, fork: Fork) -> ForkJob:
         """Play another run's log to this one, which has no records yet. ValueError: it cannot be played here."""

@@ -148,6 +148,7 @@ class Recompute(OfTheater, frozen=True, kw_only=True):
     layer: Index | None  # None: each layer
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    residual: bool = False  # the residual stream of the last token too; of one layer
 
 
 class Record(OfTheater, frozen=True, kw_only=True):

@@ -272,12 +272,12 @@ class Session:
         self._ask(lambda: self._loop.focus(layers, heads))
 
     def recompute(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool = False
     ) -> tuple[int, RecomputedLike]:
         """Return a layer of a sequence, or all (None), computed again without the cache, between two steps; and its
         epoch.
         """
-        return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens))
+        return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens, residual))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
         """Record the run, from its beginning and until it is over. Returns the status."""

@@ -82,6 +82,18 @@ def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "ev
     return least + one * (experts_read(facts, num_tokens) - facts.num_experts_per_tok)
 
 
+def layer_flops(facts: ModelShape, layer: int, context_len: int) -> tuple[int, int]:
+    """Return the operations of the last of `context_len` tokens in one layer: of its matrices (the average layer's),
+    and of attention over the keys that it sees. As decode, by the formulas of `StepWork`.
+    """
+    window = facts.sliding_windows[layer]
+    keys = context_len if window is None else min(context_len, window)
+    if facts.latent_dim:
+        return 2 * layer_params(facts) // facts.num_layers, int(absorbed_flops(facts).value) * keys
+    attention = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * keys
+    return 2 * layer_params(facts) // facts.num_layers, attention
+
+
 class StepWork:
     """Work of the steps of one model.
 

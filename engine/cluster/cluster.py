@@ -250,7 +250,12 @@ class Cluster:
         self._bell.ring()
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: Sequence[int] | None, num_tokens: int | None
+        self,
+        seq_id: int,
+        layer: int | None,
+        heads: Sequence[int] | None,
+        num_tokens: int | None,
+        residual: bool = False,
     ) -> Recomputed:
         """Recompute attention as `Engine.recompute_attention`, for a sequence of any instance.
 
@@ -266,9 +271,8 @@ class Cluster:
         if count > len(sequence.token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(sequence.token_ids)} tokens, not {count}")
         token_ids = sequence.token_ids[:count]
-        return recompute_sequence(
-            self.model, seq_id, token_ids, layer, heads, self.config.kv_cache_dtype, self.config.policy
-        )
+        settings = self.config.kv_cache_dtype, self.config.policy
+        return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual)
 
     def let_go(self) -> None:
         """End every transfer that waits for its link. No step follows."""

@@ -8,6 +8,7 @@ captured step by step, up to the order of floating-point additions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,10 @@ from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionBackend, AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.loaded import LoadedModel
+from engine.model.residual import ResidualWatch
 from engine.model.runner import ModelRunner
 from engine.trace.records import AttentionRows, LayerCapture
+from engine.trace.residual import ResidualStream
 
 MAX_SCORES = 1 << 26  # Hq * tokens^2, formed at once in every layer: 256 MiB in float32
 MAX_WEIGHTS = 1 << 22  # heads * tokens^2 in the result: 16 MiB
@@ -35,6 +38,7 @@ class Recomputed(NamedTuple):
 
     token_ids: list[int]  # inputs from position 0
     layers: list[LayerCapture]  # float32; `rows` of each has one entry: the chosen heads, every query over every key
+    residual: ResidualStream | None = None  # of the last token, if it was asked for
 
 
 def recompute_sequence(
@@ -46,15 +50,17 @@ def recompute_sequence(
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
     backend: AttentionBackend | None = None,
+    residual: bool = False,
 ) -> Recomputed:
     """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
     the query heads `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
-    hidden here too. `backend`: computes the attention; None: the device's own.
+    hidden here too. `backend`: computes the attention; None: the device's own. `residual`: return the residual stream
+    of the last token as well, with the vectors of `layer`.
 
     Raises:
-        RecomputeError: nothing to compute, or too much to compute or to return at once.
+        RecomputeError: nothing to compute, no layer for `residual`, or too much to compute or to return at once.
         ModelError: more tokens than the model has positions.
     """
     facts, count = model.facts, len(token_ids)
@@ -62,6 +68,8 @@ def recompute_sequence(
     layers = range(facts.num_layers) if layer is None else [layer]
     if not count or not chosen:
         raise RecomputeError("there is nothing to recompute: at least one token and one head are needed")
+    if residual and (layer is None or model.states is not None):
+        raise RecomputeError("the residual stream needs one layer, and a model without recurrent states")
     if facts.num_heads * count**2 > MAX_SCORES:
         raise RecomputeError(
             f"{count} tokens at once form {facts.num_heads} · {count}² attention scores in each layer; "
@@ -78,11 +86,15 @@ def recompute_sequence(
         model, 1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype, backend=backend
     )
     recorder = _Layers(layers, chosen, seq_id)
+    watch = ResidualWatch(model, layer) if residual and layer is not None else None
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
         batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
-        runner.forward(batch, StepContext(batch, runner.kv_store, runner.backend, recorder))
-    return Recomputed(list(token_ids), [recorder.arrays[layer] for layer in layers])
+        context = StepContext(batch, runner.kv_store, runner.backend, recorder)
+        with watch.watching(context) if watch else nullcontext():
+            logits = runner.forward(batch, context)
+        stream = watch.result(logits[0], count - 1) if watch else None
+    return Recomputed(list(token_ids), [recorder.arrays[layer] for layer in layers], stream)
 
 
 class _Layers:

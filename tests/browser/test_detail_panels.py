@@ -29,7 +29,7 @@ def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
     page.route("**/panels/echo/panel.js", lambda route: route.fulfill(body=PANEL, content_type="text/javascript"))
     page.goto(page.url.split("?")[0] + "?detail=echo")
     expect(page.locator("#echo")).to_have_text("here it is")
-    expect(page.get_by_role("tab")).to_have_count(10)
+    expect(page.get_by_role("tab")).to_have_count(11)
     page.locator("#detail-echo").press("ArrowRight")  # from the last tab to the first
     expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
 
@@ -38,7 +38,7 @@ def test_a_link_to_a_panel_that_is_not_here_shows_the_first(open_page: OpenPage)
     page = open_page("/?detail=elsewhere")
     expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
     page.locator("#detail-attention").press("ArrowRight")
-    expect(page.locator("#detail-scheduler")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#detail-layer")).to_have_attribute("aria-selected", "true")
 
 
 def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(open_page: OpenPage) -> None:

@@ -21,12 +21,13 @@ def random_prompt(length: int, vocab_size: int, seed: int) -> list[int]:
 
 
 def eager_forward(model: Any, token_ids: Sequence[int]) -> Any:
-    """Logits, attentions and cache of the whole sequence by transformers' own eager attention."""
+    """Logits, attentions, residual states and cache of the whole sequence by transformers' own eager attention."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:
         with torch.inference_mode():
-            return model(torch.tensor([list(token_ids)]), output_attentions=True, use_cache=True)
+            ids = torch.tensor([list(token_ids)])
+            return model(ids, output_attentions=True, output_hidden_states=True, use_cache=True)
     finally:
         model.set_attn_implementation(before)
 

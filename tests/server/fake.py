@@ -52,6 +52,7 @@ KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a flo
 class Recomputed(NamedTuple):
     token_ids: list[int]
     layers: list[LayerCapture]
+    residual: None = None
 
 
 class FakeRequest:
@@ -195,7 +196,7 @@ class FakeEngine:
     def stop_captures(self) -> None:
         self.captures = False
 
-    def recompute_attention(self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None):
+    def recompute_attention(self, seq_id, layer, heads, num_tokens, residual):
         self._model.threads.add(threading.get_ident())
         sequence = self.log.state_now().sequences.get(seq_id)
         if sequence is None:

@@ -5,6 +5,7 @@ import pytest
 
 from engine.trace import codec
 from engine.trace.records import Capture, LayerCapture, StepRecord
+from engine.trace.residual import ResidualStream
 from tests.server.conftest import Client, wait_for
 
 POEM = "春江潮水连海平，海上明月共潮生。"
@@ -84,3 +85,20 @@ def test_the_live_models_old_rows_are_the_recomputed_ones(viewer: Client) -> Non
             offset += count
     assert compared == len(answer["token_ids"]) - 1
     assert largest < 2e-5, largest
+
+
+def test_the_live_models_residual_stream_ends_in_the_token_that_greedy_sampling_took(viewer: Client) -> None:
+    theater = viewer.do("create", config={"block_size": 4})["theater"]
+    viewer.do("submit", theater=theater, prompts=[{"text": POEM}], sampling={"temperature": 0, "max_tokens": 4})
+    performed = viewer.do("step", theater=theater, count=20)["performed"]
+    wait_for(lambda: len(viewer.records()) == 1 + performed)
+    tokens = viewer.do("recompute", theater=theater, seq_id=0, layer=1)["token_ids"]
+    asked = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [0], "num_tokens": len(tokens) - 2}
+    answer = viewer.do("recompute", **asked, residual=True)
+    stream = codec.decode(answer["residual"]["stream"], ResidualStream)
+    assert stream.position == len(tokens) - 3 and not stream.missing
+    assert stream.lens[-1][0].token_id == tokens[-2]
+    arrays = codec.decode(answer["arrays"], LayerCapture)  # with the layer itself, of every position
+    assert arrays.k.shape[0] == len(tokens) - 2 and "residual" not in viewer.do("recompute", **asked)
+    assert answer["residual"]["linear_flops"] > answer["residual"]["attention_flops"] > 0
+    assert "one layer" in viewer.refused("recompute", **{**asked, "layer": None}, residual=True)["message"]

@@ -1,7 +1,8 @@
 // Written by `python -m tools.wire_types` from the server's types: messages, acknowledgements and answers.
 
 import type { BenchAnswer, RunStatus } from "./bench.js";
-import type { Machine, ModelFacts, Objection, Op, TokenizerFacts } from "./trace.js";
+import type { NdArray } from "./ndarray.js";
+import type { Candidate, Machine, ModelFacts, Objection, Op, TokenizerFacts } from "./trace.js";
 
 export interface AbortMessage {
   theater: string;
@@ -866,11 +867,13 @@ export interface RecomputeMessage {
   layer: number | null;
   heads?: number[] | null;
   num_tokens?: number | null;
+  residual?: boolean;
 }
 
 export interface Recomputed {
   arrays: Uint8Array | Uint8Array[];
   epoch: number;
+  residual?: ResidualAnswer;
   token_ids: number[];
 }
 
@@ -915,6 +918,22 @@ export interface Reset {
   header: Uint8Array;
   num_records: number;
   theater: string;
+}
+
+export interface ResidualAnswer {
+  attention_flops: number;
+  linear_flops: number;
+  stream: Uint8Array;
+}
+
+export interface ResidualStream {
+  position: number;
+  layer: number;
+  is_parallel: boolean;
+  vectors: Record<string, NdArray>;
+  norms: NdArray;
+  lens: Candidate[][];
+  missing: string[];
 }
 
 export interface RunFigures {

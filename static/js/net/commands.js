@@ -126,6 +126,23 @@ export async function tokensOf(text) {
 }
 
 /**
+ * The residual stream of a sequence's position in one layer, computed again by the run's model; the server's sentence
+ * where it is refused.
+ *
+ * @param {Omit<Events["recompute"]["asked"], "theater">} asked
+ * @returns {Promise<Events["recompute"]["answer"] | string>}
+ */
+export async function residualOf(asked) {
+  const { client, run } = session;
+  if (!client || !run) return "";
+  try {
+    return await client.ask("recompute", { theater: run.theater, ...asked });
+  } catch (error) {
+    return error instanceof Error ? error.message : "";
+  }
+}
+
+/**
  * Fetch one layer's arrays of a record of the followed run, or all (null), once; the views draw again when they are
  * here. Those of another run come with its records, or not at all.
  *

@@ -24,6 +24,7 @@ const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "request
  */
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
+  { name: "layer", component: lazyPanel(() => import("../panels/layer/panel.js"), "layer"), needs: "server" },
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js"), "scheduler") },
   {
     name: "forgetting",

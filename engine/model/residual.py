@@ -1,0 +1,227 @@
+"""Residual stream of one position, observed by hooks in a pass without the cache (`recompute`), and its logit lens.
+
+    before -> norm -> attention -> + -> between -> norm -> feed-forward -> + -> after          each decoder layer
+
+No family is named here. The hooks record each direct child of a layer, with the last token's input and output, in the
+order in which they run. What attention adds is the output of the child that has the attention, and of what reads just
+that (a norm after it, dropout); what the feed-forward block adds is the output of the last child. The sum is compared
+with what the layer returns: a layer that adds in another way has no parts. The modules that run after the last layer
+are the final norm and the output head; applied to the last residual they must give the pass's own logits.
+
+Logit lens: nostalgebraist, "interpreting GPT: the logit lens" (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engine.model.attention import Context, current
+from engine.model.loaded import LoadedModel
+from engine.trace.records import Candidate
+from engine.trace.residual import ResidualStream
+
+LENS_TOKENS = 3
+TOLERANCES = {torch.float32: 1e-4}  # of the largest number of a sum; in half precision every addition rounds
+HALF_TOLERANCE = 0.03
+PARTS = ("before", "attention", "between", "ffn", "after")
+
+Vector = Tensor  # [n] float32
+
+
+class Call(NamedTuple):
+    """A module that ran, with the last token's input and output."""
+
+    module: nn.Module
+    given: Vector | None
+    returned: Vector | None
+
+
+class ResidualWatch:
+    """Hooks of one pass."""
+
+    def __init__(self, model: LoadedModel, layer: int) -> None:
+        """`layer`: the one whose vectors are kept, among the layers with keys."""
+        self._model = model
+        self._layers = _decoder_layers(model.module)
+        kinds = model.facts.layer_kinds
+        with_keys = [i for i, kind in enumerate(kinds) if kind in ("keys", "both")]
+        self._chosen = with_keys[layer] if with_keys else layer
+        self._whole: list[Call] = []  # of the decoder layers
+        self._children: list[list[Call]] = [[] for _ in self._layers]
+        self._inner: list[Call] = []  # modules with weights in the chosen layer
+        self._tail: list[Call] = []  # what ran after the last layer
+        self._tolerance = TOLERANCES.get(model.dtype, HALF_TOLERANCE)
+
+    @contextmanager
+    def watching(self, context: Context) -> Iterator[None]:
+        """Record what this thread runs as the step of `context`; other threads may run the same modules."""
+        with ExitStack() as hooks:
+
+            def watch(module: nn.Module, calls: list[Call], after: int = 0) -> None:
+                def note(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+                    if current() is context and len(self._whole) >= after:
+                        calls.append(Call(module, _last(args) if args else _last(kwargs), _last(output)))
+
+                hooks.callback(module.register_forward_hook(note, with_kwargs=True).remove)
+
+            def begun(_module: nn.Module, args: Any, kwargs: Any) -> None:
+                if current() is context:
+                    self._begins.append(_last(args) if args else _last(kwargs))
+
+            self._begins: list[Vector | None] = []  # before a layer may write into its input
+            for layer, calls in zip(self._layers, self._children, strict=True):
+                hooks.callback(layer.register_forward_pre_hook(begun, with_kwargs=True).remove)
+                watch(layer, self._whole)
+                for child in layer.children():
+                    watch(child, calls)
+            if self._layers:
+                for module in self._layers[self._chosen].modules():
+                    if _has_matrix(module):
+                        watch(module, self._inner)
+            for module in _outside(self._model.module, self._layers):
+                watch(module, self._tail, len(self._layers))
+            yield
+
+    def result(self, logits: Tensor, position: int) -> ResidualStream:
+        """Return what was recorded, as far as it agrees with the layers' outputs and the pass's logits [V]."""
+        missing: list[str] = []
+        vectors: dict[str, Vector] = {}
+        norms = np.zeros((len(self._layers), len(PARTS)), np.float32)
+        is_parallel, apart = False, []
+        for index, (whole, before) in enumerate(zip(self._whole, self._begins, strict=True)):
+            if before is None or whole.returned is None:
+                continue
+            found = {"before": before, "after": whole.returned}
+            parts = self._parts(index, before, whole.returned)
+            if parts is None:
+                apart.append(index)
+            else:
+                found |= parts[0]
+            norms[index] = [float(found[name].norm()) if name in found else 0 for name in PARTS]
+            if index == self._chosen:
+                is_parallel = parts is not None and parts[1]
+                vectors |= found | self._inputs(missing)
+            if index == 0:
+                vectors["embedding"] = before
+        if apart:
+            missing.append(f"layers {', '.join(map(str, apart))} do not add attention and feed-forward to the residual")
+        return ResidualStream(
+            position=position,
+            layer=self._chosen,
+            is_parallel=is_parallel,
+            vectors={name: vector.cpu().numpy() for name, vector in vectors.items()},
+            norms=norms,
+            lens=self._lens(logits, missing),
+            missing=missing,
+        )
+
+    def _parts(self, index: int, before: Vector, after: Vector) -> tuple[dict[str, Vector], bool] | None:
+        """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
+        layer, calls = self._layers[index], [c for c in self._children[index] if c.returned is not None]
+        end = next((i for i, call in enumerate(calls) if _attends(call.module)), None)
+        if end is None or end + 1 >= len(calls):
+            return None
+        while end + 1 < len(calls) and _same(calls[end + 1].given, calls[end].returned):
+            end += 1
+        added, last = calls[end].returned, calls[-1].returned
+        if added is None or last is None or added.shape != before.shape or last.shape != before.shape:
+            return None
+        scale = float(getattr(layer, "residual_multiplier", 1.0))
+        attention, ffn = added * scale, last * scale
+        between = before + attention
+        reads = calls[end + 1].given if end + 1 < len(calls) else None
+        if reads is None or not self._close(between + ffn, after):
+            return None
+        parts = {"attention": attention, "between": between, "ffn": ffn}
+        return parts, not self._close(reads, between)
+
+    def _inputs(self, missing: list[str]) -> dict[str, Vector]:
+        """Return what the blocks of the chosen layer read, and the hidden activation of the feed-forward block."""
+        calls = self._children[self._chosen]
+        attention = next((call for call in calls if _attends(call.module)), None)
+        found = {"attention_in": attention.given if attention else None}
+        inside = set(attention.module.modules()) if attention else set()
+        matrices = [call for call in self._inner if call.module not in inside]
+        if self._model.facts.num_experts:
+            missing.append("a token's experts each have a hidden activation of their own")
+        elif len(matrices) < 2:
+            missing.append("the feed-forward block has no matrices of its own that could be observed")
+        else:
+            found |= {"ffn_in": matrices[0].given, "hidden": matrices[-1].given}
+        return {name: vector for name, vector in found.items() if vector is not None}
+
+    def _lens(self, logits: Tensor, missing: list[str]) -> list[list[Candidate]]:
+        residuals = [self._begins[0], *(call.returned for call in self._whole)] if self._whole else []
+        chain = [call.module for call in self._tail]
+        if not chain or any(one is None for one in residuals):
+            missing.append("the final norm and the output head were not found")
+            return []
+        rows = torch.stack([one for one in residuals if one is not None]).to(self._model.dtype)
+        for module in chain:
+            rows = module(rows)
+        rows = rows.float()
+        if rows.shape[1:] == logits.shape:
+            cap = getattr(self._model.module.config.get_text_config(), "final_logit_softcapping", None)
+            scale = (rows[-1] @ logits) / (rows[-1] @ rows[-1])  # some families multiply logits by a constant
+            rows = cap * torch.tanh(rows / cap) if cap else rows * scale
+        if not self._close(rows[-1], logits):
+            missing.append("the final norm and the output head, applied to the last residual, do not give the logits")
+            return []
+        values, ids = rows.log_softmax(-1).topk(min(LENS_TOKENS, rows.shape[1]))
+        tokenizer = self._model.tokenizer
+        return [
+            [Candidate(i, tokenizer.token_bytes(i) if tokenizer else b"", p) for i, p in zip(*of_layer, strict=True)]
+            for of_layer in zip(ids.tolist(), values.tolist(), strict=True)
+        ]
+
+    def _close(self, one: Tensor, other: Tensor) -> bool:
+        if one.shape != other.shape:
+            return False
+        return bool((one - other).abs().max() <= self._tolerance * other.abs().max().clamp_min(1e-6))
+
+
+def _decoder_layers(module: Any) -> list[nn.Module]:
+    """Return the decoder layers: the list of as many modules as the configuration has layers, with attention in it."""
+    count = module.config.get_text_config().num_hidden_layers
+    lists = (part for part in module.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    return next((list(found) for found in lists if any(map(_attends, found))), [])
+
+
+def _attends(module: nn.Module) -> bool:
+    return any("layer_idx" in part.__dict__ for part in module.modules())
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(one.dim() >= 2 for one in (*module.parameters(recurse=False), *module.buffers(recurse=False)))
+
+
+def _outside(module: nn.Module, layers: list[nn.Module]) -> list[nn.Module]:
+    """Return the topmost modules that hold no decoder layer and are in none."""
+    held = set(layers)
+    found: list[nn.Module] = []
+    for child in module.children():
+        parts = set(child.modules())
+        if child in held:
+            continue
+        found += _outside(child, layers) if parts & held else [child]
+    return found
+
+
+def _last(value: Any) -> Vector | None:
+    """Return the last token's row of the first floating-point tensor, a copy."""
+    if isinstance(value, Tensor):
+        if not value.is_floating_point() or value.dim() < 2:
+            return None
+        return value.reshape(-1, value.shape[-1])[-1].to(torch.float32, copy=True)
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return next((found for found in map(_last, values) if found is not None), None)
+
+
+def _same(one: Vector | None, other: Vector | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)

@@ -1,0 +1,29 @@
+"""Residual stream of one position of a sequence: what each layer adds to it, and what it says of the next token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from engine.trace.limits import Int
+from engine.trace.records import Candidate
+
+
+class ResidualStream(Struct, frozen=True, kw_only=True):
+    """Residual stream of the last token of a pass without a cache, in every decoder layer; vectors of one layer.
+
+    `vectors` are float32 [n]: `embedding`, as it enters the first layer; of layer `layer` `before`, `attention_in`,
+    `attention`, `between`, `ffn_in`, `hidden`, `ffn`, `after`. `attention` and `ffn` are what is added:
+    before + attention = between, between + ffn = after. A part that the model's layers do not have in this form is left
+    out, and `missing` has a sentence for it.
+    """
+
+    position: Int
+    layer: Int  # among the decoder layers
+    is_parallel: bool  # the feed-forward block reads `before`, as attention does, in place of `between`
+    vectors: dict[str, np.ndarray[Any, Any]]
+    norms: np.ndarray[Any, Any]  # [layers, 5], L2 of before, attention, between, ffn and after; 0 where one is missing
+    lens: list[list[Candidate]]  # the three most probable next tokens of the embedding, then after each layer
+    missing: list[str]

@@ -1,0 +1,108 @@
+// Where the parts of a layer stand: the residual stream as a band, and two branches above it that come back with what
+// they add. Side by side, or one above the other where there is little width. Pure.
+
+const NARROW = 640; // px of width from which both branches stand beside each other
+const TIGHT = 900; // and from which it is roomy
+const TOP = 18; // px of the labels above a branch
+const BETWEEN = 26; // from a branch down to the band
+const FOOT = 34; // px of the two lines below the band
+const LEAST = 38;
+const MOST = 150; // px of a column
+const PHONE = 52; // where there is little width, and the page is as long as it needs to be
+const BESIDE = 54; // px of the layers before and after, which are not drawn
+const WIDE = ["weights", "hidden"];
+const INNER = 5; // px between q, k and v
+
+/**
+ * `x`, `y`, `width`, `height` of each part by name; `plus`, where a branch comes back; `tap`, where it leaves.
+ * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * @typedef {{tap: number, plus: number, from: number, to: number, top: number, band: number}} Branch
+ */
+
+/**
+ * @param {{width: number, height: number}} size what there is
+ * @param {{first: boolean}} layer whether it is the model's first one: the embedding is what it gets
+ */
+export function layoutOf({ width, height }, { first }) {
+  const narrow = width < NARROW;
+  const rows = narrow ? 2 : 1;
+  const spare = TOP + BETWEEN + FOOT + 4;
+  const tall = narrow ? PHONE : Math.round(Math.max(LEAST, Math.min(MOST, (height - spare) / 2)));
+  const tight = width < TIGHT;
+  const column = narrow ? 11 : tight ? 14 : 16;
+  const row = 2 * tall + spare;
+  /** @type {Record<string, Box>} */
+  const boxes = {};
+  const put = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, wide = column) =>
+    (boxes[name] = { x, y, width: wide, height: tall });
+  const bandOf = (/** @type {number} */ index) => index * row + TOP + tall + BETWEEN;
+  const edge = narrow ? 14 : 26;
+  const beside = narrow ? 0 : BESIDE; // on the right the next layer
+  const start = first ? edge : edge + column + (narrow ? BESIDE / 2 : BESIDE);
+  const end = width - edge - column - beside;
+  const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
+  if (!first) put("embedding", edge, bandOf(0));
+  put("before", start, bandOf(0));
+  put("between", middle, bandOf(0));
+  if (narrow) put("between_again", edge, bandOf(1));
+  const second = narrow ? 1 : 0;
+  put("after", end, bandOf(second));
+  const attention = branch(start + column, middle, 0);
+  const ffn = branch((narrow ? edge : middle) + column, end, second);
+  const gap = tight ? 20 : 32;
+  fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap + 8, "attention"]);
+  fill(ffn, ["ffn_in", gap, "hidden", gap + 4, "ffn"]);
+
+  /** @param {number} from @param {number} to @param {number} index @returns {Branch} */
+  function branch(from, to, index) {
+    const reach = tight ? 18 : 26;
+    return {
+      tap: from + reach / 2,
+      plus: to - reach,
+      from: from + reach,
+      to: to - reach,
+      top: index * row + TOP,
+      band: bandOf(index),
+    };
+  }
+  /**
+   * Parts and the distances between them, in order; the widest part takes what is left.
+   * @param {Branch} of @param {(string | number)[]} parts
+   */
+  function fill(of, parts) {
+    const lead = narrow ? 12 : tight ? 18 : 28;
+    const widthOf = (/** @type {string | number} */ one) => (typeof one === "number" ? one : column);
+    const taken = parts.reduce(
+      (/** @type {number} */ sum, one) => sum + (WIDE.includes(String(one)) ? 0 : widthOf(one)),
+      0,
+    );
+    let x = of.from + lead;
+    for (const one of parts) {
+      const wide = WIDE.includes(String(one)) ? of.to - of.from - 2 * lead - taken : widthOf(one);
+      if (typeof one === "string") put(one, x, of.top, wide);
+      x += wide;
+    }
+  }
+  return { narrow, rows, row, height: rows * row, tall, column, boxes, attention, ffn, edge };
+}
+
+/**
+ * Values in at most `count` cells: of the values that share a cell the one that is largest without its sign.
+ * @param {Float32Array} values @param {number} count
+ */
+export function pooled(values, count) {
+  if (values.length <= count) return values;
+  const out = new Float32Array(count);
+  for (let i = 0; i < values.length; i++) {
+    const cell = Math.floor((i * count) / values.length);
+    if (Math.abs(values[i]) > Math.abs(out[cell])) out[cell] = values[i];
+  }
+  return out;
+}
+
+/** The largest number of some vectors without its sign; 1 where all are 0. @param {(Float32Array | null)[]} vectors */
+export function largestOf(vectors) {
+  let most = 0;
+  for (const vector of vectors) for (const value of vector ?? []) most = Math.max(most, Math.abs(value));
+  return most || 1;
+}

@@ -1,0 +1,133 @@
+// What the panel shows: one position of the sequence on stage in the chosen layer, computed again by the server in one
+// pass without the cache. One pass at a time, and none while what is shown changes faster than a pass takes.
+
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { queryAt } from "../../core/attention_output.js";
+import { asBytes, decode } from "../../core/codec.js";
+import { attentionRow, vectorOf } from "../../core/sequence_view.js";
+import { residualOf } from "../../net/commands.js";
+import { captureVersion, connection, ownIsShown, selected, sequenceView } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("../../core/wire.js").ResidualStream} ResidualStream
+ * @typedef {import("../../core/wire.js").ResidualAnswer} ResidualAnswer
+ * @typedef {{key: string, now: View, place: number}} Wanted `place`: the position
+ * @typedef {Wanted & {
+ *   stream: ResidualStream, work: ResidualAnswer, arrays: import("../../core/trace.js").LayerCapture,
+ *   tokenIds: number[],
+ * }} Found
+ * @typedef {{values: Float32Array, captured: boolean}} Vector
+ */
+
+const LEAST_WAIT = 250; // ms that a choice stays before it is asked about
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>} */
+const answer = signal(null);
+let underWay = false;
+let took = 0;
+
+/**
+ * What is wanted, or why nothing can be shown.
+ *
+ * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{wanted?: Wanted, problem?: string}>}
+ */
+export const wanted = computed(() => {
+  const now = sequenceView.value;
+  if (connection.value !== "live" || !ownIsShown.value) return { problem: t("layer.live") };
+  if (!now || now.numFilled < 1) return { problem: t("layer.empty") };
+  const held = selected.value;
+  const query = (held?.seq ?? now.seq.seq_id) === now.seq.seq_id ? held?.query : undefined;
+  const place = query !== undefined && query < now.numFilled ? query : (now.query ?? now.numFilled - 1);
+  return { wanted: { key: [now.log.id, now.seq.seq_id, now.layer, now.head, place].join("/"), now, place } };
+});
+
+/** What is here: of what is wanted now, or of the choice before while that is being computed. */
+export const shown = computed(() => {
+  const { wanted: want, problem } = wanted.value;
+  const has = answer.value;
+  if (!want) return { problem };
+  if (!has || has.found?.now.log !== want.now.log)
+    return { problem: has?.key === want.key ? has.problem : t("layer.waits") };
+  return { found: has.found, stale: has.key !== want.key };
+});
+
+/** Ask for what is wanted once it has stayed for a while. Returns what takes that back. */
+export function askSoon() {
+  const timer = setTimeout(ask, Math.max(LEAST_WAIT, 2 * took));
+  return () => clearTimeout(timer);
+}
+
+async function ask() {
+  const { wanted: want } = wanted.peek();
+  if (!want || underWay || answer.peek()?.key === want.key) return;
+  underWay = true;
+  const began = performance.now();
+  answer.value = await computeAgain(want);
+  took = performance.now() - began;
+  underWay = false;
+  if (wanted.peek().wanted?.key !== want.key) askSoon();
+}
+
+/** @param {Wanted} want @returns {Promise<{key: string, found?: Found, problem?: string}>} */
+async function computeAgain(want) {
+  const { key, now, place } = want;
+  const asked = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: true };
+  const done = await residualOf(asked);
+  if (typeof done === "string") return { key, problem: done };
+  const tokenIds = now.seq.token_ids;
+  if (!done.residual || done.token_ids.some((id, i) => id !== tokenIds[i])) return { key, problem: t("layer.waits") };
+  const stream = /** @type {ResidualStream} */ (decode(asBytes(done.residual.stream)));
+  const arrays = /** @type {import("../../core/trace.js").LayerCapture} */ (
+    decode(asBytes(/** @type {Uint8Array} */ (done.arrays)))
+  );
+  return { key, found: { ...want, stream, arrays, work: done.residual, tokenIds } };
+}
+
+/**
+ * A vector of the stream; null where the model's layers have none.
+ *
+ * @param {Found} found
+ * @param {string} name
+ */
+export const part = ({ stream }, name) => (name in stream.vectors ? stream.vectors[name].row() : null);
+
+/**
+ * Query, key and value of the chosen head at the position, and the attention weights: as captured, else computed again.
+ *
+ * @param {Found} found
+ */
+export function attentionOf({ now, place, arrays }) {
+  captureVersion.value;
+  const at = queryAt(now, place);
+  const of = (/** @type {"q" | "k" | "v"} */ kind) => {
+    const kept = at ? vectorOf(at.view, kind, at.query) : null;
+    const again = () => arrays[kind].row(place, kind === "q" ? now.head : now.kvHead);
+    return { values: kept ?? again(), captured: Boolean(kept) };
+  };
+  const row = at && attentionRow(now.log, at.view.index, at.view.seq.seq_id, now.layer, now.head, at.query);
+  const weights = new Float32Array(place + 1);
+  if (row) weights.set(row.weights, row.keyStart);
+  else weights.set(arrays.rows[0].weights.row(0, place));
+  const sum = new Float32Array(arrays.v.shape[2]);
+  for (let i = 0; i <= place; i++) {
+    if (weights[i] === 0) continue;
+    const value = arrays.v.row(i, now.kvHead);
+    for (let d = 0; d < sum.length; d++) sum[d] += weights[i] * value[d];
+  }
+  return { q: of("q"), k: of("k"), v: of("v"), weights: { values: weights, captured: Boolean(row) }, sum };
+}
+
+/**
+ * The token that follows the position in the sequence, and the first layer of the lens in which it is the most probable
+ * one (0: the embedding; -1: in none); null where nothing follows yet.
+ *
+ * @param {Found} found
+ */
+export function nextToken({ now, place, stream }) {
+  const tokenId = now.seq.token_ids[place + 1] ?? (place === now.query ? now.output?.token_id : undefined);
+  if (tokenId === undefined) return null;
+  const bytes = now.seq.token_bytes[place + 1] ?? now.output?.token_bytes;
+  return { tokenId, bytes, first: stream.lens.findIndex((top) => top[0]?.token_id === tokenId) };
+}

@@ -1,0 +1,134 @@
+// One layer as a whole, of the newest position or the one that is held: what attention and feed-forward add to the
+// residual stream, what that costs, and the next token as each layer would have it (the logit lens).
+
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { labelText, loneLabel } from "../../core/labels.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { useBox } from "../../kit/measure.js";
+import { tips } from "../../kit/tooltip.js";
+import { settings } from "../../state/settings.js";
+import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
+import { askSoon, nextToken, shown, wanted } from "./model.js";
+import { Picture } from "./picture.js";
+
+/**
+ * @typedef {import("./model.js").Found} Found
+ * @typedef {import("../../core/trace.js").Candidate} Candidate
+ */
+
+const PHONE = 560; // px of width
+const ROOMY = 400; // px of height from which three tokens of a layer are listed
+
+export function Panel() {
+  const { found, problem, stale } = shown.value;
+  const key = wanted.value.wanted?.key;
+  useEffect(() => (key ? askSoon() : undefined), [key]);
+  const [whole, { width, height }] = useBox();
+  const roomy = height >= ROOMY || width < PHONE;
+  return html`<section class="layer" id="layer-panel" ref=${whole} data-stale=${Boolean(stale)} data-roomy=${roomy}>
+    ${found ? html`<${Whole} found=${found} />` : html`<p class="hint">${problem}</p>`}
+  </section>`;
+}
+
+/** @param {{found: Found}} props */
+function Whole({ found }) {
+  const [room, { width, height }] = useBox();
+  return html`<${Head} found=${found} />
+    <div class="layer-picture-room" ref=${room}>${
+      width ? html`<${Picture} found=${found} width=${width} height=${height} />` : null
+    }</div>
+    <${Lens} found=${found} />
+    ${found.stream.missing.map((text) => html`<p class="hint" key=${text}>${t("layer.missing", { text })}</p>`)}`;
+}
+
+/** Whose it is, and its share of the work. @param {{found: Found}} props */
+function Head({ found: { now, place, stream, work } }) {
+  const label = labelText(now.labels[place]);
+  const [linear, attention] = [work.linear_flops, work.attention_flops];
+  const share = attention / (linear + attention);
+  return html`<div class="layer-head">
+    <h3 class="panel-title">${t("layer.title", { layer: stream.layer, head: now.head })}
+      <span class="layer-token" lang=${langOf(label)}>${label}</span>
+      <span class="layer-of">${t("layer.position", { position: place })}</span>
+      <${Fidelity} kind="derived" formula=${t("layer.again")} /></h3>
+    <div class="layer-work">
+      <span>${t("layer.work")}</span>
+      <span class="layer-work-bar" aria-hidden="true"><i style=${{ width: `${100 * share}%` }}></i></span>
+      <span class="num">${t("layer.linear", { flops: flopText(linear), share: percentText(1 - share) })}</span>
+      <span class="layer-work-attention num">${t("layer.attends", { flops: flopText(attention), share: percentText(share) })}</span>
+      <${Fidelity} kind="derived" formula=${t("layer.work.formula")} />
+    </div>
+  </div>`;
+}
+
+/** @param {{found: Found}} props */
+function Lens({ found }) {
+  const { stream } = found;
+  const next = nextToken(found);
+  if (!stream.lens.length) return null;
+  const most = Math.max(...stream.lens.map((_, i) => Math.max(...addsOf(found, i))));
+  const text = next?.bytes ? labelText(loneLabel(next.bytes)) : "";
+  const said = !next
+    ? t("layer.lens.open")
+    : next.first < 0
+      ? t("layer.lens.never", { token: text })
+      : t(next.first ? "layer.lens.first" : "layer.lens.at_once", { token: text, layer: next.first - 1 });
+  return html`<section class="layer-lens" aria-label=${t("layer.lens")}>
+    <h3 class="panel-title"><span ...${tips([t("layer.lens.what")])} tabindex="0">${t("layer.lens")}</span>
+      <${Fidelity} kind="derived" formula=${t("layer.lens.formula")} />
+      <span class="layer-said" role="status">${said}</span></h3>
+    <ol class="layer-lens-row" data-arrows onKeyDown=${walk}>${stream.lens.map(
+      (top, i) => html`<${Cell} key=${i} i=${i} top=${top} next=${next} adds=${addsOf(found, i)} most=${most}
+        chosen=${i - 1 === stream.layer} />`,
+    )}</ol>
+  </section>`;
+}
+
+/** What attention and feed-forward of a layer add, as shares of what is there. @param {Found} found @param {number} i */
+function addsOf({ stream }, i) {
+  if (i === 0) return [0, 0];
+  const norms = stream.norms.row(i - 1);
+  return [norms[1], norms[3]];
+}
+
+/**
+ * @param {{
+ *   i: number, top: Candidate[], next: ReturnType<typeof nextToken>, adds: number[], most: number, chosen: boolean,
+ * }} props
+ */
+function Cell({ i, top, next, adds, most, chosen }) {
+  const name = i ? t("layer.lens.layer", { layer: i - 1 }) : t("layer.embedding");
+  const listed = top.map(({ token_bytes, logprob }) => {
+    const text = labelText(loneLabel(token_bytes));
+    return { text, said: `${text} ${probabilityText(Math.exp(logprob))}`, p: Math.exp(logprob) };
+  });
+  const right = top[0]?.token_id === next?.tokenId;
+  const norms = i ? t("layer.lens.adds", { attention: adds[0].toPrecision(2), ffn: adds[1].toPrecision(2) }) : null;
+  const said = `${name}: ${listed.map((one) => one.said).join(", ")}`;
+  return html`<li><button class="layer-cell" aria-pressed=${chosen} disabled=${i === 0} tabindex=${chosen ? 0 : -1}
+    data-right=${right} data-first=${next?.first === i} aria-label=${said} ...${tips([said, norms])}
+    onClick=${() => (settings.layer.value = i - 1)}>
+    <small>${name}</small>
+    ${listed.map(
+      ({ text, p }, place) => html`<span class="layer-guess" data-place=${place} lang=${langOf(text)}>
+        <b>${text}</b><i class="num">${probabilityText(p)}</i></span>`,
+    )}
+    <span class="layer-adds" aria-hidden="true">${adds.map(
+      (size, which) =>
+        html`<i data-of=${which ? "ffn" : "attention"} style=${{ width: `${(100 * size) / most}%` }}></i>`,
+    )}</span>
+  </button></li>`;
+}
+
+/** ← and → go from layer to layer. @param {KeyboardEvent & {currentTarget: Element}} event */
+function walk(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  const cells = /** @type {HTMLElement[]} */ ([...event.currentTarget.querySelectorAll("button:not(:disabled)")]);
+  cells[cells.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by]?.focus();
+}
+
+/** Operations with the prefix of their unit: 1.41 M. @param {number} flops */
+const flopText = (flops) => (flops >= 1e3 && flops < 1e6 ? `${(flops / 1e3).toPrecision(3)} k` : countText(flops));

@@ -1,0 +1,258 @@
+// The picture of a layer: the residual stream as a band, attention and feed-forward as branches that add to it.
+
+import { labelText } from "../../core/labels.js";
+import { labelWidth } from "../../kit/canvas.js";
+import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { tips } from "../../kit/tooltip.js";
+import { grouped, probabilityText, t } from "../../tell/words.js";
+import { largestOf, layoutOf, pooled } from "./geometry.js";
+import { attentionOf, part } from "./model.js";
+
+/**
+ * @typedef {import("./model.js").Found} Found
+ * @typedef {import("./geometry.js").Box} Box
+ * @typedef {ReturnType<typeof layoutOf>} Layout
+ * @typedef {{name: string, values: Float32Array | null, most: number, captured?: boolean, label: string, tip: string,
+ *   hue?: string, below?: string | null}} Column
+ */
+
+const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
+const MOST_CELLS = 128; // that a vector is pooled to
+const ACROSS = 8; // columns of the hidden activation
+const CELL = 2; // px at least
+const TOKEN = 15; // px of a key from which its token stands below it
+
+/** @param {{found: Found, width: number, height: number}} props */
+export function Picture({ found, width, height }) {
+  themeVersion.value;
+  const { stream, place } = found;
+  const first = stream.layer === 0;
+  const layout = layoutOf({ width, height }, { first });
+  const columns = columnsOf(found, first);
+  const label = t("layer.picture", { layer: stream.layer, position: place });
+  const drawn = columns.filter((one) => one.values && layout.boxes[one.name]);
+  if (layout.narrow) drawn.splice(drawn.findIndex(({ name }) => name === "between") + 1, 0, againOf(drawn));
+  return html`<svg class="layer-picture" width=${width} height=${layout.height} role="group" aria-label=${label}
+    viewBox=${`0 0 ${width} ${layout.height}`} onKeyDown=${walk}>
+    <${Streams} layout=${layout} width=${width} first=${first} layer=${stream.layer}
+      parallel=${stream.is_parallel} last=${stream.layer === stream.norms.shape[0] - 1} />
+    ${drawn.map(
+      (one, i) => html`<${Heat} key=${one.name} one=${one} box=${layout.boxes[one.name]} first=${i === 0}
+        room=${width} />`,
+    )}
+    <${Weights} found=${found} box=${layout.boxes.weights} layout=${layout} />
+    ${["attention", "ffn"].map((name) =>
+      part(found, name) ? html`<${Plus} key=${name} name=${name} layout=${layout} found=${found} />` : null,
+    )}
+  </svg>`;
+
+  /** The state between the branches once more, where the second one stands below. @param {Column[]} all */
+  function againOf(all) {
+    const between = /** @type {Column} */ (all.find(({ name }) => name === "between") ?? all[0]);
+    return { ...between, name: "between_again" };
+  }
+}
+
+/** @param {Found} found @param {boolean} first @returns {Column[]} */
+function columnsOf(found, first) {
+  const { now, stream } = found;
+  const head = attentionOf(found);
+  const shared = largestOf(STREAM.slice(1).map((name) => part(found, name)));
+  /** @param {string} name @returns {Column} */
+  const of = (name) => {
+    const values = part(found, name);
+    const own = STREAM.indexOf(name) > 0 ? shared : largestOf([values]);
+    return columnOf(name, values, own, { layer: stream.layer });
+  };
+  const own = (/** @type {"q" | "k" | "v"} */ name) => ({
+    ...columnOf(name, head[name].values, largestOf([head[name].values]), {
+      head: name === "q" ? now.head : now.kvHead,
+      heads: name === "q" ? now.log.header.model.num_heads : now.log.header.model.num_kv_heads,
+    }),
+    captured: head[name].captured,
+    hue: name,
+  });
+  const sum = columnOf("sum", head.sum, largestOf([head.sum]), {});
+  const norm = (/** @type {Column} */ one, plus = "") => ({
+    ...one,
+    below: one.values ? `${plus}‖${short(Math.hypot(...one.values))}‖` : null,
+  });
+  const before = of("before");
+  if (first) before.label = t("layer.embedding");
+  return [
+    norm(of("embedding")),
+    norm(before),
+    of("attention_in"),
+    own("q"),
+    own("k"),
+    own("v"),
+    { ...sum, hue: "q" },
+    of("attention"),
+    norm(of("between")),
+    of("ffn_in"),
+    of("hidden"),
+    of("ffn"),
+    norm(of("after")),
+  ];
+}
+
+/** @param {string} name @param {Float32Array | null} values @param {number} most @param {object} more @returns {Column} */
+function columnOf(name, values, most, more) {
+  const size = values?.length ?? 0;
+  const tip = t(`layer.${name}.tip`, { d: grouped(size), ...more });
+  return { name, values, most, label: t(`layer.${name}`), tip };
+}
+
+/** `room`: px of the picture. @param {{one: Column, box: Box, first: boolean, room: number}} props */
+function Heat({ one, box, first, room }) {
+  const scale = colours().diverging;
+  const values = /** @type {Float32Array} */ (one.values);
+  const across = one.name === "hidden" ? ACROSS : 1;
+  const most = Math.min(MOST_CELLS, across * Math.floor(box.height / CELL));
+  const cells = pooled(values, most);
+  const down = Math.ceil(cells.length / across);
+  const [wide, tall] = [box.width / across, box.height / down];
+  const shared =
+    cells.length < values.length ? t("layer.pooled", { n: grouped(values.length), cells: cells.length }) : null;
+  const scaled = t("layer.scale", { most: short(one.most) });
+  const kind = t(one.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
+  const inBand = one.below !== undefined;
+  const center = box.x + box.width / 2;
+  const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
+  const middle = Math.max(half, Math.min(room - half, center));
+  const hue = one.hue ?? null;
+  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img" data-arrows
+    aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared, one.below ? t("layer.length") : null])}>
+    <rect class="layer-hit" x=${box.x - 6} y=${box.y - 4} width=${box.width + 12} height=${box.height + 8} />
+    ${Array.from(cells, (value, i) => {
+      const [r, g, b] = divergingAt(scale, value / one.most);
+      return html`<rect x=${box.x + wide * Math.floor(i / down)} y=${box.y + tall * (i % down)} width=${wide + 0.4}
+        height=${tall + 0.4} fill=${`rgb(${r},${g},${b})`} />`;
+    })}
+    <rect class="layer-frame" x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="2" />
+    <text class="layer-name" x=${middle} y=${inBand ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
+    ${one.below ? html`<text class="layer-norm" x=${middle} y=${box.y + box.height + 34}>${one.below}</text>` : null}
+  </g>`;
+}
+
+/**
+ * The band, what leads into and out of it, and the branches.
+ *
+ * @param {{layout: Layout, width: number, first: boolean, last: boolean, layer: number, parallel: boolean}} props
+ */
+function Streams({ layout, width, first, last, layer, parallel }) {
+  const { boxes, tall, attention, ffn, column, edge, narrow } = layout;
+  const reach = 8;
+  const bands = narrow
+    ? [
+        [boxes.before, boxes.between],
+        [boxes.between_again, boxes.after],
+      ]
+    : [[boxes.before, boxes.after]];
+  const from = (/** @type {Box} */ box) => box.x - reach;
+  const end = boxes.after.x + column;
+  return html`<g aria-hidden="true">
+    ${bands.map(
+      ([a, b]) => html`<rect class="layer-band" x=${from(a)} y=${a.y - reach} rx="6"
+      width=${b.x + b.width + reach - from(a)} height=${tall + 2 * reach} />`,
+    )}
+    ${bands.map(([a, b]) => html`<path class="layer-line" d=${`M${a.x + column} ${a.y + tall / 2}H${b.x}`} />`)}
+    ${
+      first
+        ? null
+        : html`<path class="layer-line dashed"
+            d=${`M${edge + column} ${boxes.before.y + tall / 2}H${from(boxes.before)}`} />
+          ${
+            narrow
+              ? null
+              : html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
+            y=${boxes.before.y + tall / 2 - 6}>${t(layer === 1 ? "layer.skipped_one" : "layer.skipped", { to: layer - 1 })}</text>`
+          }`
+    }
+    ${[attention, ffn].map((of) => {
+      const [up, down] = [of.top + tall / 2, of.band + tall / 2];
+      const bend = 8;
+      return html`<path class="layer-line" d=${`M${of.tap} ${down}V${up + bend}q0 ${-bend} ${bend} ${-bend}H${
+        of.plus - bend
+      }q${bend} 0 ${bend} ${bend}V${down - 9}`} />`;
+    })}
+    ${[attention, ffn].map(
+      (of, i) =>
+        html`<text class="layer-block" x=${(of.tap + of.plus) / 2} y=${of.top + tall + 15}>${t(
+          i ? (parallel ? "layer.ffn_beside" : "layer.ffn_block") : "layer.attention_block",
+        )}</text>`,
+    )}
+    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}>${t("layer.stream")}</text>
+    ${
+      narrow
+        ? null
+        : html`<path class="layer-line dashed" d=${`M${end + reach} ${boxes.after.y + tall / 2}H${width - 4}`} />
+          <text class="layer-note" x=${(end + reach + width) / 2} y=${boxes.after.y + tall / 2 - 6}>${t(
+            last ? "layer.to_head" : "layer.to_next",
+            { to: layer + 1 },
+          )}</text>`
+    }
+  </g>`;
+}
+
+/** Where a branch comes back, with the size of what it adds. @param {{name: string, layout: Layout, found: Found}} props */
+function Plus({ name, layout, found }) {
+  const of = name === "ffn" ? layout.ffn : layout.attention;
+  const y = of.band + layout.tall / 2;
+  const size = short(Math.hypot(.../** @type {Float32Array} */ (part(found, name))));
+  const label = t(`layer.plus.${name}`, { size });
+  return html`<g class="layer-part layer-plus" tabindex="-1" role="img" data-arrows aria-label=${label} ...${tips([
+    label,
+    t("fidelity.derived", { formula: t("layer.again") }),
+  ])}>
+    <circle cx=${of.plus} cy=${y} r="9" />
+    <path d=${`M${of.plus - 4.5} ${y}h9M${of.plus} ${y - 4.5}v9`} />
+    <text class="layer-norm end" x=${of.plus - 13} y=${y - 6}>+‖${size}‖</text>
+  </g>`;
+}
+
+/** The attention weights of the chosen head over the keys. @param {{found: Found, box: Box, layout: Layout}} props */
+function Weights({ found, box }) {
+  const { now, place } = found;
+  const { weights } = attentionOf(found);
+  const scale = colours().sequential;
+  const bars = pooled(weights.values, Math.floor(box.width / 3));
+  const wide = box.width / bars.length;
+  const most = largestOf([bars]);
+  const order = [...weights.values.keys()].sort((a, b) => weights.values[b] - weights.values[a]).slice(0, 3);
+  const keys = order.map((i) => `“${labelText(now.labels[i])}” ${i}: ${probabilityText(weights.values[i])}`);
+  const tip = t("layer.weights.tip", { n: grouped(place + 1), head: now.head });
+  const kind = t(weights.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
+  return html`<g class="layer-part" data-part="weights" tabindex="-1" role="img" data-arrows
+    aria-label=${`${t("layer.weights")}: ${tip} ${keys.join(", ")}`} ...${tips([tip, keys.join(" · "), kind])}>
+    <rect class="layer-room" x=${box.x - 4} y=${box.y} width=${box.width + 8} height=${box.height} rx="4" />
+    ${Array.from(bars, (value, i) => {
+      const tall = (value / most) * (box.height - 18);
+      return html`<rect x=${box.x + i * wide + 0.5} y=${box.y + box.height - 14 - tall} width=${Math.max(1, wide - 1)}
+        height=${Math.max(0.5, tall)} fill=${sequentialAt(scale, 0.25 + (0.75 * value) / most)} />`;
+    })}
+    ${
+      wide >= TOKEN
+        ? Array.from(
+            bars,
+            (_, i) => html`<text class="layer-key" x=${box.x + (i + 0.5) * wide} y=${box.y + box.height - 3}
+            >${[...labelText(now.labels[i])].slice(0, Math.floor(wide / 7)).join("")}</text>`,
+          )
+        : html`<path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />`
+    }
+    <text class="layer-name" x=${box.x + box.width / 2} y=${box.y - 6}>${t("layer.weights")}</text>
+  </g>`;
+}
+
+/** ← and → go from part to part. @param {KeyboardEvent & {currentTarget: Element}} event */
+function walk(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  const parts = /** @type {SVGElement[]} */ ([...event.currentTarget.querySelectorAll(".layer-part")]);
+  parts[parts.indexOf(/** @type {SVGElement} */ (document.activeElement)) + by]?.focus();
+}
+
+/** @param {number} value */
+const short = (value) => (value >= 100 ? grouped(Math.round(value)) : String(Number(value.toPrecision(2))));

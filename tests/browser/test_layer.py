@@ -1,0 +1,46 @@
+"""The panel of one layer in a real browser: its parts and the logit lens of the token that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import prefill, step
+from tests.browser.settling import theater_of
+
+OpenPage = Callable[..., Page]
+
+
+def test_the_chosen_token_is_in_the_last_cell_and_a_cell_chooses_its_layer(open_page: OpenPage) -> None:
+    page = open_page("/?temperature=0&layer=1&detail=layer&detail_large=1")
+    prefill(page)
+    step(page)
+    panel = page.locator("#layer-panel")
+    expect(panel.locator(".layer-head")).to_contain_text("Layer 1")
+    expect(panel).to_have_attribute("data-stale", "false")
+    for part in ("before", "q", "k", "v", "attention", "between", "hidden", "ffn", "after"):
+        expect(panel.locator(f"[data-part={part}] rect").nth(3)).to_be_attached()
+    chosen = page.locator(".token-text").last.inner_text()
+    cells = panel.locator(".layer-cell")
+    expect(cells).to_have_count(5)  # the embedding, and four layers
+    expect(cells.last.locator("b").first).to_have_text(chosen)
+    expect(cells.last).to_have_attribute("data-right", "true")
+    first = panel.locator(".layer-cell[data-first=true]")
+    expect(first.locator("b").first).to_have_text(chosen)
+    panel.locator(".layer-cell[aria-pressed=true]").press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(panel.locator(".layer-head")).to_contain_text("Layer 2")
+    panel.locator("[data-part=embedding]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tooltip")).to_contain_text("before layer 2")
+
+
+def test_a_recording_says_that_it_needs_a_live_run(open_page: OpenPage) -> None:
+    page = open_page("/?detail=layer")
+    expect(page.locator("#layer-panel")).to_contain_text("Nothing is computed yet")
+    prefill(page)
+    expect(page.locator("#layer-panel .layer-cell")).to_have_count(5)
+    address = f"/?detail=layer&recording=/api/theaters/{theater_of(page)}/trace"
+    replay = open_page(address, connection="replay")
+    expect(replay.locator("#layer-panel")).to_contain_text("Start a live run")

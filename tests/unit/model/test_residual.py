@@ -1,0 +1,103 @@
+"""The parts of a layer add up, and the lens of the last layer is the model's own next-token distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from engine.accounting.work import StepWork, layer_flops
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
+from engine.model.recompute import RecomputeError, recompute_sequence
+from engine.trace.records import BatchEntry
+from engine.trace.residual import ResidualStream
+from tests.hybrid_types import hybrid_model
+from tests.parity.harness import eager_forward
+from tests.tiny_models import tiny_model
+from tests.unit.engine.runs import PROMPTS
+
+TOKENS = PROMPTS[0]
+
+
+def stream_of(model: LoadedModel, layer: int) -> ResidualStream:
+    found = recompute_sequence(model, 0, TOKENS, layer, [0], residual=True).residual
+    assert found is not None
+    return found
+
+
+# OLMo 2 and Gemma 2 normalize what a block adds, GPT-NeoX's blocks read the same residual, OPT has no block of its own
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "olmo2", "gpt_neox", "opt", "qwen3_moe"])
+def test_parts_add_up_to_the_models_own_states_and_next_token(family: str) -> None:
+    module = tiny_model(family)
+    expected = eager_forward(module, TOKENS)
+    states = [state[0, -1].numpy() for state in expected.hidden_states]
+    model = from_module(module)
+    for layer in range(model.facts.num_layers):
+        stream = stream_of(model, layer)
+        parts = stream.vectors
+        assert (stream.position, stream.layer, stream.is_parallel) == (len(TOKENS) - 1, layer, family == "gpt_neox")
+        np.testing.assert_allclose(parts["embedding"], states[0], atol=1e-5)
+        np.testing.assert_allclose(parts["before"], states[layer], atol=1e-5)
+        if layer + 1 < model.facts.num_layers:  # the last one of transformers is normalized
+            np.testing.assert_allclose(parts["after"], states[layer + 1], atol=1e-4)
+        np.testing.assert_allclose(parts["before"] + parts["attention"], parts["between"], atol=1e-5)
+        np.testing.assert_allclose(parts["between"] + parts["ffn"], parts["after"], atol=1e-4)
+        names = ("before", "attention", "between", "ffn", "after")
+        assert stream.norms[layer] == pytest.approx([np.linalg.norm(parts[name]) for name in names], rel=1e-5)
+        assert len(stream.missing) == ("hidden" not in parts) == (family == "qwen3_moe")
+    own = expected.logits[0, -1].log_softmax(-1).topk(3)
+    assert len(stream.lens) == model.facts.num_layers + 1
+    assert [one.token_id for one in stream.lens[-1]] == own.indices.tolist()
+    assert [one.logprob for one in stream.lens[-1]] == pytest.approx(own.values.tolist(), abs=1e-4)
+
+
+def test_lens_of_an_earlier_layer_is_norm_and_head_of_its_residual() -> None:
+    module = tiny_model("llama")
+    state = eager_forward(module, TOKENS).hidden_states[2][0, -1]
+    with torch.inference_mode():
+        own = module.lm_head(module.model.norm(state)).log_softmax(-1).topk(3)
+    lens = stream_of(from_module(module), 0).lens[2]
+    assert [(one.token_id, pytest.approx(one.logprob, abs=1e-4)) for one in lens] == list(
+        zip(own.indices.tolist(), own.values.tolist(), strict=True)
+    )
+
+
+def test_hidden_activation_is_what_the_down_projection_reads() -> None:
+    model = from_module(tiny_model("llama"))
+    parts = stream_of(model, 1).vectors
+    mlp = model.module.model.layers[1].mlp
+    with torch.inference_mode():
+        read = torch.from_numpy(parts["ffn_in"])
+        hidden = mlp.act_fn(mlp.gate_proj(read)) * mlp.up_proj(read)
+        np.testing.assert_allclose(parts["hidden"], hidden.numpy(), atol=1e-5)
+        np.testing.assert_allclose(parts["ffn"], mlp.down_proj(hidden).numpy(), atol=1e-4)
+
+
+def test_a_layer_that_normalizes_the_sum_has_no_parts_but_a_lens() -> None:
+    stream = stream_of(from_module(tiny_model("opt", do_layer_norm_before=False)), 1)
+    assert "before" in stream.vectors and "attention" not in stream.vectors
+    assert stream.missing == ["layers 0, 1, 2 do not add attention and feed-forward to the residual"]
+    assert len(stream.lens) == 4
+
+
+def test_hooks_are_gone_after_the_pass() -> None:
+    model = from_module(tiny_model("llama"))
+    stream_of(model, 0)
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.module.modules())
+
+
+def test_it_needs_one_layer_and_a_model_without_states() -> None:
+    with pytest.raises(RecomputeError, match="one layer"):
+        recompute_sequence(from_module(tiny_model("llama")), 0, TOKENS, None, [0], residual=True)
+    with pytest.raises(RecomputeError, match="without recurrent states"):
+        recompute_sequence(from_module(hybrid_model("jamba")), 0, TOKENS, 0, [0], residual=True)
+
+
+def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
+    for family in ("llama", "mistral", "deepseek_v3"):
+        facts = from_module(tiny_model(family)).facts
+        step = BatchEntry(seq_id=0, phase="decode", start=19, token_ids=[1], context_len=20, samples=True)
+        layers = [layer_flops(facts, layer, 20) for layer in range(facts.num_layers)]
+        total = sum(map(sum, layers)) + 2 * facts.vocab_size * facts.hidden_size
+        assert abs(StepWork(facts).of([step]).flops - total) <= 2 * facts.num_layers  # the average layer is rounded
