@@ -272,7 +272,7 @@ class Cluster:
             raise RecomputeError(f"sequence {seq_id} has {len(sequence.token_ids)} tokens, not {count}")
         token_ids = sequence.token_ids[:count]
         settings = self.config.kv_cache_dtype, self.config.policy
-        return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual)
+        return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
 
     def let_go(self) -> None:
         """End every transfer that waits for its link. No step follows."""
