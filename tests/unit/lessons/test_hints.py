@@ -33,7 +33,7 @@ from engine.trace.events import Finish, Lookup
 from engine.trace.state import Sequence
 
 # of rules; what others say of wrong answers has the run's numbers in it
-MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "instances")
+MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "instances", "drafting")
 NO_HINT = {"stem", "right", "answer"}
 MAX = 1 << 30
 TEXTS = question_texts("en")
@@ -313,6 +313,10 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]
     },
     "after_loss": {"same": right_is("aborted"), "aborted": right_is("same"), "other": right_is("same", "aborted")},
+    "freed_by_forgetting": {"all_masked": many, "each_token": many, "none": few, "some": always},
+    "drafts_kept": {"all": many, "none": few, "one": always},
+    "tokens_gained": {"without_own": few, "one_a_step": few, "all_computed": many},
+    "taken_back": {"nothing": few, "all_drafts": many, "kept": always, "all_computed": many},
     "hit_reason": {},
     "loaded_from": {},
     "loaded_tokens": {
