@@ -71,10 +71,11 @@ test("what applies follows from strategy and neighbour", () => {
   reset();
   const under = (strategy) => ENGINE.filter((row) => !applies(row.name, strategy)).map((row) => row.name);
   const beside = ["attention_sinks", "sliding_window_pattern"];
+  const forgets = ["forget_budget", "forget_compare"];
   const several = ["prefill", "decode", "mixed"]; // blocks move between them
-  assert.deepEqual(under("paged"), beside);
-  assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside, ...several]);
-  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, ...several, "speculative_config"]);
+  assert.deepEqual(under("paged"), [...beside, ...forgets]);
+  assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside, "forget_policy", ...forgets, ...several]);
+  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, "forget_policy", ...forgets, ...several, "speculative_config"]);
 });
 
 test("a contiguous run's blocks are derived: the controls keep what was asked for", () => {
