@@ -117,7 +117,7 @@ function Heat({ one, box, first, room }) {
     cells.length < values.length ? t("layer.pooled", { n: grouped(values.length), cells: cells.length }) : null;
   const scaled = t("layer.scale", { most: short(one.most) });
   const kind = t(one.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
-  const inBand = one.below !== undefined;
+  const isBelow = one.below !== undefined && one.name !== "embedding";
   const center = box.x + box.width / 2;
   const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
   const middle = Math.max(half, Math.min(room - half, center));
@@ -131,8 +131,8 @@ function Heat({ one, box, first, room }) {
         height=${tall + 0.4} fill=${`rgb(${r},${g},${b})`} />`;
     })}
     <rect class="layer-frame" x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="2" />
-    <text class="layer-name" x=${middle} y=${inBand ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
-    ${one.below ? html`<text class="layer-norm" x=${middle} y=${box.y + box.height + 34}>${one.below}</text>` : null}
+    <text class="layer-name" x=${middle} y=${isBelow ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
+    ${one.below ? html`<text class="layer-norm" x=${middle} y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>` : null}
   </g>`;
 }
 
