@@ -3,6 +3,7 @@
 import { labelText } from "../../core/labels.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { fittedSize } from "../../kit/fitted.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { grouped, probabilityText, t } from "../../tell/words.js";
@@ -21,7 +22,8 @@ const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
 const MOST_CELLS = 128; // that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
-const TOKEN = 15; // px of a key from which its token stands below it
+const NORM = 18; // px of half a norm
+const LETTERS = 11; // px at most of a key's token below its bar
 
 /** @param {{found: Found, width: number, height: number}} props */
 export function Picture({ found, width, height }) {
@@ -132,7 +134,7 @@ function Heat({ one, box, first, room }) {
     })}
     <rect class="layer-frame" x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="2" />
     <text class="layer-name" x=${middle} y=${isBelow ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
-    ${one.below ? html`<text class="layer-norm" x=${middle} y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>` : null}
+    ${one.below ? html`<text class="layer-norm" x=${Math.min(room - NORM, center)} y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>` : null}
   </g>`;
 }
 
@@ -166,8 +168,10 @@ function Streams({ layout, width, first, last, layer, parallel }) {
           ${
             narrow
               ? null
-              : html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
-            y=${boxes.before.y + tall / 2 - 6}>${t(layer === 1 ? "layer.skipped_one" : "layer.skipped", { to: layer - 1 })}</text>`
+              : [t(layer === 1 ? "layer.skipped_one" : "layer.skipped"), layer === 1 ? "0" : `0–${layer - 1}`].map(
+                  (text, line) => html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
+                    y=${boxes.before.y + tall / 2 - 6 + 22 * line}>${text}</text>`,
+                )
           }`
     }
     ${[attention, ffn].map((of) => {
@@ -232,15 +236,15 @@ function Weights({ found, box }) {
       return html`<rect x=${box.x + i * wide + 0.5} y=${box.y + box.height - 14 - tall} width=${Math.max(1, wide - 1)}
         height=${Math.max(0.5, tall)} fill=${sequentialAt(scale, 0.25 + (0.75 * value) / most)} />`;
     })}
-    ${
-      wide >= TOKEN
-        ? Array.from(
-            bars,
-            (_, i) => html`<text class="layer-key" x=${box.x + (i + 0.5) * wide} y=${box.y + box.height - 3}
-            >${[...labelText(now.labels[i])].slice(0, Math.floor(wide / 7)).join("")}</text>`,
-          )
-        : html`<path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />`
-    }
+    <path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />
+    ${Array.from(bars, (_, i) => {
+      const text = labelText(now.labels[i]);
+      const size = bars.length === weights.values.length ? fittedSize(text, wide, LETTERS) : null;
+      return size === null
+        ? null
+        : html`<text class="layer-key" style=${{ fontSize: `${size}px` }} x=${box.x + (i + 0.5) * wide}
+            y=${box.y + box.height - 2}>${text}</text>`;
+    })}
     <text class="layer-name" x=${box.x + box.width / 2} y=${box.y - 6}>${t("layer.weights")}</text>
   </g>`;
 }
