@@ -34,7 +34,8 @@ export function Picture({ found, width, height }) {
   const columns = columnsOf(found, first);
   const label = t("layer.picture", { layer: stream.layer, position: place });
   const drawn = columns.filter((one) => one.values && layout.boxes[one.name]);
-  if (layout.narrow) drawn.splice(drawn.findIndex(({ name }) => name === "between") + 1, 0, againOf(drawn));
+  const between = drawn.findIndex(({ name }) => name === "between");
+  if (layout.narrow && between >= 0) drawn.splice(between + 1, 0, { ...drawn[between], name: "between_again" });
   return html`<svg class="layer-picture" width=${width} height=${layout.height} role="group" aria-label=${label}
     viewBox=${`0 0 ${width} ${layout.height}`} onKeyDown=${walk}>
     <${Streams} layout=${layout} width=${width} first=${first} layer=${stream.layer}
@@ -48,12 +49,6 @@ export function Picture({ found, width, height }) {
       part(found, name) ? html`<${Plus} key=${name} name=${name} layout=${layout} found=${found} />` : null,
     )}
   </svg>`;
-
-  /** The state between the branches once more, where the second one stands below. @param {Column[]} all */
-  function againOf(all) {
-    const between = /** @type {Column} */ (all.find(({ name }) => name === "between") ?? all[0]);
-    return { ...between, name: "between_again" };
-  }
 }
 
 /** @param {Found} found @param {boolean} first @returns {Column[]} */
