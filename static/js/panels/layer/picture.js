@@ -94,7 +94,10 @@ function columnsOf(found, first) {
   ];
 }
 
-/** @param {string} name @param {Float32Array | null} values @param {number} most @param {object} more @returns {Column} */
+/**
+ * @param {string} name @param {Float32Array | null} values @param {number} most which has the full colour
+ * @param {object} more values of its sentence @returns {Column}
+ */
 function columnOf(name, values, most, more) {
   const size = values?.length ?? 0;
   const tip = t(`layer.${name}.tip`, { d: grouped(size), ...more });
@@ -119,8 +122,9 @@ function Heat({ one, box, first, room }) {
   const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
   const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
-  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img" data-arrows
-    aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared, one.below ? t("layer.length") : null])}>
+  const lines = [one.tip, kind, scaled, shared, one.below ? t("layer.length") : null];
+  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img"
+    data-arrows aria-label=${`${one.label}: ${one.tip}`} ...${tips(lines)}>
     <rect class="layer-hit" x=${box.x - 6} y=${box.y - 4} width=${box.width + 12} height=${box.height + 8} />
     ${Array.from(cells, (value, i) => {
       const [r, g, b] = divergingAt(scale, value / one.most);
@@ -129,7 +133,12 @@ function Heat({ one, box, first, room }) {
     })}
     <rect class="layer-frame" x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="2" />
     <text class="layer-name" x=${middle} y=${isBelow ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
-    ${one.below ? html`<text class="layer-norm" x=${Math.min(room - NORM, center)} y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>` : null}
+    ${
+      one.below
+        ? html`<text class="layer-norm" x=${Math.min(room - NORM, center)}
+            y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>`
+        : null
+    }
   </g>`;
 }
 
@@ -182,7 +191,8 @@ function Streams({ layout, width, first, last, layer, parallel }) {
           i ? (parallel ? "layer.ffn_beside" : "layer.ffn_block") : "layer.attention_block",
         )}</text>`,
     )}
-    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}>${t("layer.stream")}</text>
+    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}
+      >${t("layer.stream")}</text>
     ${
       narrow
         ? null
@@ -195,7 +205,11 @@ function Streams({ layout, width, first, last, layer, parallel }) {
   </g>`;
 }
 
-/** Where a branch comes back, with the size of what it adds. @param {{name: string, layout: Layout, found: Found}} props */
+/**
+ * Where a branch comes back, with the size of what it adds.
+ *
+ * @param {{name: string, layout: Layout, found: Found}} props
+ */
 function Plus({ name, layout, found }) {
   const of = name === "ffn" ? layout.ffn : layout.attention;
   const y = of.band + layout.tall / 2;
