@@ -46,12 +46,10 @@ class ResidualWatch:
     """Hooks of one pass."""
 
     def __init__(self, model: LoadedModel, layer: int) -> None:
-        """`layer`: the one whose vectors are kept, among the layers with keys."""
+        """`layer`: the one whose vectors are kept; every layer has keys."""
         self._model = model
         self._layers = _decoder_layers(model.module)
-        kinds = model.facts.layer_kinds
-        with_keys = [i for i, kind in enumerate(kinds) if kind in ("keys", "both")]
-        self._chosen = with_keys[layer] if with_keys else layer
+        self._chosen = layer
         self._whole: list[Call] = []  # of the decoder layers
         self._children: list[list[Call]] = [[] for _ in self._layers]
         self._inner: list[Call] = []  # modules with weights in the chosen layer

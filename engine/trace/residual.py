@@ -21,7 +21,7 @@ class ResidualStream(Struct, frozen=True, kw_only=True):
     """
 
     position: Int
-    layer: Int  # among the decoder layers
+    layer: Int
     is_parallel: bool  # the feed-forward block reads `before`, as attention does, in place of `between`
     vectors: dict[str, np.ndarray[Any, Any]]
     norms: np.ndarray[Any, Any]  # [layers, 5], L2 of before, attention, between, ffn and after; 0 where one is missing

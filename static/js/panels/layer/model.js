@@ -23,7 +23,11 @@ import { t } from "../../tell/words.js";
 
 const LEAST_WAIT = 250; // ms that a choice stays before it is asked about
 
-/** @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>} */
+/**
+ * The last answer.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
+ */
 const answer = signal(null);
 let underWay = false;
 let took = 0;

@@ -56,7 +56,10 @@ function Head({ found: { now, place, stream, work } }) {
       <span>${t("layer.work")}</span>
       <span class="layer-work-bar" aria-hidden="true"><i style=${{ width: `${100 * share}%` }}></i></span>
       <span class="num">${t("layer.linear", { flops: flopText(linear), share: percentText(1 - share) })}</span>
-      <span class="layer-work-attention num">${t("layer.attends", { flops: flopText(attention), share: percentText(share) })}</span>
+      <span class="layer-work-attention num">${t("layer.attends", {
+        flops: flopText(attention),
+        share: percentText(share),
+      })}</span>
       <${Fidelity} kind="derived" formula=${t("layer.work.formula")} />
     </div>
   </div>`;
@@ -85,7 +88,12 @@ function Lens({ found }) {
   </section>`;
 }
 
-/** What attention and feed-forward of a layer add, as shares of what is there. @param {Found} found @param {number} i */
+/**
+ * Lengths of what attention and feed-forward of a layer add.
+ *
+ * @param {Found} found
+ * @param {number} i of the lens: 0 is the embedding
+ */
 function addsOf({ stream }, i) {
   if (i === 0) return [0, 0];
   const norms = stream.norms.row(i - 1);

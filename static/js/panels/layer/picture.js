@@ -3,6 +3,7 @@
 import { labelText } from "../../core/labels.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { fittedSize } from "../../kit/fitted.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { grouped, probabilityText, t } from "../../tell/words.js";
@@ -21,7 +22,8 @@ const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
 const MOST_CELLS = 128; // that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
-const TOKEN = 15; // px of a key from which its token stands below it
+const NORM = 18; // px of half a norm
+const LETTERS = 11; // px at most of a key's token below its bar
 
 /** @param {{found: Found, width: number, height: number}} props */
 export function Picture({ found, width, height }) {
@@ -32,7 +34,8 @@ export function Picture({ found, width, height }) {
   const columns = columnsOf(found, first);
   const label = t("layer.picture", { layer: stream.layer, position: place });
   const drawn = columns.filter((one) => one.values && layout.boxes[one.name]);
-  if (layout.narrow) drawn.splice(drawn.findIndex(({ name }) => name === "between") + 1, 0, againOf(drawn));
+  const between = drawn.findIndex(({ name }) => name === "between");
+  if (layout.narrow && between >= 0) drawn.splice(between + 1, 0, { ...drawn[between], name: "between_again" });
   return html`<svg class="layer-picture" width=${width} height=${layout.height} role="group" aria-label=${label}
     viewBox=${`0 0 ${width} ${layout.height}`} onKeyDown=${walk}>
     <${Streams} layout=${layout} width=${width} first=${first} layer=${stream.layer}
@@ -46,12 +49,6 @@ export function Picture({ found, width, height }) {
       part(found, name) ? html`<${Plus} key=${name} name=${name} layout=${layout} found=${found} />` : null,
     )}
   </svg>`;
-
-  /** The state between the branches once more, where the second one stands below. @param {Column[]} all */
-  function againOf(all) {
-    const between = /** @type {Column} */ (all.find(({ name }) => name === "between") ?? all[0]);
-    return { ...between, name: "between_again" };
-  }
 }
 
 /** @param {Found} found @param {boolean} first @returns {Column[]} */
@@ -97,7 +94,10 @@ function columnsOf(found, first) {
   ];
 }
 
-/** @param {string} name @param {Float32Array | null} values @param {number} most @param {object} more @returns {Column} */
+/**
+ * @param {string} name @param {Float32Array | null} values @param {number} most which has the full colour
+ * @param {object} more values of its sentence @returns {Column}
+ */
 function columnOf(name, values, most, more) {
   const size = values?.length ?? 0;
   const tip = t(`layer.${name}.tip`, { d: grouped(size), ...more });
@@ -117,13 +117,14 @@ function Heat({ one, box, first, room }) {
     cells.length < values.length ? t("layer.pooled", { n: grouped(values.length), cells: cells.length }) : null;
   const scaled = t("layer.scale", { most: short(one.most) });
   const kind = t(one.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
-  const inBand = one.below !== undefined;
+  const isBelow = one.below !== undefined && one.name !== "embedding";
   const center = box.x + box.width / 2;
   const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
   const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
-  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img" data-arrows
-    aria-label=${`${one.label}: ${one.tip}`} ...${tips([one.tip, kind, scaled, shared, one.below ? t("layer.length") : null])}>
+  const lines = [one.tip, kind, scaled, shared, one.below ? t("layer.length") : null];
+  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img"
+    data-arrows aria-label=${`${one.label}: ${one.tip}`} ...${tips(lines)}>
     <rect class="layer-hit" x=${box.x - 6} y=${box.y - 4} width=${box.width + 12} height=${box.height + 8} />
     ${Array.from(cells, (value, i) => {
       const [r, g, b] = divergingAt(scale, value / one.most);
@@ -131,8 +132,13 @@ function Heat({ one, box, first, room }) {
         height=${tall + 0.4} fill=${`rgb(${r},${g},${b})`} />`;
     })}
     <rect class="layer-frame" x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="2" />
-    <text class="layer-name" x=${middle} y=${inBand ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
-    ${one.below ? html`<text class="layer-norm" x=${middle} y=${box.y + box.height + 34}>${one.below}</text>` : null}
+    <text class="layer-name" x=${middle} y=${isBelow ? box.y + box.height + 20 : box.y - 6}>${one.label}</text>
+    ${
+      one.below
+        ? html`<text class="layer-norm" x=${Math.min(room - NORM, center)}
+            y=${box.y + box.height + (isBelow ? 34 : 20)}>${one.below}</text>`
+        : null
+    }
   </g>`;
 }
 
@@ -166,8 +172,10 @@ function Streams({ layout, width, first, last, layer, parallel }) {
           ${
             narrow
               ? null
-              : html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
-            y=${boxes.before.y + tall / 2 - 6}>${t(layer === 1 ? "layer.skipped_one" : "layer.skipped", { to: layer - 1 })}</text>`
+              : [t(layer === 1 ? "layer.skipped_one" : "layer.skipped"), layer === 1 ? "0" : `0–${layer - 1}`].map(
+                  (text, line) => html`<text class="layer-note" x=${(edge + column + from(boxes.before)) / 2}
+                    y=${boxes.before.y + tall / 2 - 6 + 22 * line}>${text}</text>`,
+                )
           }`
     }
     ${[attention, ffn].map((of) => {
@@ -183,7 +191,8 @@ function Streams({ layout, width, first, last, layer, parallel }) {
           i ? (parallel ? "layer.ffn_beside" : "layer.ffn_block") : "layer.attention_block",
         )}</text>`,
     )}
-    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}>${t("layer.stream")}</text>
+    <text class="layer-note" x=${(attention.tap + attention.plus) / 2} y=${boxes.before.y + tall + 4}
+      >${t("layer.stream")}</text>
     ${
       narrow
         ? null
@@ -196,7 +205,11 @@ function Streams({ layout, width, first, last, layer, parallel }) {
   </g>`;
 }
 
-/** Where a branch comes back, with the size of what it adds. @param {{name: string, layout: Layout, found: Found}} props */
+/**
+ * Where a branch comes back, with the size of what it adds.
+ *
+ * @param {{name: string, layout: Layout, found: Found}} props
+ */
 function Plus({ name, layout, found }) {
   const of = name === "ffn" ? layout.ffn : layout.attention;
   const y = of.band + layout.tall / 2;
@@ -232,15 +245,15 @@ function Weights({ found, box }) {
       return html`<rect x=${box.x + i * wide + 0.5} y=${box.y + box.height - 14 - tall} width=${Math.max(1, wide - 1)}
         height=${Math.max(0.5, tall)} fill=${sequentialAt(scale, 0.25 + (0.75 * value) / most)} />`;
     })}
-    ${
-      wide >= TOKEN
-        ? Array.from(
-            bars,
-            (_, i) => html`<text class="layer-key" x=${box.x + (i + 0.5) * wide} y=${box.y + box.height - 3}
-            >${[...labelText(now.labels[i])].slice(0, Math.floor(wide / 7)).join("")}</text>`,
-          )
-        : html`<path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />`
-    }
+    <path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />
+    ${Array.from(bars, (_, i) => {
+      const text = labelText(now.labels[i]);
+      const size = bars.length === weights.values.length ? fittedSize(text, wide, LETTERS) : null;
+      return size === null
+        ? null
+        : html`<text class="layer-key" style=${{ fontSize: `${size}px` }} x=${box.x + (i + 0.5) * wide}
+            y=${box.y + box.height - 2}>${text}</text>`;
+    })}
     <text class="layer-name" x=${box.x + box.width / 2} y=${box.y - 6}>${t("layer.weights")}</text>
   </g>`;
 }
