@@ -271,7 +271,10 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             return None
         given = {name: getattr(self, f"forget_{name}") for name in ("budget", "sinks", "recent", "every", "pool")}
         filled = {name: value for name, value in given.items() if value is not None}
-        return ForgetSettings(self.forget_policy, **filled, seed=self.seed)
+        found = ForgetSettings(self.forget_policy, **filled, seed=self.seed)
+        if self.forget_recent is None and found.budget > found.sinks:  # a small budget leaves half to the scores
+            found = found._replace(recent=min(found.recent, (found.budget - found.sinks) // 2))
+        return found
 
     @property
     def by_sequence(self) -> Literal["concat", "dynamic", "static"] | None:

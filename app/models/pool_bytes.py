@@ -17,4 +17,5 @@ def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
     found = resolve_for(config, facts)
     per_token = stored_bytes_per_token(facts, found.config.kv_cache_dtype)
     each = (found.num_blocks + found.swap_space) * found.config.block_size * per_token
-    return each * max(1, config.num_instances)
+    full = found.config.max_num_seqs * found.max_model_len * per_token if found.config.forget_compare else 0
+    return each * max(1, config.num_instances) + full  # the full cache of `forget_compare` is beside the pool

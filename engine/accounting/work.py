@@ -138,7 +138,7 @@ class StepWork:
         alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
         num_tokens = len(alone) + sum([count for _, count in spans])
         # a decode of several tokens verifies drafts, and each of them has its logits
-        sampled = sum([len(entry.token_ids) if entry.phase == "decode" else entry.samples for entry in batch])
+        sampled = sum([len(entry.token_ids) if entry.phase == "decode" else 1 for entry in batch if entry.samples])
         attended_alone = attended = read = 0
         for window, layers in self._layers_by_window:
             seen = sum(alone if window is None else [min(length, window) for length in alone])
