@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "forgetting.kvtrace"
 
 
 def findings(change: Callable[[Forget], Forget] = lambda op: op, weigh: bool = False) -> list[str]:
-    """What is found in the golden trace, with every decision changed, or with weight on every key."""
+    """Check the golden trace, with every decision changed, or with weight on every key."""
     found = []
     with TraceReader(GOLDEN) as log:
         book = ForgettingBook(log.header)
