@@ -74,8 +74,22 @@ test("what applies follows from strategy and neighbour", () => {
   const forgets = ["forget_budget", "forget_compare"];
   const several = ["prefill", "decode", "mixed"]; // blocks move between them
   assert.deepEqual(under("paged"), [...beside, ...forgets]);
-  assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside, "forget_policy", ...forgets, ...several]);
-  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, "forget_policy", ...forgets, ...several, "speculative_config"]);
+  assert.deepEqual(under("contiguous"), [
+    "block_size",
+    "enable_prefix_caching",
+    ...beside,
+    "forget_policy",
+    ...forgets,
+    ...several,
+  ]);
+  assert.deepEqual(under("none"), [
+    "enable_prefix_caching",
+    ...beside,
+    "forget_policy",
+    ...forgets,
+    ...several,
+    "speculative_config",
+  ]);
 });
 
 test("a contiguous run's blocks are derived: the controls keep what was asked for", () => {
