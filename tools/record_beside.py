@@ -1,6 +1,7 @@
 """Makes the two recordings of one run beside another: `python -m tools.record_beside --python ENV/bin/python`.
 
-The same requests through our engine and through vLLM, which ENV has, with equal settings.
+The same requests through our engine and through vLLM, which ENV has, with equal settings. Without `--python` only ours
+is made again: a release does so, as it forks no run of an earlier one.
 `tests/unit/recordings/test_beside.py` holds one to the other, operation by operation.
 """
 
@@ -57,13 +58,14 @@ CARDS = {
 def main() -> None:
     """Make both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", type=Path, required=True, help="of the environment that vLLM is installed in")
+    parser.add_argument("--python", type=Path, help="of the environment that vLLM is installed in; without: ours only")
     arguments = parser.parse_args()
     folder, model = static_dir() / "recordings", load_model(BUNDLED)
     config = settled(CONFIG, model)
     paths = {name: folder / f"{name}{SUFFIX}" for name in CARDS}
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
-    theirs(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
+    if arguments.python:
+        theirs(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
     paths["beside-ours"].unlink(missing_ok=True)
     ours(model, config, requests, paths["beside-ours"])
     for name, path in paths.items():

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from app.ground.paths import static_dir
 from app.recordings.shelf import Card, Shelf, traces_in
+from engine import __version__
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
@@ -45,6 +46,12 @@ def test_the_shelf_has_each_with_its_card() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_sound(name: str) -> None:
     assert [str(finding) for finding in check(FOLDER / f"{name}.kvtrace")] == []
+
+
+def test_each_of_ours_is_of_this_version_or_nobody_could_fork_it() -> None:
+    for path in traces_in(FOLDER):
+        with TraceReader(path) as log:
+            assert log.header.watched or log.header.generator == f"kvtheater {__version__}", path.name
 
 
 @pytest.mark.parametrize("name", NAMES)
