@@ -272,8 +272,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         given = {name: getattr(self, f"forget_{name}") for name in ("budget", "sinks", "recent", "every", "pool")}
         filled = {name: value for name, value in given.items() if value is not None}
         found = ForgetSettings(self.forget_policy, **filled, seed=self.seed)
-        if self.forget_recent is None and found.budget > found.sinks:  # a small budget leaves half to the scores
-            found = found._replace(recent=min(found.recent, (found.budget - found.sinks) // 2))
+        if self.forget_recent is None:  # a small budget leaves half to the scores
+            found = found._replace(recent=min(found.recent, max(found.budget - found.sinks, 0) // 2))
         return found
 
     @property

@@ -218,6 +218,9 @@ class Engine:
     def release(self) -> None:
         """Free the pool's tensors: the engine computes no further steps. Its log stays open."""
         self._runner.kv_store.release()
+        self._full_cache = None
+        if self._forgetting:
+            self._forgetting.release()
 
     def disconnect(self) -> None:
         """From now on nothing comes from outside the pool, and nothing goes there."""
@@ -461,9 +464,10 @@ class Engine:
             compared = time.perf_counter() - saved
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
-            sampled = time.perf_counter()
-            outputs = self._compared(slices, result.logits, full, outputs)
-            compared += time.perf_counter() - sampled
+            if full:
+                sampled = time.perf_counter()
+                outputs = self._compared(slices, result.logits, full, outputs)
+                compared += time.perf_counter() - sampled
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
@@ -577,7 +581,8 @@ class Engine:
         self.rest()
         live = self._outputs.live.get(seq_id)
         # what is finished or forgotten, the log still knows
-        logged = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
+        needs_log = self.log is not None and (live is None or self._forgetting is not None)
+        logged = self.log.state_now().sequences.get(seq_id) if self.log is not None and needs_log else None
         if live is None and logged is None:
             raise RecomputeError(f"there is no sequence {seq_id} in this run")
         token_ids = live.sequence.token_ids if live is not None else logged.token_ids if logged is not None else []
@@ -649,7 +654,7 @@ class Engine:
             self._cache.release_forgotten(piece.seq_id, unseen)
 
     def _full_logits(self, scheduled: list[ScheduledSequence]) -> dict[int, Tensor]:
-        """Return what the full cache says after each text that is complete, by sequence."""
+        """Return the logits of the full cache after each text that is complete, by sequence."""
         if self._full_cache is None:
             return {}
         ends = [(sequence, start + count) for sequence, start, count in scheduled]
@@ -659,7 +664,7 @@ class Engine:
     def _compared(
         self, slices: list[SequenceSlice], logits: Tensor, full: dict[int, Tensor], outputs: list[Output]
     ) -> list[Output]:
-        """Return a step's outputs with what the full cache says. A beam that waited for others is not compared."""
+        """Return a step's outputs, compared with the full cache. A beam that waited for others is not compared."""
         parents = {op.seq_id: op.parent_seq_id for op in self._ops if isinstance(op, Fork)}
         rows, found = last_rows(slices), list[Output]()
         for output in outputs:

@@ -12,7 +12,42 @@ from engine.trace.records import AttentionRows, Capture, Header, StepRecord
 
 SLACK = 2.0**-13  # of a score: closer ones count as equal, and then the earlier token stays
 
-Gone = dict[tuple[int, int], dict[int, int]]  # by layer and KV head: position -> `at`
+Head = tuple[int, int]  # layer, KV head
+
+
+class _Gone:
+    """Forgotten keys of a sequence, position -> `at`: those since its last fork, and earlier ones, which forks share."""
+
+    __slots__ = ("_base", "_own")
+
+    def __init__(self, base: _Gone | None = None) -> None:
+        self._own: dict[Head, dict[int, int]] = {}
+        self._base = base
+
+    def of(self, head: Head) -> dict[int, int]:
+        if self._base is None:
+            return self._own.setdefault(head, {})
+        found: dict[int, int] = {}
+        part: _Gone | None = self
+        while part is not None:
+            found |= part._own.get(head, {})
+            part = part._base
+        return found
+
+    def add(self, head: Head, positions: list[int], at: int) -> None:
+        self._own.setdefault(head, {}).update(dict.fromkeys(positions, at))
+
+    def holds(self, position: int) -> bool:
+        part: _Gone | None = self
+        while part is not None:
+            if any(position in gone for gone in part._own.values()):
+                return True
+            part = part._base
+        return False
+
+    def shared(self) -> _Gone:
+        """Return what a fork continues from; it does not change."""
+        return self if self._own or self._base is None else self._base
 
 
 class ForgettingBook:
@@ -20,7 +55,7 @@ class ForgettingBook:
 
     def __init__(self, header: Header) -> None:
         self._engine, self._model = header.engine, header.model
-        self._gone: dict[int, Gone] = {}  # by sequence
+        self._gone: dict[int, _Gone] = {}  # by sequence
         self._pinned: dict[int, set[int]] = {}
         self._ended: list[int] = []
 
@@ -35,11 +70,12 @@ class ForgettingBook:
                 yield from ((place, f"forget: {message}") for message in self._forget(op))
             elif isinstance(op, Keep):
                 self._pinned.setdefault(op.seq_id, set()).add(op.position)
-                if any(op.position in gone for gone in self._gone.get(op.seq_id, {}).values()):
+                if op.seq_id in self._gone and self._gone[op.seq_id].holds(op.position):
                     yield place, f"keep: position {op.position} is forgotten already"
             elif isinstance(op, Fork):
-                parent = self._gone.get(op.parent_seq_id, {})
-                self._gone[op.seq_id] = {head: dict(gone) for head, gone in parent.items()}
+                if op.parent_seq_id in self._gone:
+                    base = self._gone[op.parent_seq_id].shared()
+                    self._gone[op.parent_seq_id], self._gone[op.seq_id] = _Gone(base), _Gone(base)
                 self._pinned[op.seq_id] = set(self._pinned.get(op.parent_seq_id, ()))
             elif isinstance(op, Finish):
                 self._ended.append(op.seq_id)
@@ -52,14 +88,15 @@ class ForgettingBook:
         if not 0 <= op.layer < self._model.num_layers or len(op.positions) != heads:
             yield f"layer {op.layer}, {len(op.positions)} KV heads; the model has {self._model.num_layers} and {heads}"
             return
-        sequence = self._gone.setdefault(op.seq_id, {})
+        sequence = self._gone.setdefault(op.seq_id, _Gone())
         for head, positions in enumerate(op.positions):
-            gone = sequence.setdefault((op.layer, head), {})
+            gone = sequence.of((op.layer, head))
             if len(set(positions)) < len(positions) or any(position in gone for position in positions):
                 yield f"KV head {head} forgets a token twice"
             if kept := self._pinned.get(op.seq_id, set()) & set(positions):
                 yield f"KV head {head} forgets position {min(kept)}, which is to be kept"
-            gone.update(dict.fromkeys(positions, op.at))
+            sequence.add((op.layer, head), positions, op.at)
+            gone |= dict.fromkeys(positions, op.at)
             if op.at - len(gone) != budget:
                 yield f"KV head {head} keeps {op.at - len(gone)} tokens, and forget_budget is {budget}"
             lowest, best = op.lowest_kept[head], max(op.scores[head], default=None)
@@ -74,12 +111,12 @@ class ForgettingBook:
                 if gone and rows.weights.ndim == 3 and self._wrong_weights(rows, layer.layer, gone):
                     yield f"layer {layer.layer}: sequence {rows.seq_id} gives weight to a key that it has forgotten"
 
-    def _wrong_weights(self, rows: AttentionRows, layer: int, gone: Gone) -> bool:
+    def _wrong_weights(self, rows: AttentionRows, layer: int, gone: _Gone) -> bool:
         _, num_queries, num_keys = rows.weights.shape
         queries = np.arange(num_queries) + rows.query_start
         group = max(self._model.group_size, 1)
         for index, head in enumerate(rows.heads[: rows.weights.shape[0]]):
-            own = gone.get((layer, head // group), {})
+            own = gone.of((layer, head // group))
             places = [(p - rows.key_start, at) for p, at in own.items() if 0 <= p - rows.key_start < num_keys]
             if not places:
                 continue

@@ -85,7 +85,7 @@ class Forgetting:
     # a step
 
     def begin(self, slices: Sequence[SequenceSlice], num_prompt_tokens: Sequence[int]) -> None:
-        """Note what is computed next."""
+        """Begin a step: record its slices, and the sequences that forget after it."""
         self._slices, self._due, self._pending, self.scores = list(slices), {}, {}, {}
         for piece, num_prompt in zip(slices, num_prompt_tokens, strict=True):
             memory = self._memories.setdefault(piece.seq_id, _Memory())
@@ -184,6 +184,10 @@ class Forgetting:
                 memory.pinned |= {op.position}
             elif isinstance(op, Finish):
                 self._memories.pop(op.seq_id, None)
+
+    def release(self) -> None:
+        """Drop the tensors of all sequences: no step follows."""
+        self._memories, self._pending, self.scores = {}, {}, {}
 
     # looking at it
 

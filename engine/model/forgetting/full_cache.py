@@ -1,4 +1,4 @@
-"""The same texts with a full cache: what a sequence would have said here if nothing had been forgotten."""
+"""Logits of the same texts under a full cache, for comparison."""
 
 from __future__ import annotations
 

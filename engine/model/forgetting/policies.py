@@ -65,7 +65,7 @@ class Policy(ABC):
 
     @abstractmethod
     def score(self, memory: Any, seen: Seen) -> Tensor:
-        """Return the scores [Hkv, C]; what is not visible has any score."""
+        """Return the scores [Hkv, C]; those of invisible keys are ignored."""
 
 
 class Window(Policy):
@@ -106,7 +106,7 @@ class SnapKV(Policy):
 
     def observe(self, memory: Tensor | None, rows: Rows) -> Tensor:
         assert rows.weights is not None
-        newest = rows.weights[:, -self.settings.recent :].float()
+        newest = rows.weights[:, -self.settings.recent :].to(torch.float32, copy=True)  # no view of all rows
         if memory is None or newest.shape[1] == self.settings.recent:
             return newest
         before = pad(memory, (0, newest.shape[2] - memory.shape[2]))

@@ -16,18 +16,33 @@ import { vectorOf } from "./sequence_view.js";
  * The keys that a KV head of a layer has forgotten, by position.
  * @param {Sequence} sequence @param {number} layer @param {number} kvHead @returns {Map<number, Gone>}
  */
-export function forgottenBy(sequence, layer, kvHead) {
-  const found = new Map();
-  for (const one of sequence.forgotten)
-    if (one.layer === layer)
-      for (const [i, position] of (one.positions[kvHead] ?? []).entries())
+export const forgottenBy = (sequence, layer, kvHead) => indexOf(sequence).get(`${layer}/${kvHead}`) ?? NONE;
+
+/** @type {Map<number, Gone>} */
+const NONE = new Map();
+/** @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Gone>>}>} by list of decisions, which grows */
+const indexes = new WeakMap();
+
+/** What a sequence's heads have forgotten, by layer and head. @param {Sequence} sequence */
+function indexOf({ forgotten }) {
+  const known = indexes.get(forgotten) ?? { length: 0, heads: new Map() };
+  indexes.set(forgotten, known);
+  for (; known.length < forgotten.length; known.length++) {
+    const one = forgotten[known.length];
+    for (const [kvHead, positions] of one.positions.entries()) {
+      const key = `${one.layer}/${kvHead}`;
+      const found = known.heads.get(key) ?? new Map();
+      known.heads.set(key, found);
+      for (const [i, position] of positions.entries())
         found.set(position, {
           at: one.at,
           score: one.scores[kvHead][i],
           rank: one.ranks[kvHead][i],
           lowest: one.lowest_kept[kvHead] ?? null,
         });
-  return found;
+    }
+  }
+  return known.heads;
 }
 
 /**
@@ -44,7 +59,7 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
 /**
  * Memory of a sequence: what is masked, what is freed, and what packing would free, each for itself.
  *
- *     masked   forgotten keys and values · bytes of one pair in one layer and KV head; their slots stay
+ *     masked   forgotten keys and values in blocks that are held · bytes of one pair in one layer and KV head
  *     freed    blocks that were released because every head had forgotten them · bytes of a block
  *     packing  each head's kept pairs moved to the front: blocks held − ⌈most kept of any head / block size⌉; moved is
  *              every pair that does not stand there already. Calculated, not done
@@ -76,12 +91,15 @@ export function memoryOf(log, state, sequence) {
     for (const layer of layers)
       for (let head = 0; head < heads; head++) {
         const gone = forgottenBy(sequence, layer, head);
-        found.pairs += gone.size;
-        found.maskedBytes += gone.size * pairBytes;
-        most = Math.max(most, computed - gone.size);
-        const first = Math.min(...gone.keys());
-        let moves = 0;
-        for (let position = first; position < computed; position++) if (!gone.has(position)) moves++;
+        let [kept, masked, moves] = [0, 0, 0];
+        for (let position = 0; position < computed; position++)
+          if (!gone.has(position)) {
+            moves += position > kept ? 1 : 0; // it does not stand where it would if the kept ones were packed
+            kept++;
+          } else if (table[Math.floor(position / size)] !== RELEASED) masked++;
+        found.pairs += masked;
+        found.maskedBytes += masked * pairBytes;
+        most = Math.max(most, kept);
         found.moves += moves;
         found.movedBytes += moves * pairBytes;
       }

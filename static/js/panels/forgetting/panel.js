@@ -94,7 +94,7 @@ function Matrix({ view, columns, cell, choose }) {
             const on = cell?.position === position && cell.layer === one.layer && cell.head === one.head;
             const words = { ...one, position, at: went?.at ?? 0 };
             return html`<td key=${i}><button class="forgetting-cell" data-gone=${went !== undefined} aria-pressed=${on}
-              style=${went ? undefined : { "--share": shares[i][position] ?? 1 }}
+              style=${went ? undefined : { "--share": shares[i][position] ?? 0.5 }}
               aria-label=${t(went ? "forgetting.cell.gone" : "forgetting.cell.kept", words)}
               onClick=${() => choose({ ...one, position })}></button></td>`;
           })}

@@ -29,6 +29,8 @@ const LEAST_WAIT = 250; // ms that a choice stays before it is asked about
  * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
  */
 const answer = signal(null);
+/** Of the last answer: whether the panel asks anew follows from it. */
+export const answeredKey = computed(() => answer.value?.key ?? null);
 let underWay = false;
 let took = 0;
 
@@ -68,10 +70,12 @@ async function ask() {
   if (!want || underWay || answer.peek()?.key === want.key) return;
   underWay = true;
   const began = performance.now();
-  answer.value = await computeAgain(want);
-  took = performance.now() - began;
-  underWay = false;
-  if (wanted.peek().wanted?.key !== want.key) askSoon();
+  try {
+    answer.value = await computeAgain(want);
+  } finally {
+    took = performance.now() - began;
+    underWay = false;
+  }
 }
 
 /** @param {Wanted} want @returns {Promise<{key: string, found?: Found, problem?: string}>} */

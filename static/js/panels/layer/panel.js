@@ -9,7 +9,7 @@ import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
-import { askSoon, nextToken, shown, wanted } from "./model.js";
+import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
 
 /**
@@ -23,7 +23,8 @@ const ROOMY = 400; // px of height from which three tokens of a layer are listed
 export function Panel() {
   const { found, problem, stale } = shown.value;
   const key = wanted.value.wanted?.key;
-  useEffect(() => (key ? askSoon() : undefined), [key]);
+  const answered = answeredKey.value;
+  useEffect(() => (key && key !== answered ? askSoon() : undefined), [key, answered]);
   const [whole, { width, height }] = useBox();
   const roomy = height >= ROOMY || width < PHONE;
   return html`<section class="layer" id="layer-panel" ref=${whole} data-stale=${Boolean(stale)} data-roomy=${roomy}>
