@@ -198,9 +198,9 @@ class Engine:
     def close(self) -> None:
         """Close the log, and the connector."""
         self._connector.close()
-        if self._drafter is not None:
-            self._drafter.close()
         try:
+            if self._drafter is not None:
+                self._drafter.close()
             self.rest()
         finally:
             if self.log is not None:
@@ -219,6 +219,8 @@ class Engine:
         """Free the pool's tensors: the engine computes no further steps. Its log stays open."""
         self._runner.kv_store.release()
         self._full_cache = None
+        if self._drafter is not None:
+            self._drafter.close()
         if self._forgetting:
             self._forgetting.release()
 
@@ -436,6 +438,14 @@ class Engine:
             scheduled = self._scheduler.schedule()
         except NoProgressError as error:
             self._take_back([*self._outputs.live], [], [], error)
+            self._append_record("abort")
+            raise
+        try:
+            scheduled = self._scheduler.draft(scheduled)
+        except Exception as error:  # blocks of the batch are promised, and nothing will fill them
+            transfers = self._connector.build_connector_meta(self._ops)
+            unloaded = [block_id for _, block_id, _ in transfers.loads]
+            self._take_back([s.seq_id for s, _, _ in scheduled], self._cache.take_moves(), unloaded, error)
             self._append_record("abort")
             raise
         slices, batch = self._pack(scheduled)

@@ -229,5 +229,9 @@ class Timeline:
                 self.submitted(op.request_id, op.seq_id, at)
             elif isinstance(op, Fork):
                 self._owner[op.seq_id] = op.request_id
-        for request_id in {self._owner[output.seq_id] for output in record.outputs}:
+        most: dict[str, int] = {}  # tokens of one of a request's sequences
+        for seq_id, count in Counter(output.seq_id for output in record.outputs).items():
+            most[self._owner[seq_id]] = max(count, most.get(self._owner[seq_id], 0))
+        for request_id, count in most.items():
             self.requests[request_id].tokens.append(at)
+            self.requests[request_id].num_more += count - 1

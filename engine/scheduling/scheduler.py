@@ -94,6 +94,7 @@ class Scheduler:
         self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could go on
         self._progress = Progress(cache, max_num_batched_tokens)
         self.speculation: Speculation | None = None  # set before the first step
+        self._step = Step(0)  # the last one that was put together
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
@@ -191,10 +192,15 @@ class Scheduler:
                 self._make_way(step)
             if not step.batch and is_moving and (is_deadlock or must_wait or not self._running):
                 self._stuck_at = self._changes
-        # 5) what is left goes to drafts
-        if self.speculation is not None:
-            self.speculation.extend(step)
+        self._step = step
         return list(step.batch.values())
+
+    def draft(self, scheduled: list[ScheduledSequence]) -> list[ScheduledSequence]:
+        """Give what budget and blocks the step has left to drafts. Returns the batch with them."""
+        if self.speculation is None or not scheduled:
+            return scheduled
+        self.speculation.extend(self._step)
+        return list(self._step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
         """Note that the step's K and V are written: its tokens count as computed, and blocks out of sight are released.
@@ -237,7 +243,7 @@ class Scheduler:
         self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id, sampled_token_id=sampled_token_id))
 
     def settle_drafts(self, sequence: Sequence) -> None:
-        """The sequence samples no more in this step: its drafts that were not accepted are taken back."""
+        """Discard the drafts that were not accepted: the sequence samples no more in this step."""
         assert self.speculation is not None
         self.speculation.settle(sequence)
 

@@ -1,4 +1,4 @@
-"""Draft tokens of a step: who gets how many, in which blocks, and what becomes of them.
+"""Draft tokens of a step: scheduling, allocation and verification.
 
     schedule   the batch is put together first; what is left of budget and free blocks goes to drafts, so that a draft
                never defers or preempts anything
@@ -41,7 +41,7 @@ class Drafter(Protocol):
     def method(self) -> DraftMethod: ...
 
     def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Propose up to so many tokens (at least one) for each sequence."""
+        """Return up to so many draft tokens (at least one) for each sequence."""
 
     def close(self) -> None: ...
 
@@ -94,14 +94,14 @@ class Speculation:
             )
 
     def settle(self, sequence: Sequence) -> None:
-        """Every draft is accepted or rejected: take the rejected ones back."""
+        """Note how many drafts were accepted, and discard the K and V of the others."""
         drafts, accepted = sequence.draft_token_ids, sequence.num_accepted_drafts
         self._emit(Verify(seq_id=sequence.seq_id, num_drafted=len(drafts), num_accepted=accepted))
         self.take_back(sequence)
         self._cache.release([sequence.seq_id])
 
     def take_back(self, sequence: Sequence) -> None:
-        """Take written drafts back that were not accepted."""
+        """Discard the K and V of drafts that were not accepted, and free their blocks."""
         sequence.draft_token_ids, sequence.num_accepted_drafts = [], 0
         self._cache.truncate(sequence.seq_id, sequence.num_computed_tokens)
 

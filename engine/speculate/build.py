@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from engine.accounting.architecture import kv_shapes
 from engine.config import ConfigError, EngineConfig
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.model.shipped import shipped_model
 from engine.scheduling.speculation import Drafter
 from engine.speculate.draft_model import BLOCK_SIZE, DraftEngine, ModelDrafter
 from engine.speculate.ngram import NgramDrafter
-from engine.speculate.settings import Speculative
+from engine.speculate.settings import Speculative, speculative_of
 
 
 def build_drafter(
@@ -37,12 +40,11 @@ def build_drafter(
         raise ConfigError(f"the draft model cannot be opened: {error}") from error
     if not _share_vocabulary(draft, model):
         raise ConfigError(f"the draft model {draft.facts.name} has another vocabulary than {model.facts.name}")
-    blocks = -(-config.num_blocks * config.block_size // BLOCK_SIZE)
     own = replace(
         config,
         strategy="paged",
         block_size=BLOCK_SIZE,
-        num_blocks=blocks + config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE),
+        num_blocks=_num_blocks(speculative, config),
         max_model_len=min(config.max_model_len, draft.facts.max_position),
         enable_prefix_caching=True,
         preemption_mode="recompute",
@@ -55,6 +57,27 @@ def build_drafter(
         private=False,
     )
     return ModelDrafter(draft, new_engine(draft, own))
+
+
+def draft_pool_bytes(config: EngineConfig) -> int:
+    """Return the most bytes that the pool of a shipped draft model takes beside the engine's own; 0 without one.
+
+    From its config.json alone; the cache stores 4 bytes a number at most.
+    """
+    speculative = speculative_of(config)
+    shipped = shipped_model(speculative.model) if speculative and speculative.model else None
+    if speculative is None or shipped is None:
+        return 0
+    shapes = kv_shapes(json.loads((shipped.folder / "config.json").read_text(encoding="utf-8")))
+    each = 4 * sum(shape.num_layers * shape.elements for shape in shapes)
+    return _num_blocks(speculative, config) * BLOCK_SIZE * each
+
+
+def _num_blocks(speculative: Speculative, config: EngineConfig) -> int:
+    """Return the blocks of the draft model's pool: room for what the engine's own holds, and for drafts."""
+    assert config.num_blocks is not None
+    drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
+    return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts
 
 
 @functools.lru_cache(maxsize=2)

@@ -27,8 +27,10 @@ class DraftEngine(Protocol):
     config: EngineConfig
 
     def add_request(
-        self, prompt: list[int], sampling: SamplingParams | None = None, request_id: str | None = None
+        self, prompt: list[int], sampling: SamplingParams | None = None, *, cache_salt: str | None = None
     ) -> Drafted: ...
+
+    def abort(self, request_id: str) -> bool: ...
 
     def step(self) -> StepRecord: ...
 
@@ -43,6 +45,9 @@ class Drafted(Protocol):
     """A request of the draft engine."""
 
     @property
+    def request_id(self) -> str: ...
+
+    @property
     def seq_id(self) -> int: ...
 
     @property
@@ -50,7 +55,7 @@ class Drafted(Protocol):
 
 
 class ModelDrafter:
-    """Proposes what a draft model would say. Its engine is closed with it."""
+    """Proposes the greedy continuation of a draft model. Its engine is closed with it."""
 
     method: DraftMethod = "draft_model"
 
@@ -59,18 +64,25 @@ class ModelDrafter:
         self._engine = engine
 
     def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Propose up to so many tokens for each sequence."""
+        """Return up to so many draft tokens for each sequence."""
         requests: list[Drafted | None] = []
         longest = self._engine.config.max_model_len or 0
         for sequence, most in asked:
             most = min(most, longest - sequence.num_tokens)
             sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
             prompt = list(sequence.token_ids)
-            requests.append(self._engine.add_request(prompt, sampling) if sampling else None)
+            salt = sequence.cache_salt
+            requests.append(self._engine.add_request(prompt, sampling, cache_salt=salt) if sampling else None)
         computed: Counter[int] = Counter()
-        while self._engine.has_unfinished():
-            for entry in self._engine.step().batch:
-                computed[entry.seq_id] += len(entry.token_ids)
+        try:
+            while self._engine.has_unfinished():
+                for entry in self._engine.step().batch:
+                    computed[entry.seq_id] += len(entry.token_ids)
+        except Exception:
+            for request in requests:
+                if request is not None:
+                    self._engine.abort(request.request_id)
+            raise
         return [
             NOTHING if request is None else self._proposal(request, sequence, computed[request.seq_id])
             for request, (sequence, _) in zip(requests, asked, strict=True)

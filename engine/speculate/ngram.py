@@ -22,7 +22,7 @@ class NgramDrafter:
         self._shortest, self._longest = shortest, longest
 
     def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Propose up to so many tokens for each sequence."""
+        """Return up to so many draft tokens for each sequence."""
         return [self._of(sequence.token_ids, most) for sequence, most in asked]
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from engine.config import ConfigError, EngineConfig
 
 MAX_DRAFT_TOKENS = 16
+MAX_LOOKUP = 16  # tokens of an n-gram: each length is one search of the text, for each sequence and step
 PROMPT_LOOKUP = 5  # vLLM's default for both lengths
 
 Method = Literal["ngram", "draft_model"]
@@ -31,8 +32,9 @@ class Speculative(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def lookup_lengths(self) -> tuple[int, int]:
         """Tokens of the shortest and of the longest n-gram that is looked up."""
-        longest = self.prompt_lookup_max or self.prompt_lookup_min or PROMPT_LOOKUP
-        return self.prompt_lookup_min or longest, longest
+        given = [length for length in (self.prompt_lookup_max, self.prompt_lookup_min) if length is not None]
+        longest = given[0] if given else PROMPT_LOOKUP
+        return longest if self.prompt_lookup_min is None else self.prompt_lookup_min, longest
 
 
 def speculative_of(config: EngineConfig) -> Speculative | None:
@@ -56,8 +58,13 @@ def speculative_of(config: EngineConfig) -> Speculative | None:
     if (found.method == "draft_model") != (found.model is not None):
         raise ConfigError("speculative_config needs a model for method draft_model, and takes none for ngram")
     shortest, longest = found.lookup_lengths
-    if not 1 <= shortest <= longest:
-        raise ConfigError(f"prompt_lookup_min must be between 1 and prompt_lookup_max ({longest}), not {shortest}")
+    if not 1 <= shortest <= longest <= MAX_LOOKUP:
+        raise ConfigError(
+            f"prompt_lookup_min must be between 1 and prompt_lookup_max, which is {MAX_LOOKUP} at most, "
+            f"not {shortest} and {longest}"
+        )
+    if found.method == "draft_model" and (found.prompt_lookup_min, found.prompt_lookup_max) != (None, None):
+        raise ConfigError("prompt_lookup_min and prompt_lookup_max go with method ngram, not with a draft model")
     _check_beside(config)
     return found
 

@@ -57,6 +57,7 @@ class TokenTimes:
 
     arrived: float = 0.0
     tokens: list[float] = field(default_factory=list)
+    num_more: int = 0  # tokens that came at the moment of another one: accepted drafts
 
     @property
     def ttft(self) -> float | None:
@@ -70,8 +71,9 @@ class TokenTimes:
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token, in seconds, which is the mean of `itl`; None with fewer than two tokens."""
-        return time_per_output_token(self.tokens[0], self.tokens[-1], len(self.tokens)) if self.tokens else None
+        """Time per output token, in seconds; None with fewer than two tokens."""
+        count = len(self.tokens) + self.num_more
+        return time_per_output_token(self.tokens[0], self.tokens[-1], count) if self.tokens else None
 
 
 @dataclass(slots=True)

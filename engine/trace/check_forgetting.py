@@ -16,7 +16,7 @@ Head = tuple[int, int]  # layer, KV head
 
 
 class _Gone:
-    """Forgotten keys of a sequence, position -> `at`: those since its last fork, and earlier ones, which forks share."""
+    """Forgotten keys of a sequence, position -> `at`: those since its last fork, and before it, which forks share."""
 
     __slots__ = ("_base", "_own")
 

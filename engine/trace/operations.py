@@ -456,12 +456,11 @@ def _write(state: State, op: Write, step: Folded) -> None:
     sequence, size, start, end = state.sequences[op.seq_id], state.block_size, op.start, op.start + op.num_tokens
     if sequence.num_computed_tokens != start:
         raise ValueError("another number of tokens is computed")
-    token_ids = sequence.token_ids
-    if end > len(token_ids) and op.seq_id in step.drafts:
-        step.budget.spend(end)
-        token_ids = token_ids + step.drafts[op.seq_id]
-    if not start <= end <= len(token_ids):
-        raise ValueError(f"sequence {op.seq_id} has {len(token_ids)} tokens, and none at [{start}, {end})")
+    written = sequence.token_ids[start:end] if end <= len(sequence.token_ids) else sequence.token_ids[start:]
+    if end > len(sequence.token_ids):
+        written += step.drafts.get(op.seq_id, [])
+    if not 0 <= end - start <= len(written):
+        raise ValueError(f"sequence {op.seq_id} has {len(sequence.token_ids)} tokens, and none at [{start}, {end})")
     tables = own_tables(state, sequence)
     step.budget.spend(UNITS_PER_SLOT * op.num_tokens * len(tables))
     for group, table in zip(state.own_groups[sequence.instance], tables, strict=True):
@@ -475,7 +474,7 @@ def _write(state: State, op: Write, step: Folded) -> None:
             if slot > len(filled):
                 raise ValueError(f"slot {slot} of block {table[logical]} would leave a hole")
             upto = min(end, position - slot + size)
-            filled[slot : slot + upto - position] = token_ids[position:upto]
+            filled[slot : slot + upto - position] = written[position - start : upto - start]
             position = upto
     sequence.num_computed_tokens = end
 

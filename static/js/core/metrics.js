@@ -109,7 +109,7 @@ export const latestTime = (log) => clockOf(log).latest;
  * @property {number | null} tpot (last token − first token) / (tokens − 1) (time per output token)
  * @property {number} num_output_tokens a fork's begin with those of its parent
  * @typedef {SequenceTimes & {itl: number[]}} Latencies `itl`: between one token and the next (inter-token latency);
- *   `tpot` is its mean
+ *   `tpot` is its mean where each step brings one token
  */
 
 /**

@@ -188,14 +188,10 @@ export const OPERATIONS = {
     const { start } = op;
     const end = start + op.num_tokens;
     expect(sequence.num_computed_tokens === start, `sequence ${op.seq_id} has computed another number of tokens`);
-    let tokens = sequence.token_ids;
-    const drafted = drafts.get(op.seq_id);
-    if (drafted && end > tokens.length) {
-      budget.spend(end);
-      tokens = [...tokens, ...drafted];
-    }
+    const tokens = sequence.token_ids;
+    const drafted = (end > tokens.length && drafts.get(op.seq_id)) || [];
     expect(
-      end >= start && end <= tokens.length,
+      end >= start && end <= tokens.length + drafted.length,
       `sequence ${op.seq_id} has ${tokens.length} tokens, and none at [${start}, ${end})`,
     );
     const tables = ownTables(state, sequence);
@@ -209,7 +205,7 @@ export const OPERATIONS = {
         const filled = own(state, blockOf(state, table[logical]), "token_ids");
         const slot = position % state.block_size;
         expect(slot <= filled.length, `slot ${slot} of block ${table[logical]} would leave a hole`);
-        filled[slot] = tokens[position];
+        filled[slot] = position < tokens.length ? tokens[position] : drafted[position - tokens.length];
       }
     sequence.num_computed_tokens = end;
   },

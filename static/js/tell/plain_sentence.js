@@ -141,8 +141,8 @@ function decode({ log, record, entry, seq, groups, table, end }) {
   const place = slotOf(table, log.stateAt(record.index).block_size, end - 1);
   const values = {
     token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
-    keys: keysRead(log, entry.context_len, null, entry.seq_id),
-    blocks: blocksRead(log, entry.context_len, null, entry.seq_id),
+    keys: keysRead(log, end, null, entry.seq_id),
+    blocks: blocksRead(log, end, null, entry.seq_id),
     block: place?.block ?? "–",
   };
   const taken = (record.ops ?? []).some(
@@ -150,8 +150,8 @@ function decode({ log, record, entry, seq, groups, table, end }) {
   );
   const copied = (record.ops ?? []).some((op) => op.type === "copy" && op.dst === place?.block); // told by itself
   const others = groups.slice(1).map(({ layers }) => {
-    const keys = keysRead(log, entry.context_len, layers, entry.seq_id);
-    return part("group.also_keys", { layers, keys, blocks: blocksRead(log, entry.context_len, layers, entry.seq_id) });
+    const keys = keysRead(log, end, layers, entry.seq_id);
+    return part("group.also_keys", { layers, keys, blocks: blocksRead(log, end, layers, entry.seq_id) });
   });
   return [part(taken && !copied ? "sentence.plain.decode_new" : "sentence.plain.decode", values), ...others];
 }

@@ -120,13 +120,13 @@ function entrySentences(log, index, record, entry) {
       },
     ]);
     for (const [group, place] of otherPlaces(log, own, end - 1)) {
-      const seen = keysRead(log, entry.context_len, group.layers, entry.seq_id);
+      const seen = keysRead(log, end, group.layers, entry.seq_id);
       sentences.push([
         "group.also_decode",
         {
           layers: group.layers,
           keys: seen,
-          blocks: blocksRead(log, entry.context_len, group.layers, entry.seq_id),
+          blocks: blocksRead(log, end, group.layers, entry.seq_id),
           block: place.block,
           slot: place.offset,
         },

@@ -168,6 +168,28 @@ def test_a_failed_step_leaves_no_draft(
     assert list(check(path)) == []
 
 
+def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_path: Path) -> None:
+    """A prompt that the step admitted was not computed: who sends it again must not find its blocks."""
+    other = [token % 90 + 3 for token in PROMPT[::-1]]
+    [expected] = outputs_of(ROOMY, [other], check=False)
+    script, path = Scripted(right_then_wrong(future, lambda at: 2)), tmp_path / "failed.kvtrace"
+    with speculating(ROOMY, script, path=path) as engine:
+        request = engine.add_request(PROMPT, GREEDY)
+        while not request.sequence.has_output:
+            engine.step()
+        engine.add_request(other, GREEDY)
+        script.propose = lambda asked: 1 // 0  # type: ignore[method-assign, assignment, return-value]
+        with pytest.raises(ZeroDivisionError):
+            engine.step()
+        del script.propose
+        engine.check_integrity()
+        assert engine.snapshot().memory.blocks_held == 0
+        again = engine.add_request(other, GREEDY)
+        finish(engine)
+        assert again.output_token_ids == expected
+    assert list(check(path)) == []
+
+
 def test_a_draft_defers_and_preempts_nothing(future: list[int]) -> None:
     """A pool with one block to spare: the draft gets what is left, and then nothing."""
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)

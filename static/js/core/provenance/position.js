@@ -1,6 +1,7 @@
 // A position: query → weight → key → slot → block → table → owners → decision → bytes. Pure.
 
 import { visibleKeys } from "../attention.js";
+import { endOf } from "../drafts.js";
 import { groupOfLayer, RELEASED } from "../groups.js";
 import { slotOf } from "../metrics.js";
 import { attentionRow } from "../sequence_view.js";
@@ -20,7 +21,7 @@ export function ofPosition(at, seqId, position, query) {
   if (!seq || position >= seq.token_ids.length) return null;
   const entry = at.log.records[at.index].batch?.find((e) => e.seq_id === seqId);
   const filled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
-  const asked = query ?? (entry ? entry.context_len - 1 : null);
+  const asked = query ?? (entry ? endOf(at.log.records[at.index], entry) - 1 : null);
   /** @type {Link[]} */
   const links = [];
   if (asked !== null) links.push(...weightLinks(at, seq, asked, position));

@@ -74,7 +74,8 @@ function NumberOf({ row, fields, before, set }) {
 /** Another token in the place of one that this record chose. */
 export function TokenFields() {
   const now = /** @type {StepRecord | null} */ (record.value);
-  const outputs = now?.outputs ?? [];
+  const all = now?.outputs ?? []; // with drafts a sequence has several, of which the first can be another one
+  const outputs = all.filter(({ seq_id }, i) => all.findIndex((one) => one.seq_id === seq_id) === i);
   const [seq, setSeq] = useState(/** @type {number | null} */ (null));
   const [token, setToken] = useState(/** @type {number | null} */ (null));
   const output = outputs.find((o) => o.seq_id === seq) ?? outputs[0];

@@ -2,6 +2,7 @@
 // painters.
 
 import { computed } from "../../../vendor/signals/signals.js";
+import { endOf } from "../../core/drafts.js";
 import { groupOfLayer, ownersByBlock } from "../../core/groups.js";
 import { slotOf } from "../../core/metrics.js";
 import { attentionRow } from "../../core/sequence_view.js";
@@ -99,8 +100,10 @@ export const reads = computed(() => {
   const found = new Map();
   const [run, now] = [log.value, state.value];
   if (!run || !now) return found;
+  const drawn = run.records[drawnIndex.value];
   for (const entry of record.value?.batch ?? []) {
-    const row = attentionRow(run, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+    const query = endOf(drawn, entry) - 1;
+    const row = attentionRow(run, drawnIndex.value, entry.seq_id, layer.value, head.value, query);
     const group = groupOfLayer(run.groups, layer.value, now.sequences.get(entry.seq_id)?.instance ?? 0);
     const table = run.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[group];
     if (!row || !table) continue;

@@ -192,7 +192,7 @@ function write(at) {
     ]);
     found.push(...alsoBlocks(log, own, entry.start, end));
   }
-  const others = at.tokens - count;
+  const others = at.tokens - entry.token_ids.length;
   if (others) found.push(["sentence.phase.write_others", { n: others }]);
   return [...found, ...briefly(log, at.index, (op) => op.type === "cache", at.register)];
 }
@@ -204,22 +204,19 @@ function attend(at) {
   /** @type {Part[]} */
   const found = [];
   if (count === 1) {
-    const keys = keysRead(log, entry.context_len, null, entry.seq_id);
+    const keys = keysRead(log, end, null, entry.seq_id);
     const [first, ...others] = own.groups;
     const values = {
       token: labelText(labels(at)[end - 1]),
       keys,
-      blocks: blocksRead(log, entry.context_len, null, entry.seq_id),
+      blocks: blocksRead(log, end, null, entry.seq_id),
       layers: first.layers.length,
       heads: model.num_heads,
     };
     found.push(["sentence.phase.attend_one", values]);
     for (const { layers } of others) {
-      const seen = keysRead(log, entry.context_len, layers, entry.seq_id);
-      found.push([
-        "group.also_keys",
-        { layers, keys: seen, blocks: blocksRead(log, entry.context_len, layers, entry.seq_id) },
-      ]);
+      const seen = keysRead(log, end, layers, entry.seq_id);
+      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(log, end, layers, entry.seq_id) }]);
     }
   } else {
     let pairs = 0;

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks
 import { signal } from "../../../vendor/signals/signals.js";
 import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { endOf } from "../../core/drafts.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
@@ -104,9 +105,10 @@ function mark(element) {
 function attentionShown(index, sub) {
   if (sub === null || PHASES[sub] !== "attend") return null;
   captureVersion.value; // it may arrive later
-  const entry = log.value?.records[index].batch?.find((e) => e.seq_id === shownSeq.value);
-  const row =
-    entry && log.value && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+  const told = log.value?.records[index];
+  const entry = told?.batch?.find((e) => e.seq_id === shownSeq.value);
+  const query = told && entry ? endOf(told, entry) - 1 : 0;
+  const row = entry && log.value && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, query);
   return row && { ...row, layer: layer.value, head: head.value };
 }
 
