@@ -3,7 +3,7 @@ beams, preemption, failed steps, aborts, killed instances.
 
     python -m tests.load.seams --seconds 600
 
-Each round has a seed; `--seed` repeats it, apart from leases, which end by the clock. After a round every log must keep
+Each round has a seed; `--seed` repeats it. After a round every log must keep
 its rules, nothing may be held, and what came of a greedy request or of beams must be what a plain engine says; of one
 that was given up, the beginning.
 """
@@ -246,6 +246,7 @@ class Instances(Round):
         if possible:
             self.rng.choice(possible)()
         self.stage.cluster.step(0.0)
+        self.stage.wait(self.rng.random() / 200)
 
     def abort(self) -> None:
         if flights := list(self.stage.cluster._flights):

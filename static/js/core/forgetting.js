@@ -20,7 +20,7 @@ export const forgottenBy = (sequence, layer, kvHead) => indexOf(sequence).get(`$
 
 /** @type {Map<number, Gone>} */
 const NONE = new Map();
-/** @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Gone>>}>} by list of decisions, which grows */
+/** @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Gone>>}>} by the growing list of decisions */
 const indexes = new WeakMap();
 
 /** What a sequence's heads have forgotten, by layer and head. @param {Sequence} sequence */

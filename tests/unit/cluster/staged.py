@@ -3,12 +3,14 @@
     cluster ── calls ──► inbox   a working instance   outbox ── records ──► cluster
 
 Each instance sends and receives in order; between two instances only their messages impose an order. A pull waits until
-the test runs it, and may end later than it has read.
+the test runs it, and may end later than it has read. Time stands still but for `wait`: no lease ends because the machine
+is busy.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from engine.cluster.build import local_cluster
@@ -144,13 +146,15 @@ class Stage:
 
     def __init__(self, model: LoadedModel, config: EngineConfig, **more: Any) -> None:
         self.links: list[Lagging] = []
+        self.now = 0.0  # seconds
 
         def link(senders: Mapping[str, Sender]) -> Lagging:
             self.links.append(Lagging(senders))
             return self.links[-1]
 
+        connector = partial(StagedConnector, clock=lambda: self.now)
         self.cluster: Cluster = local_cluster(
-            model, config, link=link, make_connector=StagedConnector, make_instance=StagedInstance, **more
+            model, config, link=link, make_connector=connector, make_instance=StagedInstance, **more
         )
 
     def __getitem__(self, index: int) -> StagedInstance:
@@ -165,6 +169,9 @@ class Stage:
         """Deliver the next record of an instance to the cluster."""
         self[index].deliver()
         self.cluster.step(0.0)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
 
     def lose(self, index: int) -> None:
         self.cluster.lose(index)

@@ -16,6 +16,7 @@ from tests.unit.engine.runs import tiny_llama
 
 PLAIN = EngineConfig(block_size=4, num_blocks=40)
 SHORT = SamplingParams(max_tokens=3, ignore_eos=True)
+LEASE = 0.05  # seconds
 CONFIG = replace(PLAIN, prefill=1, decode=2, routing_policy="round_robin")
 
 
@@ -25,7 +26,7 @@ def expected() -> list[list[int]]:
 
 
 def stage(path: Path) -> Stage:
-    return Stage(tiny_llama(), CONFIG, log_path=path, lease=0.05)
+    return Stage(tiny_llama(), CONFIG, log_path=path, lease=LEASE)
 
 
 def indices(staged: Stage) -> tuple[int, list[int]]:
@@ -51,6 +52,7 @@ def finish(staged: Stage, most: int = 2000) -> None:
             if staged[index].is_busy or staged[index].num_said:
                 work(staged, index)
             staged.cluster.step(0.0)
+        staged.wait(LEASE / 10)
     raise AssertionError(f"{staged.cluster.num_unfinished} are not over")
 
 
