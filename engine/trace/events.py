@@ -325,7 +325,7 @@ class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
 
 class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
     """The first `num_accepted` drafts of the step are what was sampled at their positions. Their `sample` operations
-    come before, with one more: the token after them, in the place of the first rejected draft if there is one.
+    come before, and unless the text ends there one more: the token after them, in the place of a rejected draft.
     """
 
     seq_id: Int
