@@ -3,8 +3,8 @@
     cluster ── calls ──► inbox   a working instance   outbox ── records ──► cluster
 
 Each instance sends and receives in order; between two instances only their messages impose an order. A pull waits until
-the test runs it, and may end later than it has read. Time stands still but for `wait`: no lease ends because the machine
-is busy.
+the test runs it, and may end later than it has read. Only `wait` moves the clock: no lease ends because the machine is
+busy.
 """
 
 from collections import deque
