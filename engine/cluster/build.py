@@ -64,7 +64,7 @@ def local_cluster(
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
     clock: Callable[[], float] = time.perf_counter,
-    make_connector: type[TransferConnector] = TransferConnector,
+    make_connector: Callable[..., TransferConnector] = TransferConnector,
     make_instance: type[LocalInstance] = LocalInstance,
 ) -> Cluster:
     """Return a cluster whose instances are engines of the caller's thread: the same inputs give the same log, apart
