@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Literal, Self, cast
 
 from msgspec.structs import replace
-from torch import Tensor
 
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
@@ -32,7 +31,7 @@ from engine.model.copies import CopyCounter
 from engine.model.device import out_of_memory
 from engine.model.forgetting.attention import ForgettingAttention
 from engine.model.forgetting.forgetting import Forgetting, Remembered
-from engine.model.forgetting.full_cache import FullCache, divergences, last_rows
+from engine.model.forgetting.full_cache import FullCache, compare, last_rows
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
@@ -54,13 +53,12 @@ from engine.setup.resolve import resolve_for
 from engine.speculate.build import build_drafter
 from engine.speculate.settings import speculative_of
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, Fork, Keep, KVRole, Op
+from engine.trace.events import Adjust, Choose, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
     CacheTensors,
     Capture,
-    FullCacheOutput,
     Header,
     KeyScores,
     LayerCapture,
@@ -470,13 +468,14 @@ class Engine:
             self._forget(slices)
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
-            full = self._full_logits(scheduled)
+            full = self._full_cache.logits(slices, [s.token_ids for s, _, _ in scheduled]) if self._full_cache else {}
             compared = time.perf_counter() - saved
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
             if full:
                 sampled = time.perf_counter()
-                outputs = self._compared(slices, result.logits, full, outputs)
+                own = last_rows(slices, result.logits)
+                outputs = compare(outputs, self._ops, own, full, self._outputs.token_bytes)
                 compared += time.perf_counter() - sampled
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
@@ -662,37 +661,6 @@ class Engine:
             layers = [group.layers for group in self.block_groups]
             unseen = [self._forgetting.unseen(piece.seq_id, own, end, self.config.block_size) for own in layers]
             self._cache.release_forgotten(piece.seq_id, unseen)
-
-    def _full_logits(self, scheduled: list[ScheduledSequence]) -> dict[int, Tensor]:
-        """Return the logits of the full cache after each text that is complete, by sequence."""
-        if self._full_cache is None:
-            return {}
-        ends = [(sequence, start + count) for sequence, start, count in scheduled]
-        texts = {s.seq_id: s.token_ids[:end] for s, end in ends if end == len(s.token_ids)}
-        return dict(zip(texts, self._full_cache.logits(texts), strict=True)) if texts else {}
-
-    def _compared(
-        self, slices: list[SequenceSlice], logits: Tensor, full: dict[int, Tensor], outputs: list[Output]
-    ) -> list[Output]:
-        """Return a step's outputs, compared with the full cache. A beam that waited for others is not compared."""
-        parents = {op.seq_id: op.parent_seq_id for op in self._ops if isinstance(op, Fork)}
-        rows, found = last_rows(slices), list[Output]()
-        for output in outputs:
-            seq_id = output.seq_id
-            while seq_id in parents:
-                seq_id = parents[seq_id]
-            if seq_id in full:
-                own, token_id = full[seq_id], int(full[seq_id].argmax())
-                [divergence] = divergences(own[None], logits[rows[seq_id]][None])
-                compared = FullCacheOutput(
-                    divergence=divergence,
-                    token_id=token_id,
-                    token_bytes=self._outputs.token_bytes(token_id),
-                    logprob=float(own.float().log_softmax(-1)[output.token_id]),
-                )
-                output = replace(output, full=compared)
-            found.append(output)
-        return found
 
     def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
         """Undo a failed step: no sequence continues with a block that the step was to fill and did not.

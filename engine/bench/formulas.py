@@ -197,7 +197,7 @@ def divergence(work: EngineWork) -> float | None:
 
 def changed(work: EngineWork) -> float | None:
     """Share of the outputs whose most probable token is another one than the full cache's."""
-    return share(sum(work.changed), len(work.changed))
+    return share(sum(one.own_token_id != one.token_id for one in work.full), len(work.full))
 
 
 def logprob_error(m: Measurement, context: Context) -> float | None:

@@ -101,7 +101,6 @@ class EngineWork:
     prompt_logprobs: list[float] = field(default_factory=list)
     output_logprobs: list[float] = field(default_factory=list)
     full: list[FullCacheOutput] = field(default_factory=list)  # beside the outputs that were compared
-    changed: list[bool] = field(default_factory=list)  # the same: whether the most probable token is another one
     freed_blocks: int = 0  # because every head had forgotten their tokens
     forgotten: int = 0  # keys, over layers and KV heads
     kv_bytes_per_token: int = 0
@@ -144,7 +143,6 @@ class EngineWork:
         for output in record.outputs:
             if output.full is not None:
                 self.full.append(output.full)
-                self.changed.append((output.top[0].token_id if output.top else -1) != output.full.token_id)
         for op in record.ops:
             if isinstance(op, Release):
                 self.freed_blocks += op.reason == "forgotten"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from engine.model.attention import Context, current
 from engine.model.loaded import LoadedModel
 from engine.trace.records import Candidate
-from engine.trace.residual import ResidualStream
+from engine.trace.residual import MissingPart, ResidualStream
 
 LENS_TOKENS = 3
 TOLERANCES = {torch.float32: 1e-4}  # of the largest number of a sum; in half precision every addition rounds
@@ -88,17 +88,17 @@ class ResidualWatch:
 
     def result(self, logits: Tensor, position: int) -> ResidualStream:
         """Return what was recorded, as far as it agrees with the layers' outputs and the pass's logits [V]."""
-        missing: list[str] = []
+        missing: list[MissingPart] = []
         vectors: dict[str, Vector] = {}
         norms = np.zeros((len(self._layers), len(PARTS)), np.float32)
-        is_parallel, apart = False, []
+        is_parallel, is_apart = False, False
         for index, (whole, before) in enumerate(zip(self._whole, self._begins, strict=True)):
             if before is None or whole.returned is None:
                 continue
             found = {"before": before, "after": whole.returned}
             parts = self._parts(index, before, whole.returned)
             if parts is None:
-                apart.append(index)
+                is_apart = True
             else:
                 found |= parts[0]
             norms[index] = [float(found[name].norm()) if name in found else 0 for name in PARTS]
@@ -107,8 +107,8 @@ class ResidualWatch:
                 vectors |= found | self._inputs(missing)
             if index == 0:
                 vectors["embedding"] = before
-        if apart:
-            missing.append(f"layers {', '.join(map(str, apart))} do not add attention and feed-forward to the residual")
+        if is_apart:
+            missing.append("apart")
         return ResidualStream(
             position=position,
             layer=self._chosen,
@@ -139,7 +139,7 @@ class ResidualWatch:
         parts = {"attention": attention, "between": between, "ffn": ffn}
         return parts, not self._close(reads, between)
 
-    def _inputs(self, missing: list[str]) -> dict[str, Vector]:
+    def _inputs(self, missing: list[MissingPart]) -> dict[str, Vector]:
         """Return what the blocks of the chosen layer read, and the hidden activation of the feed-forward block."""
         calls = self._children[self._chosen]
         attention = next((call for call in calls if _attends(call.module)), None)
@@ -147,18 +147,18 @@ class ResidualWatch:
         inside = set(attention.module.modules()) if attention else set()
         matrices = [call for call in self._inner if call.module not in inside]
         if self._model.facts.num_experts:
-            missing.append("a token's experts each have a hidden activation of their own")
+            missing.append("experts")
         elif len(matrices) < 2:
-            missing.append("the feed-forward block has no matrices of its own that could be observed")
+            missing.append("matrices")
         else:
             found |= {"ffn_in": matrices[0].given, "hidden": matrices[-1].given}
         return {name: vector for name, vector in found.items() if vector is not None}
 
-    def _lens(self, logits: Tensor, missing: list[str]) -> list[list[Candidate]]:
+    def _lens(self, logits: Tensor, missing: list[MissingPart]) -> list[list[Candidate]]:
         residuals = [self._begins[0], *(call.returned for call in self._whole)] if self._whole else []
         chain = [call.module for call in self._tail]
         if not chain or any(one is None for one in residuals):
-            missing.append("the final norm and the output head were not found")
+            missing.append("head")
             return []
         rows = torch.stack([one for one in residuals if one is not None]).to(self._model.dtype)
         for module in chain:
@@ -169,7 +169,7 @@ class ResidualWatch:
             scale = (rows[-1] @ logits) / (rows[-1] @ rows[-1])  # some families multiply logits by a constant
             rows = cap * torch.tanh(rows / cap) if cap else rows * scale
         if not self._close(rows[-1], logits):
-            missing.append("the final norm and the output head, applied to the last residual, do not give the logits")
+            missing.append("logits")
             return []
         values, ids = rows.log_softmax(-1).topk(min(LENS_TOKENS, rows.shape[1]))
         tokenizer = self._model.tokenizer

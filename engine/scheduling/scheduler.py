@@ -215,12 +215,14 @@ class Scheduler:
             if end > sequence.most_computed_tokens:
                 sequence.most_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
-            # the receiver of a prompt's blocks recomputes its last token, which sees one token further back
-            kept = [
-                s for s, _, _ in batch if s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens
-            ]
-            kept += [sequence for sequence, _, _ in batch if sequence.draft_token_ids]  # when they are verified
-            cache.release(sequence.seq_id for sequence, _, _ in batch if sequence not in kept)
+            # the receiver of a prompt's blocks recomputes its last token, which sees one token further back; drafts are
+            # released when they are verified
+            cache.release(
+                s.seq_id
+                for s, _, _ in batch
+                if not s.draft_token_ids
+                and not (s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens)
+            )
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.

@@ -210,6 +210,7 @@ class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
     divergence: float  # KL divergence from its distribution to the output's, nats, raw distributions
     token_id: Int  # its most probable token
     token_bytes: bytes
+    own_token_id: Int  # the most probable token of the distribution that the output is of
     logprob: float  # that it gives the output's token
 
 

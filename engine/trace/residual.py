@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
 
 from engine.trace.limits import Int
 from engine.trace.records import Candidate
+
+MissingPart = Literal["apart", "experts", "matrices", "head", "logits"]
 
 
 class ResidualStream(Struct, frozen=True, kw_only=True):
@@ -17,7 +19,13 @@ class ResidualStream(Struct, frozen=True, kw_only=True):
     `vectors` are float32 [n]: `embedding`, as it enters the first layer; of layer `layer` `before`, `attention_in`,
     `attention`, `between`, `ffn_in`, `hidden`, `ffn`, `after`. `attention` and `ffn` are what is added:
     before + attention = between, between + ffn = after. A part that the model's layers do not have in this form is left
-    out, and `missing` has a sentence for it.
+    out, and `missing` says why:
+
+    apart      not every layer adds attention and feed-forward to the residual
+    experts    a token's experts each have a hidden activation of their own
+    matrices   the feed-forward block has no matrices of its own that could be observed
+    head       the final norm and the output head were not found
+    logits     the final norm and the output head, applied to the last residual, do not give the logits
     """
 
     position: Int
@@ -26,4 +34,4 @@ class ResidualStream(Struct, frozen=True, kw_only=True):
     vectors: dict[str, np.ndarray[Any, Any]]
     norms: np.ndarray[Any, Any]  # [layers, 5], L2 of before, attention, between, ffn and after; 0 where one is missing
     lens: list[list[Candidate]]  # the three most probable next tokens of the embedding, then after each layer
-    missing: list[str]
+    missing: list[MissingPart]

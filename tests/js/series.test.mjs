@@ -75,11 +75,11 @@ test("rows as CSV: names first, lists with spaces, nothing for what is not defin
 });
 
 test("of many gaps between tokens some are drawn, and the longest of each sequence always", () => {
-  const row = (seq, itl) => ({ seq, itl, itl_max: itl.length ? Math.max(...itl) : null });
+  const row = (seq, itl) => ({ seq, itl, itl_max: itl.length ? Math.max(...itl) : null, itl_tokens: [2, 3, 7, 9] });
   const rows = [row(0, [1, 2, 9, 4]), row(1, [5, 6, 7, 8]), row(2, [])];
   assert.deepEqual(drawnGaps(rows, 8), {
     every: 1,
-    gaps: rows.flatMap(({ seq, itl }) => itl.map((seconds, i) => ({ seq, seconds, token: i + 1 }))),
+    gaps: rows.flatMap(({ seq, itl }) => itl.map((seconds, i) => ({ seq, seconds, token: [2, 3, 7, 9][i] }))),
   });
   const { every, gaps } = drawnGaps(rows, 3); // 8 gaps: one in three
   assert.equal(every, 3);

@@ -13,7 +13,6 @@ class _Drafted(NamedTuple):
     verified: Operation[Verify]
     num_drafted: int
     num_accepted: int
-    first: int  # position of the first draft
     text: str
 
 
@@ -23,9 +22,8 @@ def _next(scene: Scene, seq: int) -> _Drafted:
         drafts = [op for op in record.ops if isinstance(op, Draft) and op.seq_id == seq]
         for place, op in enumerate(record.ops):
             if isinstance(op, Verify) and op.seq_id == seq and drafts:
-                text = b"".join(drafts[0].token_bytes).decode("utf-8", "replace")
-                first = scene.entry(record, seq).start + 1
-                return _Drafted(Operation(record, place, op), op.num_drafted, op.num_accepted, first, text)
+                text = b"".join(drafts[0].token_bytes).decode("utf-8", "ignore")  # it may end within a character
+                return _Drafted(Operation(record, place, op), op.num_drafted, op.num_accepted, text)
     raise Undecided(f"no draft of sequence {seq} is verified as far as the lesson goes")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from engine.cache.block_moves import BlockMoves
@@ -12,6 +13,7 @@ from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.trace.events import Finish, Fork, Op
+from engine.trace.records import FullCacheOutput, Output
 
 
 class FullCache:
@@ -29,18 +31,22 @@ class FullCache:
         self._num_computed: dict[int, int] = {}
         self._free = list(range(num_blocks))
 
-    def logits(self, texts: dict[int, list[int]]) -> Tensor:
-        """Return the logits [S, V] after each text, by sequence; each has grown since it was here last."""
-        slices = []
-        for seq_id, token_ids in texts.items():
+    def logits(self, slices: Sequence[SequenceSlice], texts: Sequence[list[int]]) -> dict[int, Tensor]:
+        """Return the logits [V] after each text that a step completes, by sequence. `texts`: of the slices."""
+        pairs = zip(slices, texts, strict=True)
+        whole = {piece.seq_id: text for piece, text in pairs if piece.start + len(piece.token_ids) == len(text)}
+        missing = []
+        for seq_id, token_ids in whole.items():
             if seq_id not in self._blocks:
-                self._claim(seq_id, texts)
+                self._claim(seq_id, whole)
             start = self._num_computed[seq_id]
-            slices.append(SequenceSlice(seq_id, token_ids[start:], start, [[self._blocks[seq_id]]], samples=True))
+            missing.append(SequenceSlice(seq_id, token_ids[start:], start, [[self._blocks[seq_id]]], samples=True))
             self._num_computed[seq_id] = 0  # unknown, should the pass fail
-        logits = self._runner.execute(slices).logits
-        self._num_computed.update((seq_id, len(token_ids)) for seq_id, token_ids in texts.items())
-        return logits
+        if not missing:
+            return {}
+        logits = self._runner.execute(missing).logits
+        self._num_computed.update((seq_id, len(token_ids)) for seq_id, token_ids in whole.items())
+        return dict(zip(whole, logits, strict=True))
 
     def follow(self, ops: Iterable[Op]) -> None:
         """Copy for forks where a block is free, and free those of finished sequences."""
@@ -64,17 +70,44 @@ class FullCache:
             del self._num_computed[seq_id]
 
 
-def divergences(full: Tensor, own: Tensor) -> list[float]:
-    """Return the KL divergence of each row's distribution from that of the full cache, in nats."""
-    full, own = (torch.log_softmax(logits.double(), dim=-1) for logits in (full, own))
-    return torch.sum(full.exp() * (full - own), dim=-1).clamp(min=0).tolist()
-
-
-def last_rows(slices: Sequence[SequenceSlice]) -> dict[int, int]:
-    """Return the row of a step's logits that each sampling sequence samples from."""
-    rows, at = dict[int, int](), 0
+def last_rows(slices: Sequence[SequenceSlice], logits: Tensor) -> dict[int, Tensor]:
+    """Return the row [V] of a step's logits that each sequence samples from."""
+    rows, at = dict[int, Tensor](), 0
     for piece in slices:
         at += len(piece.token_ids) if piece.all_logits else int(piece.samples)
         if piece.samples:
-            rows[piece.seq_id] = at - 1
+            rows[piece.seq_id] = logits[at - 1]
     return rows
+
+
+def compare(
+    outputs: Iterable[Output],
+    ops: Iterable[Op],
+    own: Mapping[int, Tensor],
+    full: Mapping[int, Tensor],
+    token_bytes: Callable[[int], bytes],
+) -> list[Output]:
+    """Return a step's outputs beside the full cache's answer to the same text.
+
+    `ops`: of the step; what was forked in it has its parent's logits. `own`, `full`: logits [V] by sequence. A beam
+    that waited for others is not compared.
+    """
+    parents = {op.seq_id: op.parent_seq_id for op in ops if isinstance(op, Fork)}
+    found = list[Output]()
+    for output in outputs:
+        seq_id = output.seq_id
+        while seq_id in parents:
+            seq_id = parents[seq_id]
+        if seq_id in full:
+            logprobs, others = (logits[seq_id].double().log_softmax(-1) for logits in (full, own))
+            token_id = int(logprobs.argmax())
+            answer = FullCacheOutput(
+                divergence=max(0.0, float(torch.sum(logprobs.exp() * (logprobs - others)))),
+                token_id=token_id,
+                token_bytes=token_bytes(token_id),
+                own_token_id=int(others.argmax()),
+                logprob=float(logprobs[output.token_id]),
+            )
+            output = replace(output, full=answer)
+        found.append(output)
+    return found

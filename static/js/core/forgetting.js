@@ -172,12 +172,11 @@ export function qualityOf(log, index, seqId) {
   for (let at = 0; at <= index; at++)
     for (const output of log.records[at].outputs ?? [])
       if (output.seq_id === seqId && output.full) {
-        const best = output.top?.[0]?.token_id ?? output.token_id;
         sum.outputs += 1;
         sum.divergence += output.full.divergence;
         sum.logprob += output.logprob;
         sum.fullLogprob += output.full.logprob;
-        if (best !== output.full.token_id) [sum.changed, sum.lastChange] = [sum.changed + 1, at];
+        if (output.full.own_token_id !== output.full.token_id) [sum.changed, sum.lastChange] = [sum.changed + 1, at];
       }
   return sum.outputs ? sum : null;
 }

@@ -108,8 +108,8 @@ export const latestTime = (log) => clockOf(log).latest;
  *   token)
  * @property {number | null} tpot (last token − first token) / (tokens − 1) (time per output token)
  * @property {number} num_output_tokens a fork's begin with those of its parent
- * @typedef {SequenceTimes & {itl: number[]}} Latencies `itl`: between one token and the next (inter-token latency);
- *   `tpot` is its mean where each step brings one token
+ * @typedef {SequenceTimes & {itl: number[], itl_tokens: number[]}} Latencies `itl`: from one token to the next
+ *   (inter-token latency), and which token each ends at; `tpot` is its mean where each step brings one token
  */
 
 /**
@@ -143,8 +143,9 @@ export function latencies(log, seqId, index) {
   const { at, sequences } = clockOf(log);
   const tokens = sequences.get(seqId)?.tokens.slice(0, times.num_output_tokens) ?? [];
   // accepted drafts come in the step of the token before them, with no gap between
-  const itl = tokens.slice(1).flatMap((record, i) => (record === tokens[i] ? [] : [at[record] - at[tokens[i]]]));
-  return { ...times, itl };
+  const later = tokens.flatMap((record, token) => (token === 0 || record === tokens[token - 1] ? [] : [token]));
+  const itl = later.map((token) => at[tokens[token]] - at[tokens[token - 1]]);
+  return { ...times, itl, itl_tokens: later };
 }
 
 const OUTLIER = 3; // times the next longest gap

@@ -223,6 +223,7 @@ export const STRUCTS = {
       "divergence": "float",
       "token_id": "int",
       "token_bytes": "bytes",
+      "own_token_id": "int",
       "logprob": "float",
     },
     {},

@@ -62,8 +62,8 @@ export function rooflineRows(log) {
 }
 
 /**
- * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl};
- * once of a request that went over several instances.
+ * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl,
+ * itl_tokens}; once of a request that went over several instances.
  * @param {import("./log.js").TraceLog} log @param {number} index
  */
 export function sequenceRows(log, index) {
@@ -71,8 +71,8 @@ export function sequenceRows(log, index) {
   const { sequences } = log.stateAt(index);
   const last = [...sequences.keys()].filter((seq) => !sequences.has(partAfter(log, seq) ?? -1));
   return last.map((seq) => {
-    const { queue, ttft, tpot, itl, num_output_tokens: tokens } = latencies(log, seq, index);
-    return { seq, tokens, queue, ttft, tpot, itl_max: itl.length ? Math.max(...itl) : null, itl };
+    const { queue, ttft, tpot, itl, itl_tokens, num_output_tokens: tokens } = latencies(log, seq, index);
+    return { seq, tokens, queue, ttft, tpot, itl_max: itl.length ? Math.max(...itl) : null, itl, itl_tokens };
   });
 }
 
@@ -85,7 +85,7 @@ export function drawnGaps(rows, most) {
   const every = Math.max(1, Math.ceil(rows.reduce((sum, row) => sum + row.itl.length, 0) / most));
   const gaps = rows.flatMap((row) =>
     row.itl.flatMap((seconds, i) =>
-      i % every === 0 || seconds === row.itl_max ? [{ seq: row.seq, seconds, token: i + 1 }] : [],
+      i % every === 0 || seconds === row.itl_max ? [{ seq: row.seq, seconds, token: row.itl_tokens[i] }] : [],
     ),
   );
   return { every, gaps };

@@ -215,6 +215,7 @@ export interface FullCacheOutput {
   divergence: number;
   token_id: number;
   token_bytes: Uint8Array;
+  own_token_id: number;
   logprob: number;
 }
 

@@ -933,7 +933,7 @@ export interface ResidualStream {
   vectors: Record<string, NdArray>;
   norms: NdArray;
   lens: Candidate[][];
-  missing: string[];
+  missing: ("apart" | "experts" | "head" | "logits" | "matrices")[];
 }
 
 export interface RunFigures {

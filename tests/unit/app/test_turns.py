@@ -1,8 +1,10 @@
 """Turns are granted in the order of the requests."""
 
+import random
 import threading
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,46 +97,25 @@ def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
             thread.join(20)
 
 
-def test_labs_leave_others_their_share_of_the_time():
+def test_labs_leave_others_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch):
     """Beside one that computes without a pause they have a sixth of the time; alone they have all of it."""
-    turns, over = EngineLock(), threading.Event()
-    spent = [0.0] * 4
+    now, rng, spent = [100.0], random.Random(3), 0.0
 
-    def lab(i: int) -> None:
-        while not over.is_set():
-            with turns.labs:
-                began = time.monotonic()
-                time.sleep(0.002)
-                spent[i] += time.monotonic() - began
+    def pass_time(seconds: float) -> None:
+        now[0] += seconds
 
-    labs = [threading.Thread(target=lab, args=(i,)) for i in range(len(spent))]
-    for thread in labs:
-        thread.start()
-    began = time.monotonic()
-    while time.monotonic() < began + 0.5:
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=pass_time)
+    monkeypatch.setattr("app.session.engine_lock.time", clock)
+    turns = EngineLock()
+    for _ in range(5):
+        with turns.labs:
+            pass_time(0.02)
+    assert now[0] == pytest.approx(100.1), "alone they do not pause"
+    began = now[0]
+    for _ in range(200):
         with turns:
-            time.sleep(0.002)
-    share = sum(spent) / (time.monotonic() - began)
-    over.set()
-    for thread in labs:
-        thread.join(20)
-    assert 0 < share <= LABS_SHARE * 1.1
-    assert all(spent)
-
-
-def test_labs_alone_are_not_held_back(monkeypatch: pytest.MonkeyPatch):
-    """Without others there is no pause; after another thread's turn there is."""
-    turns, pauses = EngineLock(), list[float]()
-    monkeypatch.setattr(time, "sleep", pauses.append)
-
-    def labs() -> None:
-        for _ in range(5):
-            with turns.labs:
-                threading.Event().wait(0.02)
-
-    labs()
-    assert pauses == []
-    with turns:
-        pass
-    labs()
-    assert pauses
+            pass_time(rng.random() / 100)
+        with turns.labs:
+            pass_time(seconds := rng.random() / 100)
+        spent += seconds
+    assert 0.5 * LABS_SHARE < spent / (now[0] - began) <= LABS_SHARE * 1.01  # no pause is counted after the last

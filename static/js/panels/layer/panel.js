@@ -40,7 +40,7 @@ function Whole({ found }) {
       width ? html`<${Picture} found=${found} width=${width} height=${height} />` : null
     }</div>
     <${Lens} found=${found} />
-    ${found.stream.missing.map((text) => html`<p class="hint" key=${text}>${t("layer.missing", { text })}</p>`)}`;
+    ${found.stream.missing.map((why) => html`<p class="hint" key=${why}>${t(`layer.missing.${why}`)}</p>`)}`;
 }
 
 /** Whose it is, and its share of the work. @param {{found: Found}} props */
