@@ -47,12 +47,17 @@ export function followOpened() {
   });
 }
 
-/** @param {import("../core/log.js").TraceLog} log */
+/**
+ * Show a log near its telling record at once, and there when the arrays say which one it is.
+ *
+ * @param {import("../core/log.js").TraceLog} log
+ */
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];
+  const near = tellingRecord(log, layer, head);
+  store.goTo(near);
   if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
-  const elsewhere = store.own.log.peek() !== log || settings.step.peek() !== null || !store.ownIsShown.peek();
-  if (elsewhere) return; // one went there meanwhile
+  if (store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek()) return; // one went on
   const record = tellingRecord(log, layer, head);
   batch(() => {
     store.goTo(record);

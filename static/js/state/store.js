@@ -45,6 +45,10 @@ export const pace = computed(() => onShow.value.pace.value);
  * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
  */
 export const connection = signal("connecting");
+/** Whether the page shows a recording, or is about to. */
+export const isReplay = computed(
+  () => connection.value === "replay" || (connection.value === "connecting" && settings.recording.value !== null),
+);
 /** Whether the server is reached by polling, since no WebSocket gets through. */
 export const isPolling = signal(false);
 /**

@@ -19,6 +19,7 @@ import {
   exhibits,
   isLoading,
   isPolling,
+  isReplay,
   log,
   longRun,
   modelFacts,
@@ -147,14 +148,7 @@ export function Panel() {
         title=${t("header.room")}><${Icon} name="room" /></button>
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
         title=${t("header.share")}><${Icon} name="share" /></button>
-      ${
-        runAddress("trace") && log.value
-          ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download
-            aria-label=${t("header.download")} title=${t("header.download")}
-            ><${Icon} name="download"
-          /></a>`
-          : null
-      }
+      <${DownloadLink} />
       <${ExportButton} />
       <button class="tool" id="btn-help" aria-expanded=${helpOpen.value}
         onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
@@ -162,6 +156,14 @@ export function Panel() {
       </button>
     </div>
   </header>`;
+}
+
+/** The run as a file; while the page waits for a recording its place is kept. */
+function DownloadLink() {
+  const trace = log.value && runAddress("trace");
+  if (!trace) return isReplay.value && !log.value && !isSite ? html`<i class="tool" aria-hidden="true"></i>` : null;
+  return html`<a class="tool" id="btn-download" href=${trace} download aria-label=${t("header.download")}
+    title=${t("header.download")}><${Icon} name="download" /></a>`;
 }
 
 /** The other pages: one stop of the Tab key, and arrows between them. */

@@ -11,7 +11,7 @@ import { tips } from "../../kit/tooltip.js";
 import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";
-import { connection } from "../../state/store.js";
+import { connection, isReplay } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
 import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
@@ -24,8 +24,7 @@ import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, Schedul
 const looked = signal(null);
 
 export function Panel() {
-  const isComing = connection.value === "connecting" && settings.recording.value !== null;
-  const replay = connection.value === "replay" || isComing;
+  const replay = isReplay.value;
   return html`<section class="region setup" aria-labelledby="setup-title" id="region-setup">
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
     ${replay ? null : html`<${Composer} /><${Scenes} />`}

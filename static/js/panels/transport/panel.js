@@ -23,6 +23,7 @@ import {
   captureVersion,
   connection,
   following,
+  isReplay,
   layer,
   log,
   numRecords,
@@ -38,7 +39,7 @@ const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 const moreOpen = signal(false);
 
 export function Panel() {
-  const live = connection.value !== "replay" && connection.value !== "gone";
+  const live = !isReplay.value && connection.value !== "gone";
   return html`<section class="transport" aria-label=${t("transport.label")} data-more=${moreOpen.value}>
     <div class="transport-row">
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
