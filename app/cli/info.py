@@ -13,6 +13,7 @@ from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say
 from app.ground.plain import to_json
 from app.ground.settings import ServerSettings
+from engine.accounting.shape import kv_shapes
 from engine.trace.records import ModelFacts
 
 
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
         *stored,
         ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
-        ("heads", f"{facts.num_heads} query, {facts.num_kv_heads} KV, dimension {facts.head_dim}"),
+        ("heads", f"{facts.num_heads} query, {_sizes(facts, 0)} KV, dimension {_sizes(facts, 1)}"),
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("cache", kept_by_layers(facts, model.kv_bytes_per_token)),
@@ -63,6 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name, text in rows:
         say(f"{name:<11}{text}")
     return 0
+
+
+def _sizes(facts: ModelFacts, place: int) -> str:
+    return " or ".join(map(str, dict.fromkeys(shape[place] for shape in kv_shapes(facts))))
 
 
 def _kept(facts: ModelFacts) -> str:

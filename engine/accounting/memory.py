@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.accounting.shape import ModelShape
+from engine.accounting.shape import ModelShape, kv_shapes
 
 BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8": 1, "int8": 1, "int4": 0.5}
 
@@ -25,12 +25,12 @@ def bytes_per_weight(facts: ModelShape) -> float:
 
 
 def kv_elements_per_token(facts: ModelShape) -> int:
-    """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv;
-    under MLA layers * the width of the one vector.
+    """Numbers cached for one token in all layers: the sum of Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv
+    and layers are alike; under MLA layers * the width of the one vector.
     """
     if facts.latent_dim:
         return facts.num_layers * facts.latent_dim
-    return facts.num_layers * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
+    return sum(heads * (keys + values) for heads, keys, values in kv_shapes(facts))
 
 
 def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) -> int:
@@ -52,8 +52,7 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
     size, scales = stored_element(facts.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
     if facts.latent_dim:
         return int(facts.num_layers * (facts.latent_dim * size + scales))
-    vectors = (facts.head_dim + facts.v_head_dim) * size + 2 * scales
-    return int(facts.num_layers * facts.num_kv_heads * vectors)
+    return int(sum(heads * ((keys + values) * size + 2 * scales) for heads, keys, values in kv_shapes(facts)))
 
 
 def stored_element(dtype: str) -> tuple[float, int]:

@@ -92,6 +92,11 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
+    def layer_shapes(self) -> tuple[()]:
+        """All layers are alike in what a model here is counted by."""
+        return ()
+
+    @property
     def sliding_windows(self) -> list[int | None]:
         """By layer; which of the layers come first makes no difference to what is counted."""
         full = self.num_layers - self.sliding_layers

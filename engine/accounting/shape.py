@@ -47,3 +47,10 @@ class ModelShape(Protocol):
     def tie_word_embeddings(self) -> bool: ...
     @property
     def sliding_windows(self) -> Sequence[int | None]: ...
+    @property
+    def layer_shapes(self) -> Sequence[Sequence[int]]: ...  # [Hkv, D, Dv] by layer where they differ; empty: all alike
+
+
+def kv_shapes(facts: ModelShape) -> list[Sequence[int]]:
+    """Return [Hkv, D, Dv] of each layer."""
+    return list(facts.layer_shapes) or [(facts.num_kv_heads, facts.head_dim, facts.v_head_dim)] * facts.num_layers

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.accounting.memory import bytes_per_weight, stored_bytes_per_token
 from engine.accounting.mla import absorbed_flops, expanded_flops, expansion_flops
-from engine.accounting.shape import ModelShape
+from engine.accounting.shape import ModelShape, kv_shapes
 from engine.trace.records import BatchEntry, Work
 
 Routing = Literal["even", "same"]  # of tokens to experts: each choice as probable as any other, or all alike
@@ -90,8 +90,19 @@ def layer_flops(facts: ModelShape, layer: int, context_len: int) -> tuple[int, i
     keys = context_len if window is None else min(context_len, window)
     if facts.latent_dim:
         return 2 * layer_params(facts) // facts.num_layers, int(absorbed_flops(facts).value) * keys
-    attention = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * keys
+    _, head_dim, v_head_dim = kv_shapes(facts)[layer]
+    attention = 2 * facts.num_heads * (head_dim + v_head_dim) * keys
     return 2 * layer_params(facts) // facts.num_layers, attention
+
+
+class _Kind(NamedTuple):
+    """Layers that are alike."""
+
+    window: int | None
+    layers: int
+    span_flops: int  # of a query and a key in one layer, where a sequence computes several tokens
+    alone_flops: int  # where it computes one
+    numbers: int  # of a token, in one layer
 
 
 class StepWork:
@@ -101,7 +112,8 @@ class StepWork:
                 MLA as `mla.py` says, and a sequence's only token of a step counts as decode
     weights     every layer parameter and the output projection once, one embedding row a token; of experts those that
                 are chosen (`layer_params_read`)
-    KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
+    KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer, of whose bytes a layer has the
+                share that it has of a token's numbers
     """
 
     def __init__(
@@ -123,12 +135,18 @@ class StepWork:
         self._expert_size = self._weight_size if expert_element_bytes is None else expert_element_bytes
         self._chosen_params = facts.num_experts_per_tok * expert_params(facts)
         self._projection = facts.vocab_size * facts.hidden_size
-        self._layers_by_window = list(Counter(facts.sliding_windows).items())
-        self._span_flops = self._alone_flops = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim)  # a key
+        shapes = [(heads, keys, values) for heads, keys, values in kv_shapes(facts)]
+        kinds = Counter(zip(facts.sliding_windows, shapes, strict=True))
+        self._kinds = list[_Kind]()
+        for (window, (heads, keys, values)), layers in kinds.items():
+            flops = 2 * facts.num_heads * (keys + values)
+            self._kinds.append(_Kind(window, layers, flops, flops, heads * (keys + values)))
         self._expansion_flops = 0  # for a cached token of an earlier step
         if facts.latent_dim:
-            self._span_flops, self._alone_flops = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
+            spans, alone = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
+            self._kinds = [_Kind(kind.window, kind.layers, spans, alone, facts.latent_dim) for kind in self._kinds]
             self._expansion_flops = expansion_flops(facts)
+        self._numbers = sum(kind.layers * kind.numbers for kind in self._kinds)
 
     def of(self, batch: Sequence[BatchEntry]) -> Work:
         """Work of one step."""
@@ -139,19 +157,19 @@ class StepWork:
         num_tokens = len(alone) + sum([count for _, count in spans])
         # a decode of several tokens verifies drafts, and each of them has its logits
         sampled = sum([len(entry.token_ids) if entry.phase == "decode" else 1 for entry in batch if entry.samples])
-        attended_alone = attended = read = 0
-        for window, layers in self._layers_by_window:
-            seen = sum(alone if window is None else [min(length, window) for length in alone])
-            attended_alone += layers * seen
-            attended += layers * sum([attended_keys(start, count, window) for start, count in spans])
-            read += layers * (seen + sum([read_keys(start, count, window) for start, count in spans]))
-
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled
-        flops += self._alone_flops * attended_alone + self._span_flops * attended
+        read = expanded = 0
+        for window, layers, span_flops, alone_flops, numbers in self._kinds:
+            seen = sum(alone if window is None else [min(length, window) for length in alone])
+            by_spans = sum([read_keys(start, count, window) for start, count in spans])
+            flops += layers * alone_flops * seen
+            flops += layers * span_flops * sum([attended_keys(start, count, window) for start, count in spans])
+            read += layers * numbers * (seen + by_spans)
+            expanded += layers * by_spans
         if self._expansion_flops:
             own = facts.num_layers * sum([count for _, count in spans])
-            flops += self._expansion_flops * (read - attended_alone - own)
+            flops += self._expansion_flops * (expanded - own)
         weights = experts = 0.0
         if num_tokens:
             weights = self._layer_params
@@ -164,6 +182,6 @@ class StepWork:
             num_tokens=num_tokens,
             flops=flops,
             weight_bytes=int(weights * self._weight_size + experts * self._expert_size),
-            kv_read_bytes=read * self._kv_size // facts.num_layers,
+            kv_read_bytes=read * self._kv_size // self._numbers,
             kv_write_bytes=num_tokens * self._kv_size,
         )

@@ -43,7 +43,7 @@ from engine.trace.records import Header, StepRecord
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
     "head_dim", "v_head_dim", "vocab_size", "max_position", "dtype",
-    "rounded_to",
+    "rounded_to", "layer_shapes",
 )  # fmt: skip
 
 

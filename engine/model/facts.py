@@ -201,6 +201,7 @@ def model_facts(
     """Return the facts of a probed model; if layers differ in shape, the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
+    shapes = layer_shapes(context)
     num_params, num_active = count_parameters(module, config)
     chosen, experts = experts_of(config) if num_active is not None else (0, 0)
     return ModelFacts(
@@ -227,6 +228,7 @@ def model_facts(
         num_experts_per_tok=chosen,
         layer_kinds=_layer_kinds(config.num_hidden_layers, context.layers, states.layers) if states else [],
         state_bytes=states.num_bytes if states else 0,
+        layer_shapes=[list(shape) for shape in shapes] if len(set(shapes)) > 1 else [],
         latent_dim=sum(latents.shapes[0]) if latents else 0,
         rope_dim=latents.shapes[0].rotated if latents else 0,
     )

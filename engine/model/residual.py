@@ -121,7 +121,7 @@ class ResidualWatch:
 
     def _parts(self, index: int, before: Vector, after: Vector) -> tuple[dict[str, Vector], bool] | None:
         """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
-        layer, calls = self._layers[index], [c for c in self._children[index] if c.returned is not None]
+        calls = [call for call in self._children[index] if call.returned is not None]
         end = next((i for i, call in enumerate(calls) if _attends(call.module)), None)
         if end is None or end + 1 >= len(calls):
             return None
@@ -130,7 +130,8 @@ class ResidualWatch:
         added, last = calls[end].returned, calls[-1].returned
         if added is None or last is None or added.shape != before.shape or last.shape != before.shape:
             return None
-        scale = float(getattr(layer, "residual_multiplier", 1.0))
+        both = added + last
+        scale = (after - before) @ both / (both @ both).clamp_min(1e-12)  # some families multiply what is added
         attention, ffn = added * scale, last * scale
         between = before + attention
         reads = calls[end + 1].given if end + 1 < len(calls) else None

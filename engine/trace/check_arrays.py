@@ -35,13 +35,14 @@ def _layer(
     layer: LayerCapture, dtype: str, tokens: int, entries: dict[int, BatchEntry], header: Header
 ) -> Iterator[str]:
     model = header.model
+    num_kv_heads, head_dim, v_head_dim = model.kv_shape(layer.layer)
     shapes = {
-        "q": (layer.q, (tokens, model.num_heads, model.head_dim)),
-        "k": (layer.k, (tokens, model.num_kv_heads, model.head_dim)),
-        "v": (layer.v, (tokens, model.num_kv_heads, model.v_head_dim)),
+        "q": (layer.q, (tokens, model.num_heads, head_dim)),
+        "k": (layer.k, (tokens, num_kv_heads, head_dim)),
+        "v": (layer.v, (tokens, num_kv_heads, v_head_dim)),
     }
     if layer.out is not None:
-        shapes["out"] = (layer.out, (tokens, model.num_heads, model.v_head_dim))
+        shapes["out"] = (layer.out, (tokens, model.num_heads, v_head_dim))
     for name, (array, shape) in shapes.items():
         if array.shape != shape:
             yield f"{name} has shape {list(array.shape)}; batch and model make it {list(shape)}"

@@ -70,7 +70,10 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
         yield f"model.rope_dim {model.rope_dim} and latent_dim {model.latent_dim} must rise from 0 to {MAX_DIMENSIONS}"
     if model.num_heads % model.num_kv_heads:
         yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
-    for name in ("sliding_windows", "scalings", "softcaps", "sinks"):
+    for shape in model.layer_shapes:
+        if len(shape) != 3 or not all(1 <= size <= MAX_DIMENSIONS for size in shape) or model.num_heads % shape[0]:
+            yield f"model.layer_shapes has {shape}; [KV heads, of a key, of a value] is wanted"
+    for name in ("sliding_windows", "scalings", "softcaps", "sinks", "layer_shapes"):
         values: Sequence[object] = getattr(model, name)
         if len(values) != model.num_layers and (values or name == "sliding_windows"):
             yield f"model.{name} has {len(values)} entries for {model.num_layers} layers"

@@ -70,12 +70,20 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     # computed, and how many of them are the rotated key part that all heads share; 0 = keys and values are kept
     latent_dim: Int = 0
     rope_dim: Int = 0
+    layer_shapes: list[list[Int]] = []  # per layer: its own [Hkv, D, Dv], where they differ; empty = as above in all
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property
     def group_size(self) -> int:
         """Query heads that share one KV head (1 = MHA, num_heads = MQA)."""
         return self.num_heads // self.num_kv_heads
+
+    def kv_shape(self, layer: int) -> tuple[int, int, int]:
+        """Return Hkv, D and Dv of a layer."""
+        if not self.layer_shapes:
+            return self.num_kv_heads, self.head_dim, self.v_head_dim
+        num_kv_heads, head_dim, v_head_dim = self.layer_shapes[layer]
+        return num_kv_heads, head_dim, v_head_dim
 
 
 class TokenizerFacts(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import { decode } from "../../static/js/core/codec.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/core/metrics.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
+import { kvHeadOf } from "../../static/js/core/shape.js";
 import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
@@ -124,6 +125,31 @@ test("quantized elements are whole numbers of bytes: the scale of each vector is
   assert.deepEqual(terms("auto", 6 * 2 * 64 * 4), [4, 0]);
   assert.deepEqual(terms("int8", 6 * 2 * 2 * (32 + 2)), [1, 2]);
   assert.deepEqual(terms("int4", 6 * 2 * 2 * (16 + 4)), [0.5, 4]);
+});
+
+test("layers of two shapes: bytes are a sum over them, and each query head reads a KV head of its own layer", () => {
+  // biome-ignore format: a row a layer
+  const shapes = [[2, 8, 8], [1, 32, 16], [2, 8, 8]];
+  const model = { num_layers: 3, num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8, layer_shapes: shapes };
+  const of = (kv_cache_dtype, kv_bytes_per_token) => kvTerms({ model, kv_bytes_per_token, engine: { kv_cache_dtype } });
+  assert.equal(of("auto", (2 * 32 + 48) * 4).element_bytes, 4);
+  assert.equal(of("int8", 2 * 2 * 2 * (8 + 2) + 32 + 16 + 2 * 2).element_bytes, 1);
+  assert.deepEqual(
+    of("auto", 448).kinds.map((kind) => [kind.num_layers, kind.head_dim]),
+    [
+      [2, 8],
+      [1, 32],
+    ],
+  );
+  assert.deepEqual(
+    [0, 1, 2, 3].map((head) => [kvHeadOf(model, 0, head), kvHeadOf(model, 1, head)]),
+    [
+      [0, 0],
+      [0, 0],
+      [1, 0],
+      [1, 0],
+    ],
+  );
 });
 
 test("a layer of latents keeps one vector of a token, and less than the keys and values that come of it", () => {

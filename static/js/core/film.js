@@ -4,6 +4,7 @@
 import { vectorAt } from "./attention.js";
 import { outputIn } from "./drafts.js";
 import { loneLabel } from "./labels.js";
+import { kvHeadOf } from "./shape.js";
 import { FEWEST, widestRow } from "./wide_rows.js";
 
 /**
@@ -95,10 +96,9 @@ export function askingOf(film, most) {
  */
 export function vectorIn(film, kind, position, head) {
   const { log, seq, layer } = film;
-  const { num_heads, num_kv_heads } = log.header.model;
   const record = film.steps[Math.max(0, position - film.numPrompt + 1)];
-  const kvHead = Math.floor(head / (num_heads / num_kv_heads));
-  return vectorAt(log, { record, seq_id: seq, position }, layer, kind, kind === "q" ? head : kvHead);
+  const own = kind === "q" ? head : kvHeadOf(log.header.model, layer, head);
+  return vectorAt(log, { record, seq_id: seq, position }, layer, kind, own);
 }
 
 /** Position of A's last token computed in record `index`. @param {Film} film @param {number} index */

@@ -74,7 +74,10 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
     refuse(
       `the header's model.num_heads ${model.num_heads} is no multiple of model.num_kv_heads ${model.num_kv_heads}`,
     );
-  for (const name of /** @type {const} */ (["sliding_windows", "scalings", "softcaps", "sinks"])) {
+  for (const shape of model.layer_shapes ?? [])
+    if (shape.length !== 3 || !shape.every((size) => size >= 1 && size <= MAX_DIMENSIONS) || model.num_heads % shape[0])
+      refuse(`the header's model.layer_shapes has ${shape}; [KV heads, of a key, of a value] is wanted`);
+  for (const name of /** @type {const} */ (["sliding_windows", "scalings", "softcaps", "sinks", "layer_shapes"])) {
     const count = model[name]?.length ?? 0;
     if (count !== model.num_layers && (count > 0 || name === "sliding_windows"))
       refuse(`the header's model.${name} has ${count} entries for ${model.num_layers} layers`);

@@ -3,6 +3,7 @@
 import { BusyTime } from "./busy_time.js";
 import { RELEASED } from "./groups.js";
 import { RequestParts } from "./parts.js";
+import { kvKinds } from "./shape.js";
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
@@ -241,30 +242,34 @@ const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 
  * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
  * equally wide and have no scales. `element_bytes` follows from the header's own figure. Where latents are kept
  * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that
- * are computed from them would take.
+ * are computed from them would take. `kinds`: layers of one shape together; where there are several the formula is a sum
+ * over them, and the other sizes are the first kind's.
  * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
  * @param {import("./groups.js").Group | null} [group]
  */
 export function kvTerms(header, group = null) {
-  const { num_kv_heads, head_dim, v_head_dim, latent_dim = 0 } = header.model;
+  const { latent_dim = 0 } = header.model;
   const num_layers = group?.layers.length ?? header.model.num_layers;
+  const kinds = num_layers ? kvKinds(header.model, group?.layers ?? []) : [];
+  const { num_kv_heads, head_dim, v_head_dim } = kinds[0] ?? header.model;
   const bytes_per_token = group?.kv_bytes_per_token ?? header.kv_bytes_per_token;
   const scale_bytes = SCALE_BYTES[String(header.engine.kv_cache_dtype)] ?? 0;
-  const as_heads = num_layers * num_kv_heads * (head_dim + v_head_dim);
+  const as_heads = kinds.reduce((sum, k) => sum + k.num_layers * k.num_kv_heads * (k.head_dim + k.v_head_dim), 0);
+  const vectors = 2 * kinds.reduce((sum, kind) => sum + kind.num_layers * kind.num_kv_heads, 0);
   const elements = latent_dim ? num_layers * latent_dim : as_heads;
-  const scales = scale_bytes * num_layers * (latent_dim ? 1 : 2 * num_kv_heads);
+  const scales = scale_bytes * (latent_dim ? num_layers : vectors);
   // a group whose blocks hold states has no layers with keys
   const element_bytes = elements ? (bytes_per_token - scales) / elements : 0;
   return {
+    kinds,
+    as_heads,
     num_layers,
     num_kv_heads,
     head_dim,
     v_head_dim,
     latent_dim,
     element_bytes,
-    expanded_bytes: latent_dim
-      ? as_heads * element_bytes + 2 * num_layers * num_kv_heads * scale_bytes
-      : bytes_per_token,
+    expanded_bytes: latent_dim ? as_heads * element_bytes + vectors * scale_bytes : bytes_per_token,
     scale_bytes,
     bytes_per_token,
   };

@@ -177,7 +177,7 @@ function ofDrafts({ records }) {
  * @param {TraceLog} log @returns {Figures}
  */
 function ofBytes({ header }) {
-  const { num_layers, num_kv_heads, head_dim, v_head_dim, bytes_per_token: token } = kvTerms(header);
-  const plain = num_layers * num_kv_heads * (head_dim + v_head_dim) * (DTYPE_BYTES[header.model.dtype] ?? 2);
+  const { as_heads, bytes_per_token: token } = kvTerms(header);
+  const plain = as_heads * (DTYPE_BYTES[header.model.dtype] ?? 2);
   return { token_bytes: token, plain_bytes: plain, times: Number((plain / token).toFixed(1)) };
 }

@@ -400,6 +400,7 @@ export const STRUCTS = {
       "state_bytes": "int",
       "latent_dim": "int",
       "rope_dim": "int",
+      "layer_shapes": {"list": {"list": "int"}},
       "heads": {"list": "HeadPattern"},
     },
   ],

@@ -4,6 +4,7 @@ import { draftsIn, endOf, outputIn } from "./drafts.js";
 import { groupOfLayer, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
+import { kvHeadOf } from "./shape.js";
 import { isElsewhere } from "./slot_origins.js";
 
 /**
@@ -31,7 +32,7 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
   const tables = log.tablesAtCompute(index, seqId) ?? seq.block_tables;
   const group = groupOfLayer(log.groups, layer, seq.instance);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
-  const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
+  const kvHead = kvHeadOf(log.header.model, layer, head);
   const drafts = draftsIn(record, seqId);
   const query = entry ? endOf(record, entry) - 1 : null;
   return {

@@ -386,6 +386,7 @@ export interface ModelFacts {
   state_bytes?: number;
   latent_dim?: number;
   rope_dim?: number;
+  layer_shapes?: number[][];
   heads?: HeadPattern[];
 }
 

@@ -22,17 +22,21 @@ export const FIGURES = {
     value: bytesText(l.bytes),
     second: t(l.latent_dim ? "chain.bytes.note.latent" : "chain.bytes.note", { layers: grouped(l.num_layers) }),
     lines: [
-      t(l.latent_dim ? "chain.bytes.latent" : l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", {
-        latent: l.latent_dim,
-        expanded: grouped(l.expanded_bytes),
-        layers: l.num_layers,
-        heads: l.num_kv_heads,
-        d: l.head_dim,
-        dv: l.v_head_dim,
-        size: l.element_bytes,
-        scale: l.scale_bytes,
-        token: grouped(l.bytes_per_token),
-      }),
+      ...(l.kinds.length > 1
+        ? []
+        : [
+            t(l.latent_dim ? "chain.bytes.latent" : l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", {
+              latent: l.latent_dim,
+              expanded: grouped(l.expanded_bytes),
+              layers: l.num_layers,
+              heads: l.num_kv_heads,
+              d: l.head_dim,
+              dv: l.v_head_dim,
+              size: l.element_bytes,
+              scale: l.scale_bytes,
+              token: grouped(l.bytes_per_token),
+            }),
+          ]),
       t("chain.bytes.slots", {
         slots: grouped(l.slots),
         token: grouped(l.bytes_per_token),

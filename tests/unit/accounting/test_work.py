@@ -6,7 +6,7 @@ import pytest
 
 from engine.accounting.presets import model_presets
 from engine.accounting.work import StepWork, attended_keys, expert_params, layer_params_read, read_keys
-from engine.trace.records import BatchEntry
+from engine.trace.records import BatchEntry, Work
 from tests.unit.accounting.model_facts import facts
 
 # Llama-like: 2 layers, hidden 8, 2 query heads of 4, 1 KV head, vocabulary 10, untied; 500 parameters, of which
@@ -54,6 +54,21 @@ def test_a_batch_reads_its_weights_once() -> None:
 def test_windows_bound_attention_layer_by_layer() -> None:
     windowed = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=500, sliding_windows=[4, None])
     assert StepWork(windowed).of([entry(99, 1)]).kv_read_bytes == (4 + 100) * 8 * 2
+
+
+def test_layers_of_two_shapes_cost_what_each_costs() -> None:
+    """As Gemma 4: layers with a window are narrow, the others wide. Without weights the work is attention alone."""
+    shapes, windows = [(2, 8, 8), (1, 32, 16), (2, 8, 8)], [3, None, 3]
+    batch = [entry(9, 1), entry(4, 6)]
+
+    def work(of: list[tuple[int, int, int]], windows: list[int | None]) -> Work:
+        own = {"layer_shapes": [list(shape) for shape in of], "sliding_windows": windows, "dtype": "float32"}
+        return StepWork(facts(len(of), 8, 4, vocab_size=0, **own)).of(batch)
+
+    each = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
+    whole = work(shapes, windows)
+    for name in ("flops", "kv_read_bytes", "kv_write_bytes"):
+        assert getattr(whole, name) == sum(getattr(one, name) for one in each) > 0
 
 
 def test_experts_that_are_not_chosen_cost_no_flops() -> None:

@@ -5,6 +5,7 @@ import { endOf } from "../drafts.js";
 import { groupOfLayer, RELEASED } from "../groups.js";
 import { slotOf } from "../metrics.js";
 import { attentionRow } from "../sequence_view.js";
+import { kvHeadOf } from "../shape.js";
 import { blockLinks } from "./block.js";
 import { blockLink, bytesLink, goTo, slotLink, tableLink, token } from "./links.js";
 
@@ -116,4 +117,4 @@ function weightLinks(at, seq, query, position) {
 }
 
 /** @param {At} at */
-const kvHead = ({ log, head }) => Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
+const kvHead = ({ log, layer, head }) => kvHeadOf(log.header.model, layer, head);

@@ -1,5 +1,7 @@
 // Geometry of the small multiples: a picture for each query head, heads that share a KV head close together. Pure.
 
+import { groupOf, kvShapeOf } from "../../core/shape.js";
+
 const GUTTER = 18; // px for the layers' numbers
 const BRACKET = 16; // px for the KV heads
 const GAP = 2;
@@ -9,7 +11,7 @@ const MOST = 64;
 const STRIP = 30; // px of a cell's height at most when it shows one row
 
 /**
- * @typedef {{num_heads: number, num_kv_heads: number, num_layers: number}} Shape of a model
+ * @typedef {import("../../core/shape.js").Model} Shape
  * @typedef {{layer: number, head: number, x: number, y: number}} Cell
  * @typedef {object} HeadsLayout
  * @property {number} group query heads that share a KV head
@@ -39,7 +41,7 @@ const xOf = (group, across, place) => place * across + gapsOf(group, place + 1);
  */
 export function headsLayout(model, width, height, square) {
   const { num_heads: count, num_layers: layers } = model;
-  const group = count / model.num_kv_heads;
+  const group = groupOf(model);
   const top = group > 1 ? BRACKET : 0;
   const across = Math.floor((width - GUTTER - gapsOf(group, count)) / count);
   const down = Math.floor((height - top + GAP) / layers) - GAP;
@@ -68,7 +70,7 @@ export function headsLayout(model, width, height, square) {
  */
 export function layerLayout(model, layer, width, height, square) {
   const { num_heads: count } = model;
-  const group = count / model.num_kv_heads;
+  const group = count / kvShapeOf(model, layer).num_kv_heads;
   let best = { columns: count, across: 1, down: 1 };
   for (let columns = 1; columns <= count; columns++) {
     const lines = Math.ceil(count / columns);

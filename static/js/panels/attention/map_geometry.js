@@ -1,5 +1,7 @@
 // Geometry of the map of all layers and heads: a cell of a few pixels for each, whatever the model's size. Pure.
 
+import { groupOf } from "../../core/shape.js";
+
 const LEFT = 24; // px for the layers' numbers
 const TOP = 17; // px for the heads' numbers, and the KV heads under them
 const [MOST_ACROSS, MOST_DOWN] = [48, 24];
@@ -31,7 +33,7 @@ const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
  * @returns {HeadMapLayout}
  */
 export function mapLayout(model, width, height, ratio) {
-  const group = model.num_heads / model.num_kv_heads;
+  const group = groupOf(model);
   const heads = everyNth(model.num_heads, (width - LEFT) * ratio);
   const layers = everyNth(model.num_layers, (height - TOP) * ratio);
   const apart = group > 1 && (width - LEFT) / heads.length > GAP_FROM ? GROUP_GAP : 0;

@@ -4,6 +4,7 @@ import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
 import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/models.js";
 import { toggle } from "../../control/room.js";
+import { sizeOf } from "../../core/shape.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
@@ -208,7 +209,7 @@ function Facts({ header }) {
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
-    <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>
+    <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: sizeOf(m, "num_kv_heads") })}<//></span>
     <span class="fact">${m.dtype}</span>
     ${kept && html`<span class="fact">${t("header.weights", { n: kept.toPrecision(3) })}</span>`}
     ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}

@@ -1,6 +1,7 @@
 // The picture of a layer: the residual stream as a band, attention and feed-forward as branches that add to it.
 
 import { labelText } from "../../core/labels.js";
+import { kvShapeOf } from "../../core/shape.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { fittedSize } from "../../kit/fitted.js";
@@ -65,7 +66,7 @@ function columnsOf(found, first) {
   const own = (/** @type {"q" | "k" | "v"} */ name) => ({
     ...columnOf(name, head[name].values, largestOf([head[name].values]), {
       head: name === "q" ? now.head : now.kvHead,
-      heads: name === "q" ? now.log.header.model.num_heads : now.log.header.model.num_kv_heads,
+      heads: name === "q" ? now.log.header.model.num_heads : kvShapeOf(now.log.header.model, stream.layer).num_kv_heads,
     }),
     captured: head[name].captured,
     hue: name,

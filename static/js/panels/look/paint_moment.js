@@ -4,6 +4,7 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { wordOf } from "../../core/film.js";
 import { RELEASED } from "../../core/groups.js";
 import { attentionRow, originOf, vectorOf } from "../../core/sequence_view.js";
+import { kvHeadOf } from "../../core/shape.js";
 import { isWhole, widestHead } from "../../core/wide_rows.js";
 import { colours } from "../../kit/colour.js";
 import { phases } from "../../state/moment.js";
@@ -26,8 +27,7 @@ export function paintMoment(c, size, now) {
   const columns = columnsOf(c, shown, size.width, Math.min(34, Math.max(15, 0.12 * size.height)));
   const rows = rowsOf(size, columns, BRACKETS);
   const { layer, head } = headShown(now);
-  const { num_heads, num_kv_heads } = now.log.header.model;
-  const view = { ...now, layer, head, kvHead: Math.floor(head / (num_heads / num_kv_heads)) };
+  const view = { ...now, layer, head, kvHead: kvHeadOf(now.log.header.model, layer, head) };
   const { qkv, write, attend, sample } = phases();
   const k = (/** @type {number} */ p) => vectorOf(view, "k", p) ?? null;
   const v = (/** @type {number} */ p) => vectorOf(view, "v", p) ?? null;

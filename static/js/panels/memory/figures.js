@@ -29,6 +29,7 @@ import { LatentFormula } from "./latents.js";
 function Formula({ header }) {
   const k = kvTerms(header);
   if (k.latent_dim) return html`<${LatentFormula} terms=${k} />`;
+  if (k.kinds.length > 1) return html`<${MixedFormula} terms=${k} />`;
   const same = k.head_dim === k.v_head_dim;
   const times = html`<mo>·</mo>`;
   /** @type {(text: string, sub?: string) => Children} */
@@ -67,6 +68,22 @@ function Formula({ header }) {
       >
     </math>
     <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>
+  </p>`;
+}
+
+/** Layers of several shapes: Σ L · Hkv · ((D + Dv) · bytes). @param {{terms: import("../../core/metrics.js").KvTerms}} props */
+function MixedFormula({ terms: k }) {
+  const parts = k.kinds.map(({ num_layers, num_kv_heads, head_dim, v_head_dim }) => {
+    const bytes = (head_dim + v_head_dim) * k.element_bytes + 2 * k.scale_bytes;
+    return html`<mn>${grouped(num_layers)}</mn><mo>·</mo><mn>${grouped(num_kv_heads)}</mn><mo>·</mo><mn>${grouped(
+      bytes,
+    )}</mn>`;
+  });
+  return html`<p class="formula" aria-label=${t("memory.formula")}>
+    <math lang="en"><mrow>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>=</mo><mn>${grouped(
+      k.bytes_per_token,
+    )}</mn><mspace width="0.2em" /><mtext>B</mtext></mrow></math>
+    <span class="formula-name"><${Fidelity} kind="derived" formula="Σ L · Hkv · ((D + Dv) · bytes + 2 · scale)" /></span>
   </p>`;
 }
 

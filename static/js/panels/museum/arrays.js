@@ -3,6 +3,7 @@
 
 import { SAME } from "../../core/layer_differences.js";
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
+import { kvHeadOf } from "../../core/shape.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
 /**
@@ -206,7 +207,7 @@ export function aboveDiagonal(log, step) {
 export function movedKeys(log, step, seqId) {
   const index = recordAt(log, step);
   const entry = log.records[index]?.batch?.find((e) => e.seq_id === seqId);
-  const { num_layers, num_heads, num_kv_heads, scalings = [], softcaps = [], sinks = [] } = log.header.model;
+  const { num_layers, num_heads, scalings = [], softcaps = [], sinks = [] } = log.header.model;
   if (!entry) return null;
   const query = entry.context_len - 1;
   const sources = keySources(log, step, seqId);
@@ -218,7 +219,7 @@ export function movedKeys(log, step, seqId) {
       const row = wholeRow(log, index, seqId, layer, head, query);
       const q = vectorIn(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
       if (!row || row.keyStart !== 0 || !q) continue;
-      const kvHead = Math.floor((head * num_kv_heads) / num_heads);
+      const kvHead = kvHeadOf(log.header.model, layer, head);
       const keys = sources.flatMap((source) => vectorIn(log, source, layer, "k", kvHead) ?? []);
       if (keys.length < 3 || keys.length < sources.length) continue;
       const scores = keys.map((k) => dot(q, k) * scalings[layer]);

@@ -6,6 +6,7 @@ import { accept, invited } from "../../control/opened.js";
 import { jumpTo } from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { joinText } from "../../core/labels.js";
+import { kvShapeOf } from "../../core/shape.js";
 import { usePainter } from "../../kit/canvas.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -186,7 +187,7 @@ function Patterns() {
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
-  const group = model ? model.num_heads / model.num_kv_heads : 1;
+  const group = model ? model.num_heads / kvShapeOf(model, layer.value).num_kv_heads : 1;
   /** @type {(id: string, label: string, name: "layer" | "head", value: number, count: number) => Children} */
   const pick = (id, label, name, value, count) => html`<label class="pick">
     <span>${label}</span>

@@ -8,6 +8,7 @@ import { ownAtCompute } from "../../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { givesBack } from "../../core/operation_kinds.js";
+import { sizeOf } from "../../core/shape.js";
 import {
   alsoBlocks,
   alsoSlot,
@@ -162,7 +163,8 @@ function queueChange(ops) {
 /** @param {Computed} at @returns {Part[]} */
 function qkv(at) {
   const { model, tokens, batch, entry, end } = at;
-  const shape = { layers: model.num_layers, heads: model.num_heads, kv: model.num_kv_heads, d: model.head_dim };
+  const [kv, d] = [sizeOf(model, "num_kv_heads"), sizeOf(model, "head_dim")];
+  const shape = { layers: model.num_layers, heads: model.num_heads, kv, d };
   if (tokens === 1)
     return [["sentence.phase.qkv_one", { ...shape, token: labelText(labels(at)[end - 1]), position: entry.start }]];
   return [["sentence.phase.qkv", { ...shape, n: tokens, seqs: batch.length }]];

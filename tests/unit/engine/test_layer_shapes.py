@@ -1,0 +1,29 @@
+"""Layers whose heads differ in number or width, as Gemma 4's: log, checks and bytes follow each layer's own."""
+
+from pathlib import Path
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
+from engine.trace.check import check
+from engine.trace.log import TraceReader
+from tests.causal_types import causal_config, causal_model
+
+
+def test_layers_of_two_widths(tmp_path: Path) -> None:
+    model, path = from_module(causal_model(causal_config("gemma4_text"))), tmp_path / "run.kvtrace"
+    config = EngineConfig(block_size=4, num_blocks=30, max_model_len=64, enforce_eager=True)
+    with Engine(model, config, log_path=path, capture=CaptureRequest()) as engine:
+        engine.add_request(list(range(5, 25)), SamplingParams(max_tokens=4, ignore_eos=True))
+        while engine.has_unfinished():
+            engine.step()
+    assert [str(finding) for finding in check(path)] == []
+    with TraceReader(path) as log:
+        facts, widths = log.header.model, [shape.head_dim for shape in model.layer_shapes]
+        assert len(set(widths)) == 2 and [facts.kv_shape(layer)[1] for layer in range(3)] == widths
+        assert log.header.kv_bytes_per_token == stored_bytes_per_token(facts)
+        assert log.record(1).work is not None and log.record(1).work.kv_write_bytes == 20 * stored_bytes_per_token(
+            facts
+        )
