@@ -62,8 +62,9 @@ def test_layers_of_two_shapes_cost_what_each_costs() -> None:
     batch = [entry(9, 1), entry(4, 6)]
 
     def work(of: list[tuple[int, int, int]], windows: list[int | None]) -> Work:
-        own = {"layer_shapes": [list(shape) for shape in of], "sliding_windows": windows, "dtype": "float32"}
-        return StepWork(facts(len(of), 8, 4, vocab_size=0, **own)).of(batch)
+        own = [list(shape) for shape in of]
+        model = facts(len(of), 8, 4, vocab_size=0, layer_shapes=own, sliding_windows=windows, dtype="float32")
+        return StepWork(model).of(batch)
 
     each = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
     whole = work(shapes, windows)

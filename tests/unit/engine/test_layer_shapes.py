@@ -23,7 +23,7 @@ def test_layers_of_two_widths(tmp_path: Path) -> None:
     with TraceReader(path) as log:
         facts, widths = log.header.model, [shape.head_dim for shape in model.layer_shapes]
         assert len(set(widths)) == 2 and [facts.kv_shape(layer)[1] for layer in range(3)] == widths
-        assert log.header.kv_bytes_per_token == stored_bytes_per_token(facts)
-        assert log.record(1).work is not None and log.record(1).work.kv_write_bytes == 20 * stored_bytes_per_token(
-            facts
-        )
+        work, each = log.record(1).work, stored_bytes_per_token(facts)
+        assert log.header.kv_bytes_per_token == each
+        assert work is not None
+        assert work.kv_write_bytes == 20 * each
