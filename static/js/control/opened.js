@@ -57,7 +57,8 @@ async function open(log) {
   const near = tellingRecord(log, layer, head);
   store.goTo(near);
   if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
-  if (store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek()) return; // one went on
+  const elsewhere = store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek();
+  if (elsewhere) return; // one went there meanwhile
   const record = tellingRecord(log, layer, head);
   batch(() => {
     store.goTo(record);

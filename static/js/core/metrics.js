@@ -242,8 +242,8 @@ const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 
  * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
  * equally wide and have no scales. `element_bytes` follows from the header's own figure. Where latents are kept
  * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that
- * are computed from them would take. `kinds`: layers of one shape together; where there are several the formula is a sum
- * over them, and the other sizes are the first kind's.
+ * are computed from them would take. `kinds`: layers of one shape together; where there are several the formula is a
+ * sum over them, and the other sizes are the first kind's.
  * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
  * @param {import("./groups.js").Group | null} [group]
  */

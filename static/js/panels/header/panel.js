@@ -209,7 +209,10 @@ function Facts({ header }) {
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
-    <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: sizeOf(m, "num_kv_heads") })}<//></span>
+    <span class="fact"><${Term} id="gqa">${t("header.heads", {
+      q: m.num_heads,
+      kv: sizeOf(m, "num_kv_heads"),
+    })}<//></span>
     <span class="fact">${m.dtype}</span>
     ${kept && html`<span class="fact">${t("header.weights", { n: kept.toPrecision(3) })}</span>`}
     ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}

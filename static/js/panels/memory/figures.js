@@ -71,7 +71,9 @@ function Formula({ header }) {
   </p>`;
 }
 
-/** Layers of several shapes: Σ L · Hkv · ((D + Dv) · bytes). @param {{terms: import("../../core/metrics.js").KvTerms}} props */
+const MIXED = "Σ L · Hkv · ((D + Dv) · bytes + 2 · scale)";
+
+/** Layers of several shapes. @param {{terms: import("../../core/metrics.js").KvTerms}} props */
 function MixedFormula({ terms: k }) {
   const parts = k.kinds.map(({ num_layers, num_kv_heads, head_dim, v_head_dim }) => {
     const bytes = (head_dim + v_head_dim) * k.element_bytes + 2 * k.scale_bytes;
@@ -83,7 +85,7 @@ function MixedFormula({ terms: k }) {
     <math lang="en"><mrow>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>=</mo><mn>${grouped(
       k.bytes_per_token,
     )}</mn><mspace width="0.2em" /><mtext>B</mtext></mrow></math>
-    <span class="formula-name"><${Fidelity} kind="derived" formula="Σ L · Hkv · ((D + Dv) · bytes + 2 · scale)" /></span>
+    <span class="formula-name"><${Fidelity} kind="derived" formula=${MIXED} /></span>
   </p>`;
 }
 
