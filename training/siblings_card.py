@@ -4,8 +4,8 @@
     python -m training.siblings_card --config training/bundled.toml --models engine/model/siblings --runs DIR
 
 Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling that has a
-folder there, and keeps them in `siblings.json` beside this file; the others' are those of their last run. Writes
-`README.md` beside the models. No figure is typed by hand.
+folder there, and `DIR/recall.json` if it is there, and keeps them in `siblings.json` beside this file; what is not there
+is that of the last time. Writes `README.md` beside the models. No figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from training.checkpoint import PROGRESS, Progress
 from training.config import Section, load_config
 from training.delta_net import FORGET, LONGEST, SHORTEST
+from training.recall import DISTANCES, LEARNED, PASSAGE, TRIALS
 from training.record import RUN
 
 TITLES = {
@@ -27,6 +28,8 @@ TITLES = {
     "hybrid": "hybrid (two of three layers keep a state)",
 }
 RECORD = Path(__file__).parent / "siblings.json"
+RECALL = "recall.json"
+LANGUAGES = ("chinese", "english")
 NUMBER = 2  # bytes in bfloat16
 
 TEMPLATE = """\
@@ -47,7 +50,8 @@ tokenizer, and are named `bundled-mha`, `bundled-gqa`, `bundled-mqa` and `bundle
 MHA, GQA and MQA are Llamas of one shape that differ in their KV heads alone, so they show what sharing KV heads saves in the
 cache and what it costs. The hybrid is a `Qwen3_5ForCausalLM`: its first two layers are gated delta nets, which keep a state of
 constant size instead of keys and values; its last layer attends, with {kv_heads} KV heads. It shows what a memory that does not grow
-saves and costs.
+saves and costs. Its attention has a gate and normalised queries and keys, as Qwen3.5's has, so it differs from the Llamas in more
+than its states.
 
 | | KV heads | parameters | KV cache, bfloat16 | state | weights | Chinese | English | trained |
 |---|---:|---:|---:|---:|---:|---:|---:|---|
@@ -61,6 +65,18 @@ The delta nets have {state_heads} heads with keys of {state_key_dim} and values 
 share a row in training. Attention masks them apart, and the state is emptied where a document begins: the convolution does
 not reach back over that place, and the decay there is e^{forget:.0f} in place of the model's own. So every document begins with an
 empty state, as at inference. The time steps are drawn from {shortest} to {longest} at first, as in the reference implementation.
+
+## What they remember of a passage
+
+Bits a token that having read a passage of {passage} tokens saves when it comes again, by the tokens between: {trials} passages of held-out
+text for each distance and language, the last {counted} tokens of each; the comparison has another passage in place of the first
+reading. 0 is: nothing remembered.
+
+| | {distances} |
+|---|{rules}
+{recall}
+
+## Training
 
 Trained in float32; other work ran on the machines at the same time.
 
@@ -83,6 +99,8 @@ def main() -> None:
     for name in TITLES:
         if (args.runs / name).is_dir():
             record[name] = figures(args.runs / name)
+    if (args.runs / RECALL).is_file():
+        record["recall"] = json.loads((args.runs / RECALL).read_text(encoding="utf-8"))
     RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shapes = {name: load_config(args.config, name)["model"] for name in TITLES}
     rows = [row(TITLES[name], shapes[name], record[name], args.models / name) for name in TITLES]
@@ -127,6 +145,12 @@ def state_numbers(shape: Section) -> int:
     return int(values * shape["state_key_dim"] + (2 * keys + values) * shape["convolution"])
 
 
+def recall_row(name: str, found: dict[str, Any]) -> str:
+    """A line of the table of what was remembered."""
+    saved = [f"{found[language][str(d)]['saved']:.2f}" for language in LANGUAGES for d in DISTANCES]
+    return f"| `{name}` | {' | '.join(saved)} |"
+
+
 def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
     """The card."""
     machines: dict[str, list[str]] = {}
@@ -141,6 +165,12 @@ def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
         shortest=SHORTEST,
         longest=LONGEST,
         rows="\n".join(rows),
+        passage=PASSAGE,
+        counted=PASSAGE - LEARNED,
+        trials=TRIALS,
+        distances=" | ".join(f"{language}, {distance}" for language in LANGUAGES for distance in DISTANCES),
+        rules="---:|" * len(LANGUAGES) * len(DISTANCES),
+        recall="\n".join(recall_row(name, found) for name, found in record["recall"].items()),
         machines="\n".join(f"- {', '.join(names)}: {about}" for about, names in machines.items()),
         command="python -m training.train --corpus CORPUS --config training/bundled.toml --sibling NAME --out DIR "
         f"--tokenizer engine/model/bundled --steps {', '.join(map(str, sorted(steps)))}",

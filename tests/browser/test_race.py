@@ -100,7 +100,7 @@ def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_pa
 
 
 def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page: OpenPage) -> None:
-    """The siblings on one prompt: as many blocks, an eighth of the bytes, one with a state, and a text of each one's own."""
+    """The siblings on one prompt: as many blocks, an eighth of the bytes, one state, and a text of each one's own."""
     page = open_page("/?detail=race&lanes=models&max_tokens=10&ignore_eos=1")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready", timeout=60_000)
     page.fill("#prompt", "Xanadu had a river")
