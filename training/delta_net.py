@@ -19,23 +19,21 @@ FORGET = -40.0
 SHORTEST, LONGEST = 0.001, 0.1  # of the time steps that the heads begin with, as in the reference implementation
 
 
-class DocumentDeltaNet(Qwen3_5GatedDeltaNet):
+class DocumentDeltaNet(Qwen3_5GatedDeltaNet):  # type: ignore[misc]
     """Gated delta net for rows of several documents. It has the weights of the layer that it stands for."""
 
-    def forward(  # type: ignore[override]
-        self, hidden_states: torch.Tensor, document_positions: torch.Tensor, **_: object
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: torch.Tensor, document_positions: torch.Tensor, **_: object) -> torch.Tensor:
         """The layer's output [B, T, hidden]; `document_positions` [B, T] count from each document's start."""
         mixed = self._convolved(self.in_proj_qkv(hidden_states), document_positions)
         shapes = (self.head_k_dim, self.head_k_dim, self.head_v_dim)
         parts = torch.split(mixed, [self.key_dim, self.key_dim, self.value_dim], dim=-1)
-        query, key, value = (part.unflatten(-1, (-1, size)) for part, size in zip(parts, shapes, strict=True))
+        query, key, value = (part.reshape(*part.shape[:-1], -1, size) for part, size in zip(parts, shapes, strict=True))
         decay = -self.A_log.float().exp() * functional.softplus(self.in_proj_a(hidden_states).float() + self.dt_bias)
         decay = torch.where(document_positions[..., None] == 0, FORGET, decay)  # [B, T, heads]
         out, _state = torch_chunk_gated_delta_rule(
             query, key, value, g=decay, beta=self.in_proj_b(hidden_states).sigmoid(), use_qk_l2norm_in_kernel=True
         )
-        gate = self.in_proj_z(hidden_states).unflatten(-1, (-1, self.head_v_dim))
+        gate = self.in_proj_z(hidden_states).reshape(out.shape)
         result: torch.Tensor = self.out_proj(self.norm(out, gate).flatten(-2))
         return result
 

@@ -72,8 +72,8 @@ test("states and keys weigh the same where the layers with a state have saved as
 test("a lane of a race holds its state beside the blocks of its keys", () => {
   const [first, second] = [1, 2].map((step) => laneAt(withStates(), step));
   assert.deepEqual([first.blocks, first.states, first.held, first.wasted], [2, STATE, 2 * 2 * 16 + STATE, 0]);
-  // while the step runs the state that it began from is there too
-  assert.deepEqual([second.blocks, second.states, second.held], [3, 2 * STATE, 3 * 2 * 16 + 2 * STATE]);
+  // the state that the step began from is given back with it
+  assert.deepEqual([second.blocks, second.states, second.held], [3, STATE, 3 * 2 * 16 + STATE]);
 });
 
 test("the row of a state lies between V and Q, and takes nothing where there is none", () => {

@@ -24,7 +24,7 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
  * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of K and V,
- * `states` bytes of the blocks with states, and `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
+ * `states` bytes of the state that the step leaves, and `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
  * read and written. `total*` sum over the steps so far.
  * @param {TraceLog} log
  * @param {number} step
@@ -75,8 +75,7 @@ export function laneAt(log, step) {
   tables.forEach((table, group) => {
     const { kv_bytes_per_token: perToken, state_bytes: each } = log.groups[group];
     const held = heldIn(table).length;
-    lane.states += held * each;
-    if (each) return;
+    if (each) return void (lane.states += Math.min(held, 1) * each); // where a block begins the one before is there too
     lane.blocks += held;
     lane.held += held * size * perToken;
     lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full

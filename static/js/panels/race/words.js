@@ -66,8 +66,7 @@ function modelSentence({ step, lanes, tokens, finished }) {
   const found = over ? (race.logs.value ?? []).map((log) => laneAt(log, stepRecords(log).length)) : lanes;
   const held = found.map((lane, i) => t("race.caches.one", { name: names()[i], bytes: bytesText(lane.held) }));
   const states = Math.max(...found.map((lane) => lane.states));
-  const each = Math.max(0, ...(race.logs.value ?? []).map((log) => log.header.model.state_bytes ?? 0));
-  const state = states ? t("race.models.state", { bytes: bytesText(states), each: bytesText(each) }) : "";
+  const state = states ? t("race.models.state", { bytes: bytesText(states) }) : "";
   const blocks = Math.max(...found.map((lane) => lane.blocks));
   const values = { step, held: held.join(t("runs.comma")), blocks, state };
   if (over) {
