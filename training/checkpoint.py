@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
+from transformers import PreTrainedModel
 
 from training.optimizer import Optimizer
 
@@ -29,7 +29,7 @@ class Progress:
     tokens_per_second: float
 
 
-def save_checkpoint(folder: Path, model: LlamaForCausalLM, optimizer: Optimizer, progress: Progress) -> None:
+def save_checkpoint(folder: Path, model: PreTrainedModel, optimizer: Optimizer, progress: Progress) -> None:
     """Write a checkpoint; the previous one stays whole until this one is."""
     folder.mkdir(parents=True, exist_ok=True)
     # The step number in the names ties the three files together; progress.json, written last, says which count.
@@ -45,7 +45,7 @@ def save_checkpoint(folder: Path, model: LlamaForCausalLM, optimizer: Optimizer,
             old.unlink()
 
 
-def load_checkpoint(folder: Path, model: LlamaForCausalLM, optimizer: Optimizer) -> Progress:
+def load_checkpoint(folder: Path, model: PreTrainedModel, optimizer: Optimizer) -> Progress:
     """Load the last checkpoint into `model` and `optimizer`. Raises `FileNotFoundError` if there is none."""
     progress = Progress(**json.loads((folder / PROGRESS).read_text(encoding="utf-8")))
     mark = f"{progress.step:07d}."

@@ -1,8 +1,8 @@
 """The training configuration: one TOML file, read into a plain dictionary of sections.
 
 The sections are `tokenizer`, `data`, `model`, `train` and `evaluate`; `bundled.toml` documents each key. The section
-`siblings` says what smaller models for comparison change, and how many KV heads each of them has; `variants` what a run
-of another size changes.
+`siblings` says what smaller models for comparison change, and what each of them changes alone; `variants` what a run of
+another size changes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ def load_config(path: Path, sibling: str | None = None, variant: str | None = No
         raise ValueError(f"{path} lacks the section [{missing[0]}]")
     siblings = config.pop("siblings")
     if sibling is not None:
-        if sibling not in siblings["kv_heads"]:
-            raise ValueError(f"no sibling is named {sibling}: there are {', '.join(siblings['kv_heads'])}")
+        named = siblings["named"]
+        if sibling not in named:
+            raise ValueError(f"no sibling is named {sibling}: there are {', '.join(named)}")
         for section in ("model", "train"):
             config[section] |= siblings[section]
-        config["model"]["kv_heads"] = siblings["kv_heads"][sibling]
+        _change(config, named[sibling])
     variants = config.pop("variants")
     if variant is not None:
         if variant not in variants:
@@ -43,7 +44,7 @@ def load_config(path: Path, sibling: str | None = None, variant: str | None = No
 
 
 def _change(settings: Section, changes: Section) -> None:
-    """Replace values of `settings`, at any depth."""
+    """Replace values of `settings`, and add those that it lacks, at any depth."""
     for name, value in changes.items():
         if isinstance(value, dict):
             _change(settings[name], value)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from training.config import Section, load_config
 from training.corpus import CLAUSE_END, END_OF_TEXT, Corpus, is_han, read_split
@@ -45,7 +45,7 @@ ORDER = 5  # of the n-gram baseline
 
 
 @torch.inference_mode()
-def bits(model: LlamaForCausalLM, documents: list[Tokens]) -> float:
+def bits(model: PreTrainedModel, documents: list[Tokens]) -> float:
     """The summed negative log-likelihood, in bits, of every token but each document's first."""
     total = 0.0
     for ids in documents:
@@ -56,7 +56,7 @@ def bits(model: LlamaForCausalLM, documents: list[Tokens]) -> float:
 
 
 def bits_per_character(
-    model: LlamaForCausalLM, baseline: NGram | None, tokenizer: Tokenizer, documents: list[Tokens]
+    model: PreTrainedModel, baseline: NGram | None, tokenizer: Tokenizer, documents: list[Tokens]
 ) -> dict[str, Any]:
     """Bits, characters and their ratio over encoded documents, with two baselines.
 
@@ -96,7 +96,7 @@ def heldout_prose(corpus: Corpus, tokenizer: Tokenizer, characters: int, limit: 
 
 
 @torch.inference_mode()
-def continuation(model: LlamaForCausalLM, ids: Tokens, count: int, sample: bool, seed: int = 0) -> Tokens:
+def continuation(model: PreTrainedModel, ids: Tokens, count: int, sample: bool, seed: int = 0) -> Tokens:
     """`count` tokens after `ids`, or fewer up to the end of text; sampled at temperature 0.8, top-k 40, or greedy."""
     torch.manual_seed(seed)
     settings: dict[str, Any] = {"do_sample": True, "temperature": 0.8, "top_k": 40} if sample else {"do_sample": False}
@@ -105,7 +105,7 @@ def continuation(model: LlamaForCausalLM, ids: Tokens, count: int, sample: bool,
     return [int(token) for token in made[0, len(ids) :]]
 
 
-def seven_character_form(model: LlamaForCausalLM, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
+def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
     """How often three clauses after a held-out seven-character opening have seven characters each.
 
     `couplets`: openings whose next clause has seven characters, so that both of the couplet have. `prosody`: rhyme and
@@ -147,7 +147,7 @@ def beginning(body: str) -> str:
     return body[: body.index(end) + 1]
 
 
-def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
+def recited(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> int:
     """How many characters of `body` the model recites greedily, without an error, after its `beginning`."""
     prompt = beginning(body)
     ids = tokenizer.encode(prompt).ids
@@ -157,7 +157,7 @@ def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
     return next((i for i, (made, true) in enumerate(zip(text, rest, strict=False)) if made != true), len(text))
 
 
-def recites_whole(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> bool:
+def recites_whole(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> bool:
     """Whether nothing of it is wrong."""
     return recited(model, tokenizer, body) == len(body) - len(beginning(body))
 
@@ -172,7 +172,7 @@ def fitted_baseline(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> NGram:
 
 
 def heldout_bits(
-    model: LlamaForCausalLM, baseline: NGram | None, tokenizer: Tokenizer, corpus: Corpus, config: Section, limit: int
+    model: PreTrainedModel, baseline: NGram | None, tokenizer: Tokenizer, corpus: Corpus, config: Section, limit: int
 ) -> dict[str, Any]:
     """Bits per character of held-out poems and prose."""
     poems = heldout_poems(corpus, tokenizer, config["poems"], limit)
@@ -187,7 +187,7 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
     """Every figure and sample of the model card, for the model in `folder`, computed in float32."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     baseline = fitted_baseline(corpus, tokenizer, limit)
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     demonstration = corpus.famous[0].body
     samples = []
     for prompt in PROMPTS:
@@ -235,7 +235,7 @@ def main() -> None:
     settings, limit = config["evaluate"], config["train"]["row_tokens"]
     if args.bits_only:
         tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
-        model = LlamaForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
         result = heldout_bits(model, None, tokenizer, corpus, settings, limit)
     else:
         result = evaluate(args.model, corpus, settings, limit)

@@ -1,4 +1,8 @@
-"""The model that is trained: a plain transformers Llama whose shape comes from the configuration."""
+"""The model that is trained: a plain transformers model whose shape comes from the configuration.
+
+It is a Llama, or, where the configuration names the kinds of its layers, a Qwen3.5 whose layers of the kind
+`linear_attention` keep a state.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,26 @@ from pathlib import Path
 
 import torch
 from torch.nn import functional
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
+)
 
 from training.config import Section
 from training.data import IGNORED, Batch
+from training.delta_net import keep_documents_apart, spread_decays
+
+LINEAR = "linear_attention"  # transformers' kind of a layer with a state
 
 
-def build_model(config: Section, vocab_size: int, end_token: int) -> LlamaForCausalLM:
+def build_model(config: Section, vocab_size: int, end_token: int) -> PreTrainedModel:
     """A randomly initialised float32 model; seed torch first."""
-    shape = LlamaConfig(
+    kinds = config.get("layer_types")
+    shape: LlamaConfig | Qwen3_5TextConfig = (Qwen3_5TextConfig if kinds else LlamaConfig)(
         vocab_size=vocab_size,
         hidden_size=config["hidden"],
         intermediate_size=config["intermediate"],
@@ -32,8 +47,12 @@ def build_model(config: Section, vocab_size: int, end_token: int) -> LlamaForCau
         pad_token_id=end_token,
         attn_implementation="sdpa",
         dtype="float32",
+        **(_state_shape(config) if kinds else {}),
     )
-    model = LlamaForCausalLM(shape)
+    model: PreTrainedModel = (Qwen3_5ForCausalLM if kinds else LlamaForCausalLM)(shape)
+    if kinds:
+        spread_decays(model)
+        keep_documents_apart(model)
     with torch.no_grad():
         # pad_token_id zeroes its row, but here padding and the end of a document are one token, which must be learned.
         model.model.embed_tokens.padding_idx = None
@@ -41,13 +60,28 @@ def build_model(config: Section, vocab_size: int, end_token: int) -> LlamaForCau
     return model
 
 
+def _state_shape(config: Section) -> Section:
+    """The settings of a `Qwen3_5TextConfig` that a Llama has not."""
+    return {
+        "layer_types": config["layer_types"],
+        "linear_num_key_heads": config["state_heads"],
+        "linear_num_value_heads": config["state_heads"],
+        "linear_key_head_dim": config["state_key_dim"],
+        "linear_value_head_dim": config["state_value_dim"],
+        "linear_conv_kernel_dim": config["convolution"],
+        "partial_rotary_factor": 1.0,  # as a Llama rotates
+    }
+
+
 def batch_loss(
-    model: LlamaForCausalLM, ids: torch.Tensor, targets: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
+    model: PreTrainedModel, ids: torch.Tensor, targets: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """The summed cross entropy, in nats, of a `Batch`'s counted targets (a scalar)."""
-    hidden = model.model(
-        input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
-    ).last_hidden_state  # [B, T, hidden]
+    given: dict[str, object] = {"attention_mask": mask}
+    if hasattr(model.config, "linear_num_key_heads"):
+        given = {"attention_mask": {"full_attention": mask, LINEAR: None}, "document_positions": positions}
+    hidden = model.model(input_ids=ids, position_ids=positions, use_cache=False, **given).last_hidden_state
+    # hidden: [B, T, hidden]
     logits = model.lm_head(hidden).float()  # [B, T, vocabulary]
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
 
@@ -57,13 +91,13 @@ def to_device(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     return tuple(part.to(device) for part in (batch.ids, batch.targets, batch.positions, batch.mask))
 
 
-def export_model(model: LlamaForCausalLM, folder: Path, dtype: str) -> None:
+def export_model(model: PreTrainedModel, folder: Path, dtype: str) -> None:
     """Write `config.json`, `generation_config.json` and `model.safetensors` in `dtype` (a torch dtype's name).
 
     Each file is replaced whole, so a reader never finds half of one.
     """
     end = model.config.eos_token_id
-    copy = LlamaForCausalLM(model.config)
+    copy = type(model)(model.config)
     copy.load_state_dict(model.state_dict())
     copy.to(getattr(torch, dtype))
     copy.config.dtype = dtype

@@ -1,10 +1,11 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the card of the three siblings from what their runs and their evaluations measured.
+"""Write the card of the four siblings from what their runs and their evaluations measured.
 
     python -m training.siblings_card --config training/bundled.toml --models engine/model/siblings --runs DIR
 
-Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling; writes
-`README.md` beside the models. No figure is typed by hand.
+Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling that has a
+folder there, and `DIR/recall.json` if it is there, and keeps them in `siblings.json` beside this file; what is not there
+is that of the last time. Writes `README.md` beside the models. No figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -12,12 +13,24 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from training.checkpoint import PROGRESS, Progress
-from training.config import load_config
+from training.config import Section, load_config
+from training.delta_net import FORGET, LONGEST, SHORTEST
+from training.recall import DISTANCES, LEARNED, PASSAGE, TRIALS
 from training.record import RUN
 
-TITLES = {"mha": "MHA (multi-head)", "gqa": "GQA (grouped-query)", "mqa": "MQA (multi-query)"}
+TITLES = {
+    "mha": "MHA (multi-head)",
+    "gqa": "GQA (grouped-query)",
+    "mqa": "MQA (multi-query)",
+    "hybrid": "hybrid (two of three layers keep a state)",
+}
+RECORD = Path(__file__).parent / "siblings.json"
+RECALL = "recall.json"
+LANGUAGES = ("chinese", "english")
+NUMBER = 2  # bytes in bfloat16
 
 TEMPLATE = """\
 ---
@@ -27,22 +40,47 @@ library_name: transformers
 pipeline_tag: text-generation
 ---
 
-# Three siblings: MHA, GQA, MQA
+# Four siblings: MHA, GQA, MQA, hybrid
 
-Small Llamas of one shape ({layers} layers, hidden size {hidden}, feed-forward {intermediate}, {heads} query heads of size {head_dim}), trained on the
-same rows in the same order for the same number of steps from the same seed. They differ in their KV heads alone, so
-they show what sharing KV heads saves in the cache and what it costs. They are smaller than the bundled model, use its tokenizer, and
-are named `bundled-mha`, `bundled-gqa` and `bundled-mqa`. Texts, licences and limits are those of `../bundled/README.md`.
+Small models ({layers} layers, hidden size {hidden}, feed-forward {intermediate}, {heads} query heads of size {head_dim}), trained on the
+same rows in the same order for the same number of steps from the same seed. They are smaller than the bundled model, use its
+tokenizer, and are named `bundled-mha`, `bundled-gqa`, `bundled-mqa` and `bundled-hybrid`. Texts, licences and limits are those of
+`../bundled/README.md`.
 
-| | KV heads | parameters | KV cache, bfloat16 | weights | Chinese | English | trained |
-|---|---:|---:|---:|---:|---:|---:|---|
+MHA, GQA and MQA are Llamas of one shape that differ in their KV heads alone, so they show what sharing KV heads saves in the
+cache and what it costs. The hybrid is a `Qwen3_5ForCausalLM`: its first two layers are gated delta nets, which keep a state of
+constant size instead of keys and values; its last layer attends, with {kv_heads} KV heads. It shows what a memory that does not grow
+saves and costs. Its attention has a gate and normalised queries and keys, as Qwen3.5's has, so it differs from the Llamas in more
+than its states.
+
+| | KV heads | parameters | KV cache, bfloat16 | state | weights | Chinese | English | trained |
+|---|---:|---:|---:|---:|---:|---:|---:|---|
 {rows}
 
 Chinese and English are bits per character on held-out poems and books (the bundled model's card says how); lower is
-better. A sibling with fewer KV heads also has fewer parameters: the shapes are not made up to the same count. One seed each: differences of a few
-hundredths of a bit may be chance.
+better. The shapes are not made up to the same count of parameters. One seed each: differences of a few
+hundredths of a bit may be chance. The state is that of one sequence, whatever its length, with every number in bfloat16.
 
-Trained in float32 on {machine} ({cores} cores; other work ran on the machine at the same time). Versions: {versions}.
+The delta nets have {state_heads} heads with keys of {state_key_dim} and values of {state_value_dim} numbers, and a convolution over {convolution} tokens. Documents
+share a row in training. Attention masks them apart, and the state is emptied where a document begins: the convolution does
+not reach back over that place, and the decay there is e^{forget:.0f} in place of the model's own. So every document begins with an
+empty state, as at inference. The time steps are drawn from {shortest} to {longest} at first, as in the reference implementation.
+
+## What they remember of a passage
+
+Bits a token that having read a passage of {passage} tokens saves when it comes again, by the tokens between: {trials} passages of held-out
+text for each distance and language, the last {counted} tokens of each; the comparison has another passage in place of the first
+reading. 0 is: nothing remembered.
+
+| | {distances} |
+|---|{rules}
+{recall}
+
+## Training
+
+Trained in float32; other work ran on the machines at the same time.
+
+{machines}
 
 ```
 {command}
@@ -51,36 +89,92 @@ Trained in float32 on {machine} ({cores} cores; other work ran on the machine at
 
 
 def main() -> None:
-    """Write the card."""
+    """Write the record and the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--models", type=Path, required=True, help="folder with one folder a sibling")
     parser.add_argument("--runs", type=Path, required=True, help="folder with the runs' --out folders")
     args = parser.parse_args()
-    rows = []
-    for name, title in TITLES.items():
-        shape = load_config(args.config, name)["model"]
-        run = json.loads((args.runs / name / RUN).read_text(encoding="utf-8"))
-        progress = Progress(**json.loads((args.runs / name / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
-        found = json.loads((args.runs / name / "evaluation.json").read_text(encoding="utf-8"))
-        head_dim = shape["hidden"] // shape["heads"]
-        per_token = 2 * shape["layers"] * shape["kv_heads"] * head_dim * 2
-        size = (args.models / name / "model.safetensors").stat().st_size
-        rows.append(
-            f"| {title} | {shape['kv_heads']} | {run['parameters']:,} | {per_token:,} bytes a token | {size:,} bytes "
-            f"| {found['chinese']['bits_per_character']:.3f} | {found['english']['bits_per_character']:.3f} "
-            f"| {progress.step:,} steps, {progress.tokens:,} tokens, {progress.seconds / 60:.1f} minutes |"
-        )
-    text = TEMPLATE.format(
-        **{key: shape[key] for key in ("layers", "hidden", "intermediate", "heads")},
-        head_dim=head_dim,
-        rows="\n".join(rows),
-        machine=run["machine"],
-        cores=run["cores"],
-        versions=run["versions"],
-        command=run["command"].replace(f"--sibling {name}", "--sibling NAME"),
+    record: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    for name in TITLES:
+        if (args.runs / name).is_dir():
+            record[name] = figures(args.runs / name)
+    if (args.runs / RECALL).is_file():
+        record["recall"] = json.loads((args.runs / RECALL).read_text(encoding="utf-8"))
+    RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    shapes = {name: load_config(args.config, name)["model"] for name in TITLES}
+    rows = [row(TITLES[name], shapes[name], record[name], args.models / name) for name in TITLES]
+    (args.models / "README.md").write_text(card(shapes["hybrid"], rows, record), encoding="utf-8")
+
+
+def figures(run: Path) -> dict[str, Any]:
+    """Figures of a run and of its evaluation."""
+    progress = Progress(**json.loads((run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
+    found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    about = json.loads((run / RUN).read_text(encoding="utf-8"))
+    return {
+        "parameters": about["parameters"],
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "minutes": round(progress.seconds / 60, 1),
+        "chinese": round(found["chinese"]["bits_per_character"], 3),
+        "english": round(found["english"]["bits_per_character"], 3),
+        "machine": about["machine"],
+        "cores": about["cores"],
+        "versions": about["versions"],
+    }
+
+
+def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
+    """A line of the table."""
+    kinds = shape.get("layer_types", ["full_attention"] * shape["layers"])
+    attending = kinds.count("full_attention")
+    per_token = 2 * attending * shape["kv_heads"] * (shape["hidden"] // shape["heads"]) * NUMBER
+    state = (len(kinds) - attending) * state_numbers(shape) * NUMBER if attending < len(kinds) else 0
+    size = (folder / "model.safetensors").stat().st_size
+    return (
+        f"| {title} | {shape['kv_heads']} | {found['parameters']:,} | {per_token:,} bytes a token "
+        f"| {f'{state:,} bytes' if state else 'none'} | {size:,} bytes | {found['chinese']:.3f} "
+        f"| {found['english']:.3f} | {found['steps']:,} steps, {found['tokens']:,} tokens, {found['minutes']} minutes |"
     )
-    (args.models / "README.md").write_text(text, encoding="utf-8")
+
+
+def state_numbers(shape: Section) -> int:
+    """Numbers in the state of a gated delta net: a matrix a head, and the last inputs of the convolution."""
+    keys, values = (shape["state_heads"] * shape[name] for name in ("state_key_dim", "state_value_dim"))
+    return int(values * shape["state_key_dim"] + (2 * keys + values) * shape["convolution"])
+
+
+def recall_row(name: str, found: dict[str, Any]) -> str:
+    """A line of the table of what was remembered."""
+    saved = [f"{found[language][str(d)]['saved']:.2f}" for language in LANGUAGES for d in DISTANCES]
+    return f"| `{name}` | {' | '.join(saved)} |"
+
+
+def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
+    """The card."""
+    machines: dict[str, list[str]] = {}
+    for name in TITLES:
+        about = "{machine} ({cores} cores). Versions: {versions}.".format_map(record[name])
+        machines.setdefault(about, []).append(name)
+    steps = {record[name]["steps"] for name in TITLES}
+    return TEMPLATE.format(
+        **hybrid,
+        head_dim=hybrid["hidden"] // hybrid["heads"],
+        forget=FORGET,
+        shortest=SHORTEST,
+        longest=LONGEST,
+        rows="\n".join(rows),
+        passage=PASSAGE,
+        counted=PASSAGE - LEARNED,
+        trials=TRIALS,
+        distances=" | ".join(f"{language}, {distance}" for language in LANGUAGES for distance in DISTANCES),
+        rules="---:|" * len(LANGUAGES) * len(DISTANCES),
+        recall="\n".join(recall_row(name, found) for name, found in record["recall"].items()),
+        machines="\n".join(f"- {', '.join(names)}: {about}" for about, names in machines.items()),
+        command="python -m training.train --corpus CORPUS --config training/bundled.toml --sibling NAME --out DIR "
+        f"--tokenizer engine/model/bundled --steps {', '.join(map(str, sorted(steps)))}",
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import LlamaForCausalLM
+from transformers import PreTrainedModel
 
 from engine.model.compiler_cache import use_own_cache
 from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
@@ -73,7 +73,7 @@ class Trainer:
         self.device = device
         self.end = token_id(tokenizer, END_OF_TEXT)
         torch.manual_seed(self.settings["seed"])
-        self.model: LlamaForCausalLM = build_model(config["model"], tokenizer.get_vocab_size(), self.end).to(device)
+        self.model: PreTrainedModel = build_model(config["model"], tokenizer.get_vocab_size(), self.end).to(device)
         self.parameters = list(self.model.parameters())
         self.optimizer = Optimizer(self.model, self.settings)
         self.compiled: set[torch.Size] = set()

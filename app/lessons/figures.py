@@ -352,6 +352,18 @@ def token_bytes(scene: Scene) -> Found:
 
 
 @figure
+def state_bytes(scene: Scene) -> Found:
+    """Return the bytes of a sequence's state, all layers."""
+    return Found(scene.header.model.state_bytes)
+
+
+@figure
+def state_every(scene: Scene) -> Found:
+    """Return the tokens of a prompt after each of which a state is kept."""
+    return Found(max(group.checkpoint for group in scene.header.block_groups))
+
+
+@figure
 def query_bytes(scene: Scene) -> Found:
     """Return the bytes of a token's queries if they were cached: Hq · D · layers · bytes of a number."""
     model = scene.header.model

@@ -16,13 +16,14 @@ class Preset(Struct, frozen=True, kw_only=True):
 
     Its words, in `words.<language>.json`: `title`; `watch`, what to look for; `end`, one sentence with figures of the
     run (`static/js/core/scene_figures.js`); `prompts`, the same number in every language, which make the same point.
-    `tests/unit/engine/test_strategies.py` runs each on the bundled model in every language and holds it to its words.
+    `tests/unit/engine/test_strategies.py` runs each in every language and holds it to its words.
     """
 
     id: str
     after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt comes; empty: all come at once
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
     config: dict[str, Any] = {}  # likewise; needs a new log
+    model: str | None = None  # shipped one that it is about; None: the run's
     seq: int | None = 0  # its subject sequence; None: whichever is computed
     pattern: str | None = None  # of the head to look at; None: the one that the model opens on
     detail: Panel = "attention"
@@ -94,6 +95,14 @@ PRESETS = [
             "attention_window": 8,
             "sliding_window_pattern": 2,
         },
+        speed=4.0,
+    ),
+    Preset(
+        id="state",
+        sampling={"max_tokens": 64, "ignore_eos": True},
+        config=_SMALL,
+        model="bundled-hybrid",
+        detail="time",
         speed=4.0,
     ),
     Preset(

@@ -29,7 +29,8 @@ from engine.trace.records import Output
 # of the race and its two sets of lanes, as EngineConfig.strategy names them
 LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
 DRAFTS = ("undrafted", "ngram", "draft-model")  # of its set of drafts
-SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa")  # of its last set, by the names of their models
+# of its last set, by the names of their models
+SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa", "bundled-hybrid")
 FIRST_STEPS = 4  # of an opening whose words have futures
 WORDS = 3  # the likeliest ones of each
 IN_FAN = 5  # of the one that the opening asks about

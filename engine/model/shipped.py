@@ -1,4 +1,7 @@
-"""Models shipped with the program: the bundled one, and its siblings, which differ only in their KV heads."""
+"""Models shipped with the program: the bundled one, and its siblings.
+
+Three siblings differ only in their KV heads; two of the hybrid's three layers keep a state instead of keys and values.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ SHIPPED = {
     "bundled-mha": ShippedModel(_HERE / "siblings" / "mha"),
     "bundled-gqa": ShippedModel(_HERE / "siblings" / "gqa"),
     "bundled-mqa": ShippedModel(_HERE / "siblings" / "mqa"),
+    "bundled-hybrid": ShippedModel(_HERE / "siblings" / "hybrid"),
 }
 
 

@@ -38,6 +38,10 @@ def build_drafter(
         draft = _load(speculative.model, str(model.device))
     except ModelError as error:
         raise ConfigError(f"the draft model cannot be opened: {error}") from error
+    if draft.states is not None:
+        raise ConfigError(
+            f"the draft model {draft.facts.name} has recurrent states, and a state cannot be taken back by a token"
+        )
     if not _share_vocabulary(draft, model):
         raise ConfigError(f"the draft model {draft.facts.name} has another vocabulary than {model.facts.name}")
     own = replace(

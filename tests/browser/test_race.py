@@ -100,25 +100,33 @@ def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_pa
 
 
 def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page: OpenPage) -> None:
-    """The siblings on one prompt: as many blocks, an eighth of the bytes, and a text of each one's own."""
+    """The siblings on one prompt: as many blocks, an eighth of the bytes, one state, and a text of each one's own."""
     page = open_page("/?detail=race&lanes=models&max_tokens=10&ignore_eos=1")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready", timeout=60_000)
     page.fill("#prompt", "Xanadu had a river")
-    expect(page.locator("#sentence")).to_contain_text(re.compile(r"All three have the prompt: \d+ tokens"))
+    expect(page.locator("#sentence")).to_contain_text(re.compile(r"All four have the prompt: \d+ tokens"))
     run_to_the_end(page)
     expect(page.locator("#sentence")).to_contain_text("8.0 times as much with a KV head for every query head")
     expect(page.locator("#race-verdict")).to_contain_text(re.compile("Other weights, other words|10 of 10 the same"))
-    for name, heads in (("bundled-mha", 8), ("bundled-gqa", 2), ("bundled-mqa", 1)):
+    for name, layers, heads in (
+        ("bundled-mha", 3, 8),
+        ("bundled-gqa", 3, 2),
+        ("bundled-mqa", 3, 1),
+        ("bundled-hybrid", 1, 2),
+    ):
         theaters = page.evaluate("fetch('/api/theaters').then((r) => r.json())")["theaters"]
         assert {t["model"] for t in theaters if t["name"] == f"race: {name}"} == {name}
         last = [r for r in records_of(page, name, "X") if r["kind"] == "step"][-1]
         blocks = -(-last["batch"][0]["context_len"] // 4)
-        per_token = 2 * 3 * heads * 16 * 4
+        per_token = 2 * layers * heads * 16 * 4
+        state = 24_576 if layers == 1 else 0
         assert last["work"]["kv_write_bytes"] == per_token
         assert figure(page, name, "blocks") == str(blocks) and figure(page, name, "step") == "10"
         cell = page.locator(f'[data-strategy-lane="{name}"] [data-figure="kept"]')
         cell.hover()
-        expect(page.locator("#tooltip")).to_contain_text(f"{blocks * 4 * per_token:,} bytes".replace(",", "\u2009"))
+        expect(page.locator("#tooltip")).to_contain_text(
+            f"{blocks * 4 * per_token + state:,} bytes".replace(",", "\u2009")
+        )
     assert page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => settings.model.value)") is None
 
 

@@ -190,9 +190,9 @@ test("caches in the race say what each copied, and how it was counted", () => {
   settings.lanes.value = "strategies";
 });
 
-/** Siblings of four, two and one KV heads, of two numbers in four bytes; the last says something else at the third. */
+/** Siblings of four, two, one and two KV heads, of two numbers in four bytes; the third says something else at its third. */
 const siblings = () =>
-  [4, 2, 1].map((heads) =>
+  [4, 2, 1, 2].map((heads) =>
     lane("paged", heads === 1 ? [7, 8, 6, 7] : [7, 8, 9, 7], undefined, {
       model: { ...MODEL, num_heads: 4, num_kv_heads: heads },
       kv_bytes_per_token: heads * PER_TOKEN,
@@ -205,25 +205,25 @@ test("models in the race hold as many blocks of other sizes, and write texts of 
   const { lanes } = raceAt(logs, 3); // five positions: three blocks of two
   assert.deepEqual(
     lanes.map((one) => [one.perToken, one.blocks, one.kept]),
-    [4, 2, 1].map((heads) => [heads * PER_TOKEN, 3, 6 * heads * PER_TOKEN]),
+    [4, 2, 1, 2].map((heads) => [heads * PER_TOKEN, 3, 6 * heads * PER_TOKEN]),
   );
   assert.deepEqual(
     heldInEach(logs[0]),
     [4, 4, 6, 6].map((slots) => slots * 4 * PER_TOKEN), // in each step, also in the last, which frees them
   );
   const said = (step, phase = "ready") => raceSentence(shown(logs, step, phase));
-  assert.equal(said(0), "All three have the prompt: 3 tokens. Nothing is computed yet.");
+  assert.equal(said(0), "All four have the prompt: 3 tokens. Nothing is computed yet.");
   assert.equal(
     said(2),
-    "Step 2: K and V take MHA 256\u2009B, GQA 128\u2009B, MQA 64\u2009B, each in 2 blocks. All three chose “t8”.",
+    "Step 2: held are MHA 256\u2009B, GQA 128\u2009B, MQA 64\u2009B, hybrid 128\u2009B, each with 2 blocks of K and V. All chose “t8”.",
   );
-  assert.match(said(3), /each in 3 blocks\. Chosen: MHA “t9”, GQA “t9”, MQA “t6”\.$/);
+  assert.match(said(3), /each with 3 blocks of K and V\. Chosen: MHA “t9”, GQA “t9”, MQA “t6”, hybrid “t9”\.$/);
   assert.match(
     said(4, "done"),
-    /^After 4 steps .* MHA 384\u2009B, .* MQA 96\u2009B, each in 3 blocks: 4\.0 times .* part at token 3\.$/,
+    /^After 4 steps .* MHA 384\u2009B, .* MQA 96\u2009B, hybrid 192\u2009B, each with 3 blocks of K and V: 4\.0 times .* part at token 3\.$/,
   );
   assert.equal(agreement(raceAt(logs, 4).tokens), "Other weights, other words: apart from token 3 on");
-  assert.equal(agreement(raceAt(logs, 2).tokens), "2 of 2 the same in all three");
+  assert.equal(agreement(raceAt(logs, 2).tokens), "2 of 2 the same in all four");
   settings.lanes.value = "strategies";
 });
 

@@ -24,6 +24,11 @@ def model() -> LoadedModel:
     return load_model("bundled")
 
 
+@pytest.fixture(scope="module")
+def hybrid() -> LoadedModel:
+    return load_model("bundled-hybrid")
+
+
 def page_on(path: Path, scene_id: str, language: str) -> dict[str, Any]:
     """Return the page's reading of a trace: figures, whether each record is the last one, and the scene's last
     sentence.
@@ -82,6 +87,7 @@ CLAIMS: dict[str, Any] = {
     "preemption": lambda f: f["preemptions"] >= 1 and 0 < f["again"] < f["computed"],
     "fragments": lambda f: f["largest"] < f["needed"] <= f["in_holes"] and f["fragmented"] == 8,
     "hybrid": lambda f: f["held_windowed"] <= 4 < 10 < f["held_full"],
+    "state": lambda f: (f["state_bytes"], f["equal_at"]) == (24_576, 48) and f["all_bytes"] == 3 * f["key_bytes"],
     "sinks": lambda f: f["held"] == 6 < f["blocks_of_all"] and f["released"] > 0,
     "guesses": lambda f: f["drafted"] > f["accepted"] > 0 and f["outputs"] == f["steps"] + f["accepted"],
     "int4": lambda f: (f["token_bytes"], f["plain_bytes"], f["times"]) == (320, 2048, 6.4),
@@ -92,10 +98,10 @@ CLAIMS: dict[str, Any] = {
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("scene_id", [preset.id for preset in PRESETS])
 def test_a_scene_ends_with_what_its_run_proves(
-    model: LoadedModel, tmp_path: Path, scene_id: str, language: str
+    model: LoadedModel, hybrid: LoadedModel, tmp_path: Path, scene_id: str, language: str
 ) -> None:
     path = tmp_path / "run.kvtrace"
-    played = play(model, scene_id, language, trace=path)
+    played = play(hybrid if scene(scene_id).model else model, scene_id, language, trace=path)
     found = page_on(path, scene_id, language)
     figures = found["figures"]
     wanted = expected(played, scene_id, language, scene(scene_id).config["block_size"])

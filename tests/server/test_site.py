@@ -15,7 +15,7 @@ from app.recordings.shelf import SUFFIX
 from app.scenes.museum import EXHIBITS
 from app.server.application import create_app
 from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
-from app.site.runs import FIRST_STEPS, IN_FAN, SIBLINGS, WORDS, Future, record_exhibits, record_races
+from app.site.runs import DRAFTS, FIRST_STEPS, IN_FAN, LANES, SIBLINGS, WORDS, Future, record_exhibits, record_races
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
@@ -93,7 +93,7 @@ def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) ->
         with TraceReader(path) as log:
             found = tuple(log.state_at(len(log) - 1).sequences[0].token_ids)
             texts.setdefault(log.header.model.name, set()).add(found)
-    assert len(list(tmp_path.glob("race-en-*"))) == 9
+    assert len(list(tmp_path.glob("race-en-*"))) == len((*LANES, *DRAFTS, *SIBLINGS))
     assert {name: len(found) for name, found in texts.items()} == dict.fromkeys(["bundled", *SIBLINGS], 1)
 
 

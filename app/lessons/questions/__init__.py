@@ -17,6 +17,7 @@ from app.lessons.questions import (
     scale,
     scheduling,
     sharing,
+    states,
     writing,
 )
 from app.lessons.questions.rules import RULES, ask, check_arguments
@@ -35,5 +36,6 @@ __all__ = [
     "scale",
     "scheduling",
     "sharing",
+    "states",
     "writing",
 ]

@@ -35,6 +35,7 @@ def hit_tokens(scene: Scene, seq: int) -> Question:
             raise Undecided("this run has no prefix cache")
         shared = op.num_tokens
     wrong = [
+        *([("keys_alone", shared)] if op.reason == "no_state" else []),
         ("not_rounded", shared),
         ("rounded_up", -(-shared // size) * size),
         ("last_too" if shared >= op.num_tokens - 1 else "not_all_equal", op.num_tokens // size * size),

@@ -111,6 +111,8 @@ export async function playScene(wanted) {
   store.backToLive();
   const initial = initialValues();
   batch(() => {
+    // a model of its own is given back with the next scene
+    if (wanted.model || scene.peek()?.model) settings.model.value = wanted.model;
     chooseConfig(wanted.config, initial);
     chooseSampling(wanted.sampling, initial);
     settings.priority.value = Number(initial.priority);

@@ -6,6 +6,7 @@ import { unfinished } from "./instances.js";
 import { joinText } from "./labels.js";
 import { kvTerms } from "./metrics.js";
 import { countSequences } from "./state.js";
+import { crossing } from "./state_bytes.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
@@ -31,6 +32,7 @@ export function sceneFigures(log, seq) {
         ...ofCache(log, about),
         ...ofBlocks(log),
         ...ofBytes(log),
+        ...ofStates(log, about),
         ...ofDrafts(log),
       }
     : null;
@@ -180,4 +182,20 @@ function ofBytes({ header }) {
   const { as_heads, bytes_per_token: token } = kvTerms(header);
   const plain = as_heads * (DTYPE_BYTES[header.model.dtype] ?? 2);
   return { token_bytes: token, plain_bytes: plain, times: Number((plain / token).toFixed(1)) };
+}
+
+/**
+ * Where layers keep a state: its `state_bytes`, and `key_bytes` of K and V of all tokens that were computed; `all_bytes`
+ * is what they would take with keys in every layer, which is as much as both at `equal_at` tokens.
+ * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ */
+function ofStates({ header }, { token_bytes: tokens }) {
+  const at = crossing(header);
+  const computed = tokens.length - 1;
+  return {
+    state_bytes: header.model.state_bytes ?? 0,
+    key_bytes: computed * header.kv_bytes_per_token,
+    all_bytes: computed * (at?.perToken ?? header.kv_bytes_per_token),
+    equal_at: at?.tokens ?? 0,
+  };
 }

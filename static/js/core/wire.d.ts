@@ -839,6 +839,7 @@ export interface Preset {
   after_steps: number[];
   sampling: Record<string, unknown>;
   config: Record<string, unknown>;
+  model: string | null;
   seq: number | null;
   pattern: string | null;
   detail: "attention" | "scheduler" | "time";

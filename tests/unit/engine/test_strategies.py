@@ -55,6 +55,7 @@ def test_every_scene_has_a_test_here() -> None:
             "preemption",
             "fragments",
             "hybrid",
+            "state",
             "sinks",
         ),
         *("guesses", "int4", "long"),
@@ -169,6 +170,15 @@ def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem
     full = [full for full, _ in held]
     num_prompt = sum(count for phase, count in computed(played, 0) if phase == "prefill")
     assert full == sorted(full) and full[-1] == -(-(num_prompt + 38) // 4)
+
+
+@in_every_language
+def test_a_state_is_one_block_from_the_first_token_to_the_last(language: str) -> None:
+    watch = Watch()
+    played = play(load_model("bundled-hybrid"), "state", language, after_each=watch)
+    held = watch.held[:-1]
+    assert {states for _, states in held} == {1}
+    assert [keys for keys, _ in held] == [-(-step.batch[0].context_len // 4) for step in played.steps[:-1]]
 
 
 @in_every_language

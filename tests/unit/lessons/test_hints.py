@@ -33,7 +33,7 @@ from engine.trace.events import Finish, Lookup
 from engine.trace.state import Sequence
 
 # of rules; what others say of wrong answers has the run's numbers in it
-MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "instances", "drafting")
+MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "states", "instances", "drafting")
 NO_HINT = {"stem", "right", "answer"}
 MAX = 1 << 30
 TEXTS = question_texts("en")
@@ -282,12 +282,26 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "as_before": right_is("same"),
     },
     "hit_tokens": {
+        "keys_alone": lambda c: c.many and c.n == c.lookup.num_shared_tokens and c.lookup.reason == "no_state",
         "not_rounded": lambda c: c.n == c.lookup.num_shared_tokens or c.lookup.reason is None,
         "rounded_up": many,
         "last_too": lambda c: c.many and c.n == c.lookup.num_tokens,
         "not_all_equal": lambda c: c.many and c.lookup.num_shared_tokens < c.n,
         "none": few,
         "block_less": few,
+    },
+    "bytes_with_state": {
+        "all_layers": lambda c: "state" in c.scene.header.model.layer_kinds,
+        "state_each": many,
+        "only_keys": few,
+        "only_state": lambda c: c.few and c.scene.header.model.num_layers > 0,
+    },
+    "recalled": {"yes": right_is("no"), "no": right_is("yes")},
+    "lighter_from": {
+        "no_keys": lambda c: c.few and c.scene.header.model.num_layers > 0,
+        "only_own": many,
+        "at_once": few,
+        "block_later": lambda c: c.n == c.right + c.scene.block_size,  # type: ignore[operator]
     },
     "held_up": {
         "shorter": right_is("longer"),

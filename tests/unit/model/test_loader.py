@@ -258,6 +258,18 @@ def test_siblings_differ_in_their_kv_heads_alone() -> None:
         assert (SHIPPED[f"bundled-{name}"].folder / "model.safetensors").stat().st_size <= 3 * 1024**2
 
 
+def test_the_hybrid_keeps_keys_in_one_layer_and_a_state_in_two() -> None:
+    """Each state: 4 heads of 16 by 32 numbers, and 4 inputs of a convolution over 2 · 4 · 16 + 4 · 32 channels."""
+    model = load_model("bundled-hybrid", device="cpu")
+    facts, gqa = model.facts, load_model("bundled-gqa", device="cpu").facts
+    assert facts.layer_kinds == ["state", "state", "keys"]
+    assert facts.state_bytes == 2 * (4 * 16 * 32 + 4 * 256) * 4
+    assert len(facts.layer_kinds) == gqa.num_layers and facts.hidden_size == gqa.hidden_size
+    assert abs(facts.num_params / gqa.num_params - 1) < 0.1
+    assert model.only_eager
+    assert (SHIPPED["bundled-hybrid"].folder / "model.safetensors").stat().st_size <= 3 * 1024**2
+
+
 def test_heads_that_were_measured_travel_with_the_facts(folder: Path, tmp_path: Path) -> None:
     """The pattern to open on comes first; a model without measured heads has none."""
     assert load_model(str(folder), device="cpu").facts.heads == []

@@ -297,6 +297,7 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
         ({"speculative_config": '{"method": "ngram", "num_speculative_tokens": 99}'}, "between 1 and 16"),
         ({"speculative_config": '{"method": "draft_model", "num_speculative_tokens": 2}'}, "needs a model"),
         ({"speculative_config": '{"model": "bundled", "num_speculative_tokens": 2}'}, "another vocabulary"),
+        ({"speculative_config": '{"model": "bundled-hybrid", "num_speculative_tokens": 2}'}, "has recurrent states"),
         ({"speculative_config": NGRAM, "strategy": "none"}, "strategy none has none"),
         ({"speculative_config": NGRAM, "strategy": "dynamic"}, "strategy dynamic has none"),
         ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "drafts no tokens"),

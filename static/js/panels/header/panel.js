@@ -208,7 +208,7 @@ function Facts({ header }) {
   const kept = m.bytes_per_weight; // where it is not the dtype's
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
-    <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
+    <span class="fact">${layersText(m)}</span>
     <span class="fact"><${Term} id="gqa">${t("header.heads", {
       q: m.num_heads,
       kv: sizeOf(m, "num_kv_heads"),
@@ -217,6 +217,16 @@ function Facts({ header }) {
     ${kept && html`<span class="fact">${t("header.weights", { n: kept.toPrecision(3) })}</span>`}
     ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}
     <${Compiling} />`;
+}
+
+/**
+ * How many layers there are, and how many keep what where some keep a state.
+ *
+ * @param {import("../../core/trace.js").ModelFacts} model
+ */
+function layersText({ num_layers: keys, layer_kinds: kinds = [] }) {
+  const states = kinds.filter((kind) => kind === "state" || kind === "both").length;
+  return t(states ? "header.layers.states" : "header.layers", { n: kinds.length || keys, keys, states });
 }
 
 /** The model serves already while its forward pass is compiled. */

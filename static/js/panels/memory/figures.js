@@ -9,7 +9,7 @@ import { memoryFigures } from "../../core/state.js";
 import { Asked } from "../../kit/asked.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { lazy } from "../../kit/lazy.js";
+import { lazy, lazyPanel } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { isAsked } from "../../state/lessons.js";
@@ -93,6 +93,7 @@ const PER_TOKEN = "bytes_per_token"; // questions that figures here answer
 const AT_ONCE = "run_at_once";
 const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 
+const States = lazyPanel(() => import("./states.js"), "memory");
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
 /**
@@ -143,7 +144,8 @@ export function Figures() {
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
     <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
-    ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
+    ${states ? html`<${States} header=${header} />` : null}
+    ${isShared({ header }) || states ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
     <button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value} onClick=${toggleModels}
       style=${{ visibility: isOwn ? "visible" : "hidden" }}>${t("memory.device")}</button>
   </section>`;

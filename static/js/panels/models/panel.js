@@ -102,11 +102,12 @@ function Row({ listed }) {
 }
 
 /**
- * How many query heads share a KV head, as the field calls it.
+ * How many query heads share a KV head, as the field calls it; or that some layers keep a state.
  *
  * @param {NonNullable<Listed["model"]>} model
  */
-function kindOf({ num_heads, num_kv_heads }) {
+function kindOf({ num_heads, num_kv_heads, state_bytes }) {
+  if (state_bytes) return t("models.hybrid");
   if (num_kv_heads === num_heads) return "MHA";
   return num_kv_heads === 1 ? "MQA" : "GQA";
 }

@@ -69,7 +69,7 @@ const DRAWN = {
     text: bytesText,
     values: heldInEach,
     most: (log, prompt, count) => expectedHeld(log, prompt + count - 1),
-    styles: (palette) => [alpha(palette.k, 0.4), palette["ink-3"], palette.k],
+    styles: (palette) => [alpha(palette.k, 0.4), palette["ink-3"], palette.k, palette.v],
   },
 };
 const drawn = () => DRAWN[racing.value];

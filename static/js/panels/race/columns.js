@@ -9,7 +9,7 @@ import { racing } from "./model.js";
  * @typedef {import("./figures.js").Lane} Lane
  * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
  * @typedef {"intensity" | "copied" | "storage" | "totalCopied"} CountedKey
- * @typedef {"step" | "perToken" | "blocks" | "weightBytes" | "kvBytes"} ModelKey
+ * @typedef {"step" | "perToken" | "blocks" | "states" | "weightBytes" | "kvBytes"} ModelKey
  * @typedef {StepKey | CountedKey | ModelKey | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
  *
  * `about`: what it says when it is pointed at.
@@ -103,6 +103,7 @@ const OF_MODELS = [
     [
       { key: "perToken", column: "perToken", text: bytesText, about: exactBytes },
       { key: "blocks", column: "blocks", text: grouped },
+      { key: "states", column: "states", text: bytesText, about: exactBytes },
       { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
     ],
   ],

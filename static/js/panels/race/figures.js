@@ -23,8 +23,8 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
- * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of it, and
- * `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
+ * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of K and V,
+ * `states` bytes of the state that the step leaves, and `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
  * read and written. `total*` sum over the steps so far.
  * @param {TraceLog} log
  * @param {number} step
@@ -43,6 +43,7 @@ export function laneAt(log, step) {
     kvBytes: 0,
     perToken: log.groups.reduce((sum, group) => sum + group.kv_bytes_per_token, 0),
     blocks: 0,
+    states: 0,
     intensity: /** @type {number | null} */ (null),
     copied: /** @type {number | null} */ (null),
     storage: /** @type {number | null} */ (null),
@@ -72,12 +73,15 @@ export function laneAt(log, step) {
   lane.storage = record.cache_tensors?.storage_bytes ?? null;
   lane.slots = { reserved, read: entry.start, computed: lane.computed };
   tables.forEach((table, group) => {
-    const perToken = log.groups[group].kv_bytes_per_token;
+    const { kv_bytes_per_token: perToken, state_bytes: each } = log.groups[group];
     const held = heldIn(table).length;
+    if (each) return void (lane.states += Math.min(held, 1) * each); // where a block begins the one before is there too
     lane.blocks += held;
     lane.held += held * size * perToken;
     lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full
   });
+  lane.held += lane.states;
+  lane.used += lane.states;
   lane.wasted = lane.held - lane.used;
   lane[log.header.engine.strategy === "none" ? "transient" : "kept"] = lane.held;
   return lane;

@@ -21,7 +21,7 @@ const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: n
 /**
  * `strategies`: from none to the one that wastes least: what one sequence tells apart.
  * `caches`: how K and V have been kept beside each other: concatenated by hand, transformers' two caches, pages.
- * `models`: the siblings that come with the program, which differ in their KV heads alone.
+ * `models`: the siblings that come with the program: three that differ in their KV heads alone, and the hybrid.
  * `drafts`: a token a step, drafts by n-grams, drafts by a model.
  * @type {Record<SetName, LaneOf[]>}
  */
@@ -34,7 +34,11 @@ export const SETS = {
     model: null,
     drafts: offeredOf("speculative_config")[i - 1],
   })),
-  models: ["bundled-mha", "bundled-gqa", "bundled-mqa"].map((id) => ({ id, strategy: "paged", model: id })),
+  models: ["bundled-mha", "bundled-gqa", "bundled-mqa", "bundled-hybrid"].map((id) => ({
+    id,
+    strategy: "paged",
+    model: id,
+  })),
 };
 
 /** The set that races. */

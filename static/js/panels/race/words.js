@@ -61,11 +61,14 @@ function copySentence({ step, lanes, tokens, finished }) {
  * @param {Race} now
  */
 function modelSentence({ step, lanes, tokens, finished }) {
-  if (step === 0) return t("race.say.ready", { n: promptLength() });
+  if (step === 0) return t("race.caches.ready", { n: promptLength() });
   const over = finished && step === race.numSteps.value && race.phase.value === "done";
   const found = over ? (race.logs.value ?? []).map((log) => laneAt(log, stepRecords(log).length)) : lanes;
   const held = found.map((lane, i) => t("race.caches.one", { name: names()[i], bytes: bytesText(lane.held) }));
-  const values = { step, held: held.join(t("runs.comma")), blocks: Math.max(...found.map((lane) => lane.blocks)) };
+  const states = Math.max(...found.map((lane) => lane.states));
+  const state = states ? t("race.models.state", { bytes: bytesText(states) }) : "";
+  const blocks = Math.max(...found.map((lane) => lane.blocks));
+  const values = { step, held: held.join(t("runs.comma")), blocks, state };
   if (over) {
     const apart = tokens.difference ? t("race.models.apart", { place: tokens.difference.place + 1 }) : "";
     return t("race.models.end", { ...values, ratio: ratioText(found[0].perToken / found[2].perToken), apart });
@@ -100,9 +103,11 @@ function ModelNote({ logs }) {
   if (!logs) return html`<p class="race-why hint" id="race-why"></p>`;
   const { num_layers: layers, head_dim: dim, num_kv_heads: heads } = logs[0].header.model;
   const perToken = (/** @type {TraceLog} */ log) => log.header.kv_bytes_per_token;
-  const each = logs.map((log, i) =>
-    t("race.models.one", { name: names()[i], n: log.header.model.num_kv_heads, bytes: grouped(perToken(log)) }),
-  );
+  const each = logs.map((log, i) => {
+    const { num_kv_heads: n, num_layers, state_bytes = 0 } = log.header.model;
+    const values = { name: names()[i], n, layers: num_layers, state: grouped(state_bytes) };
+    return t(state_bytes ? "race.models.one_state" : "race.models.one", { ...values, bytes: grouped(perToken(log)) });
+  });
   const size = perToken(logs[0]) / (2 * layers * heads * dim);
   return html`<p class="race-why hint" id="race-why">
     ${t("race.models.note", { layers, dim, size, each: each.join(t("runs.comma")) })}${" "}

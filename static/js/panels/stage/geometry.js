@@ -98,28 +98,32 @@ export function scrollTo(layout, offset, width, first, last) {
 
 const LEAST = 18; // px of a row of vectors: with less room there is none
 const ATTENTION = 36; // px of the attention row beside others: a bar, and its weight above it
+const STATE = 18; // px of the row of a state
 
 /**
- * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where
- * it is low the attention row stays alone, and the others have no height.
+ * Rows of the strip in `height` pixels, top to bottom: attention, K, V, a state where the model keeps one, Q; the
+ * tokens lie below in the document. Where it is low the attention row stays alone, and the others have no height.
  *
  * @param {number} height
- * @returns {Record<"attention" | "k" | "v" | "q", Band>}
+ * @param {boolean} withState
+ * @returns {Record<"attention" | "k" | "v" | "state" | "q", Band>}
  */
-export function rows(height) {
+export function rows(height, withState = false) {
   const gap = 8;
-  const room = height - 4 * gap;
+  const state = withState ? STATE + gap : 0;
+  const room = height - 4 * gap - state;
   const vector = Math.floor(Math.min(120, room * 0.225, (room - ATTENTION) / 3));
   if (vector < LEAST) {
     const attention = { y: gap, height: Math.max(0, height - 2 * gap) };
     const none = { y: gap + attention.height, height: 0 };
-    return { attention, k: none, v: none, q: none };
+    return { attention, k: none, v: none, state: none, q: none };
   }
   const attention = room - 3 * vector;
   const top = gap + attention + gap;
   /** @param {number} i */
-  const row = (i) => ({ y: top + i * (vector + gap), height: vector });
-  return { attention: { y: gap, height: attention }, k: row(0), v: row(1), q: row(2) };
+  const row = (i) => ({ y: top + i * (vector + gap) + (i > 1 ? state : 0), height: vector });
+  const below = { y: top + 2 * (vector + gap), height: state && STATE };
+  return { attention: { y: gap, height: attention }, k: row(0), v: row(1), state: below, q: row(2) };
 }
 
 /**

@@ -16,9 +16,9 @@ import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import { hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { rows, scrollTo } from "./geometry.js";
+import { scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
-import { cellOf, done, KINDS, layoutOf } from "./strip_columns.js";
+import { cellOf, done, KINDS, layoutOf, rowsOf } from "./strip_columns.js";
 import { Gutter, Notice } from "./strip_gutter.js";
 import { atOnce, usePhaseVariables } from "./strip_motion.js";
 import { paintStrip } from "./strip_paint.js";
@@ -167,7 +167,7 @@ export function Strip() {
     () =>
       placed("vector", (kind, position) => {
         const { layout: at, size: room } = latest.current;
-        const band = rows(room.height)[kind];
+        const band = rowsOf(sequenceView.peek(), room.height)[kind];
         const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
         if (!at || !corner || !band.height || left < 0 || left + at.width > room.width) return null;
         return { x: corner.left + left, y: corner.top + band.y, width: at.width, height: band.height };
@@ -260,7 +260,7 @@ function hover(event, { layout, size }) {
   const now = sequenceView.value;
   if (!now) return;
   const { y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
-  const at = rows(size.height);
+  const at = rowsOf(now, size.height);
   const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
   const vector = kind && cellOf(now, kind, position).vector;
   const component =

@@ -1,5 +1,6 @@
 // What the strip's columns hold: their widths, which of them exist at a sub-step, their vectors, and a column in words.
 
+import { keptStates } from "../../core/kept_states.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
@@ -8,8 +9,8 @@ import { labelWidth } from "../../kit/canvas.js";
 import { fittedSize } from "../../kit/fitted.js";
 import { PHASES } from "../../state/moment.js";
 import { keysText } from "../../tell/groups.js";
-import { probabilityText, t } from "../../tell/words.js";
-import { columns, fittedColumn } from "./geometry.js";
+import { grouped, probabilityText, t } from "../../tell/words.js";
+import { columns, fittedColumn, rows } from "./geometry.js";
 
 /**
  * `missing`: why there is no vector; null when there is one.
@@ -33,6 +34,14 @@ const WIDEST = 84;
 const TIGHTEST = 0.8; // of the width that tokens need, so that a line is seen whole
 const NARROW = 400; // px: a phone's window, where columns are always that tight
 const MOST = 4096; // columns that room is kept for
+
+/**
+ * The rows of the strip: with one for the state where the model keeps one.
+ *
+ * @param {View | null} now
+ * @param {number} height
+ */
+export const rowsOf = (now, height) => rows(height, Boolean(now?.log.header.model.state_bytes));
 
 /** @param {Label} label */
 export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
@@ -262,6 +271,14 @@ export function describe(now, position, sub) {
     parts.push(t("stage.column.computed"));
   else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
   else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
+  const kept = keptStates(now).find((one) => one.position === position);
+  if (kept)
+    parts.push(
+      t(kept.isNewest ? "stage.column.state" : "stage.column.kept_state", {
+        block: kept.block,
+        bytes: grouped(now.log.header.model.state_bytes ?? 0),
+      }),
+    );
   if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
     parts.push(t("stage.column.hit"));
   if (cellOf(now, "k", position).missing === "uncaptured")

@@ -5,9 +5,8 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { viewSub } from "../../state/stage_moment.js";
 import { bare } from "../../state/store.js";
-import { probabilityText, t } from "../../tell/words.js";
-import { rows } from "./geometry.js";
-import { done } from "./strip_columns.js";
+import { bytesText, probabilityText, t } from "../../tell/words.js";
+import { done, rowsOf } from "./strip_columns.js";
 import { legendOf, rangesOf } from "./strip_paint.js";
 
 /**
@@ -24,7 +23,7 @@ const TWO_LINES = 32; // px
  * @param {{now: View | null, height: number}} props
  */
 export function Gutter({ now, height }) {
-  const at = rows(height || 300);
+  const at = rowsOf(now, height || 300);
   const ranges = now ? rangesOf() : {};
   const top = legendOf(now);
   const latent = now?.log.header.model.latent_dim ?? 0;
@@ -48,7 +47,13 @@ export function Gutter({ now, height }) {
       "attention_weight",
       top ? `0 – ${probabilityText(top)}` : "",
     )} ${label("k", t("stage.key"), "key", range("k"))}
-    ${label("v", t("stage.value"), "value", range("v"))} ${label("q", t("stage.query"), "query", range("q"))}
+    ${label("v", t("stage.value"), "value", range("v"))} ${
+      at.state.height > 0 &&
+      html`<div class="gutter-row of-state" style=${{ top: `${at.state.y}px`, height: `${at.state.height}px` }}>
+        <span class="gutter-name" title=${t("stage.state.why")}>${t("stage.state")} <b class="num">${bytesText(
+          now?.log.header.model.state_bytes ?? 0,
+        )}</b> <${Fidelity} kind="captured" /></span></div>`
+    } ${label("q", t("stage.query"), "query", range("q"))}
     ${token}
   </div>`;
 }

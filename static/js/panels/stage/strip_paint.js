@@ -1,12 +1,13 @@
 // Painting the strip: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { keptStates } from "../../core/kept_states.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { pointed } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
-import { figureMiddle, figuresApart, litAt, rows } from "./geometry.js";
-import { KINDS } from "./strip_columns.js";
+import { figureMiddle, figuresApart, litAt } from "./geometry.js";
+import { KINDS, rowsOf } from "./strip_columns.js";
 import { images, paintVectors } from "./strip_paint_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
@@ -59,11 +60,12 @@ export function paintStrip(c, { now, layout, span, offset, width, height, phases
     right: offset + width,
     phases,
   };
-  const at = rows(height);
+  const at = rowsOf(now, height);
   c.save();
   c.translate(-offset, 0);
   paintBeams(scene, at);
   for (const kind of KINDS) if (at[kind].height) paintVectors(scene, at[kind], kind);
+  if (at.state.height) paintStates(scene, at.state);
   paintAttention(scene, at.attention);
   paintPointed(scene, at);
   c.restore();
@@ -111,7 +113,7 @@ function eachRead(scene, paint) {
  * A column lights when its key is read, as bright as its weight.
  *
  * @param {Scene} scene
- * @param {ReturnType<typeof rows>} at
+ * @param {ReturnType<typeof rowsOf>} at
  */
 function paintBeams(scene, at) {
   const { c, palette, layout } = scene;
@@ -121,6 +123,34 @@ function paintBeams(scene, at) {
     c.fillStyle = alpha(palette.q, 0.45 * share * progress);
     c.fillRect(layout.x(p) - 1, top, layout.width + 2, at.v.y + at.v.height + 3 - top);
   });
+}
+
+/**
+ * The state: one, under the token after which it is, however many there are. In outline those that were kept on the
+ * way, from which a prompt with this beginning could go on.
+ *
+ * @param {Scene} scene
+ * @param {Band} box
+ */
+function paintStates({ c, palette, now, layout, phases }, box) {
+  const kept = keptStates(now);
+  const newest = kept.at(-1);
+  for (const { position, isNewest } of kept) {
+    if (isNewest) continue;
+    c.strokeStyle = palette.v;
+    c.lineWidth = 1;
+    c.strokeRect(layout.x(position) + 0.5, box.y + 3.5, layout.width - 1, box.height - 7);
+  }
+  if (!newest?.isNewest) return;
+  const [before, after] = [layout.x(Math.max(0, (now.entry?.start ?? 1) - 1)), layout.x(newest.position)];
+  if (now.entry?.start === 0 && phases.write === 0) return; // nothing was folded into it yet
+  const x = now.entry ? before + (after - before) * phases.write : after;
+  const shades = c.createLinearGradient(0, box.y, 0, box.y + box.height);
+  shades.addColorStop(0, palette.k);
+  shades.addColorStop(1, palette.v);
+  c.fillStyle = shades;
+  roundRect(c, x, box.y, layout.width, box.height, 3);
+  c.fill();
 }
 
 /**
@@ -184,7 +214,7 @@ function largest(row) {
 
 /**
  * @param {Scene} scene
- * @param {ReturnType<typeof rows>} at
+ * @param {ReturnType<typeof rowsOf>} at
  */
 function paintPointed({ c, palette, layout }, at) {
   const position = pointed.value?.position;

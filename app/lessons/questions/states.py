@@ -1,0 +1,94 @@
+"""Questions about layers with a state: what they hold, from which length on that is less, and what is found again."""
+
+from __future__ import annotations
+
+from app.lessons.questions.places import AtBytes, nowhere
+from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided
+
+REPEATED = 4  # tokens at the end of a prompt that stood before
+
+
+@rule
+def bytes_with_state(scene: Scene) -> Question:
+    """Ask for the bytes that a sequence holds when what comes is over: whole blocks of keys and values, and one state
+    of all layers that keep none.
+    """
+    record = scene.log.record(len(scene.log) - 1)
+    memory, model = record.memory, scene.header.model
+    state = model.state_bytes
+    if not state or memory.state_blocks_held != 1:
+        raise Undecided(f"it holds {memory.state_blocks_held} states, and the question is about one")
+    right = memory.bytes_held
+    keys = right - state
+    wrong = [
+        ("all_layers", keys // model.num_layers * len(model.layer_kinds)),
+        ("state_each", keys + state * memory.tokens_held),
+        ("only_keys", keys),
+        ("only_state", state),
+    ]
+    evidence = Evidence(record=record.index, figure="blocks of keys · block_size · kv_bytes_per_token + state_bytes")
+    return numbers(
+        "bytes_with_state",
+        right,
+        wrong,
+        evidence,
+        text="bytes",
+        place=lambda n: AtBytes(bytes=int(n)),
+        layers=len(model.layer_kinds),
+        states=len(model.layer_kinds) - model.num_layers,
+        state=state,
+        token=scene.header.kv_bytes_per_token,
+        tokens=memory.tokens_held,
+    )
+
+
+@rule
+def lighter_from(scene: Scene) -> Question:
+    """Ask for the length from which on this run holds less than the run before, as far as both come."""
+    if scene.earlier is None or not scene.header.model.state_bytes:
+        raise Undecided("there was no run before this one, or its model keeps no states")
+    own, state, block = scene.header.kv_bytes_per_token, scene.header.model.state_bytes, scene.block_size
+    before = scene.earlier.header.kv_bytes_per_token
+    common = min(len(scene.log), len(scene.earlier))
+    for index in range(scene.now, common):
+        memory, earlier = (log.record(index).memory for log in (scene.log, scene.earlier))
+        if memory.tokens_held == earlier.tokens_held and 0 < memory.bytes_held < earlier.bytes_held:
+            break
+    else:
+        raise Undecided("it never holds less than the run before, as far as both come")
+    wrong = [
+        ("no_keys", state // before + 1),
+        ("only_own", state // own + 1),
+        ("at_once", scene.log.record(scene.now - 1).memory.tokens_held + 1),
+        ("block_later", memory.tokens_held + block),
+    ]
+    evidence = Evidence(record=index, figure="bytes_held of both runs")
+    return numbers(
+        "lighter_from", memory.tokens_held, wrong, evidence, place=nowhere, state=state, own=own, before=before
+    )
+
+
+@rule
+def recalled(scene: Scene, seq: int = 0) -> Question:
+    """Ask whether it chooses the token that followed the prompt's last tokens where they stood before."""
+    sequence = scene.after.sequences.get(seq)
+    if sequence is None or len(sequence.token_ids) <= sequence.num_prompt_tokens:
+        raise Undecided(f"no token is chosen for sequence {seq} as far as the lesson goes")
+    prompt, chosen = sequence.token_ids[: sequence.num_prompt_tokens], sequence.token_ids[sequence.num_prompt_tokens]
+    before = _stood_before(prompt)
+    if before is None:
+        raise Undecided(f"the last {REPEATED} tokens of the prompt of sequence {seq} did not stand before")
+    found = next(record.index for record in scene.all() for output in record.outputs if output.seq_id == seq)
+    right = "yes" if chosen == prompt[before] else "no"
+    evidence = Evidence(record=found, figure="the token after the same words, and the one that is chosen")
+    back = len(prompt) - before
+    return choice("recalled", right, ["yes", "no"], evidence, why=["yes", "no"], repeated=REPEATED, back=back)
+
+
+def _stood_before(prompt: list[int]) -> int | None:
+    """Return the position after the last earlier place of the prompt's last tokens."""
+    size, end = REPEATED, len(prompt)
+    places = (at for at in range(end - size - 1, -1, -1) if prompt[at : at + size] == prompt[end - size :])
+    found = next(places, None)
+    return None if found is None else found + size

@@ -1,0 +1,45 @@
+// Where the state of a sequence is kept: the one that it goes on from, and those that a hit could start from. Pure.
+
+import { hashKey } from "./cached_contents.js";
+import { isOfStates } from "./groups.js";
+
+/**
+ * @typedef {import("./sequence_view.js").SequenceView} SequenceView
+ * @typedef {{position: number, block: number, isNewest: boolean}} Kept after which position, and in which block
+ */
+
+/** @type {WeakMap<SequenceView, Kept[]>} */
+const known = new WeakMap();
+
+/**
+ * The states of a sequence from its beginning, the newest last; none where the model keeps none. A state was kept where
+ * a block of states has the hash of the keys up to there, whether the sequence still holds it or not.
+ * @param {SequenceView} view
+ */
+export function keptStates(view) {
+  let found = known.get(view);
+  if (!found) known.set(view, (found = find(view)));
+  return found;
+}
+
+/** @param {SequenceView} view @returns {Kept[]} */
+function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {
+  const at = log.groups.findIndex((group) => isOfStates(group) && group.instance === seq.instance);
+  const own = tables[at];
+  if (!own?.length) return [];
+  const { first_block: first, num_blocks: count } = log.groups[at];
+  /** @type {Map<string, number>} */
+  const byHash = new Map();
+  for (const { block_id, block_hash } of state.blocks.slice(first, first + count))
+    if (block_hash !== null) byHash.set(hashKey(block_hash), block_id);
+  /** @type {Kept[]} */
+  const kept = [];
+  for (let logical = 0; (logical + 1) * size < numFilled; logical++) {
+    const hash = state.blocks[table[logical]]?.block_hash ?? null;
+    const block = own[logical] >= 0 ? own[logical] : hash && byHash.get(hashKey(hash));
+    if (typeof block === "number") kept.push({ position: (logical + 1) * size - 1, block, isNewest: false });
+  }
+  const newest = own[Math.ceil(numFilled / size) - 1] ?? -1;
+  if (newest >= 0) kept.push({ position: numFilled - 1, block: newest, isNewest: true });
+  return kept;
+}

@@ -1,0 +1,40 @@
+"""Training of the hybrid sibling: documents that share a row do not see each other's state."""
+
+import random
+from pathlib import Path
+
+import torch
+from transformers import Qwen3_5ForCausalLM
+
+from training.config import load_config
+from training.data import collate
+from training.delta_net import keep_documents_apart
+from training.model import batch_loss, build_model
+
+CONFIG = Path(__file__).parents[3] / "training" / "bundled.toml"
+VOCABULARY, END = 64, 0
+
+
+def test_documents_of_a_row_are_computed_as_each_by_itself() -> None:
+    """Documents that begin within a chunk of 64, at its border, and shorter than the convolution."""
+    torch.manual_seed(0)
+    shape = load_config(CONFIG, "hybrid")["model"]
+    model = build_model(shape, VOCABULARY, END).eval()
+    draw = random.Random(0)
+    documents = [[draw.randrange(1, VOCABULARY) for _ in range(length)] for length in (30, 2, 32, 70, 3, 20)]
+    batch = collate([documents], 160, END)
+    plain = Qwen3_5ForCausalLM(model.config).eval()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        together = float(batch_loss(model, batch.ids, batch.targets, batch.positions, batch.mask))
+        alone = 0.0
+        for document in documents:
+            ids = torch.tensor([document])
+            logits = plain(input_ids=ids, use_cache=False).logits[0, :-1]
+            alone += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
+        keep_documents_apart(plain)
+        flowing = float(
+            batch_loss(plain, batch.ids, batch.targets, torch.arange(160)[None], batch.mask)  # one long document
+        )
+    assert abs(together - alone) < 1e-3
+    assert abs(flowing - alone) > 0.1  # a state that flows on shows
