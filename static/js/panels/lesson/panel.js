@@ -188,7 +188,12 @@ function Part({ item }) {
  */
 function Do({ item }) {
   const { verb, count, until, rank, keep, changes, lanes } = item.action;
-  const values = { n: count, until: untilText(until, count), rank: rank + 1, keep: keep[opened.value?.language ?? ""] ?? 0 };
+  const values = {
+    n: count,
+    until: untilText(until, count),
+    rank: rank + 1,
+    keep: keep[opened.value?.language ?? ""] ?? 0,
+  };
   const names = Object.entries(changes).map(([name, value]) =>
     OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
   );
