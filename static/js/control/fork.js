@@ -66,7 +66,8 @@ export function openForm(asked = null) {
  */
 export function recordsKept(change) {
   if (change.kind === "config") return 0;
-  return "record" in change ? change.record : viewIndex.peek() + 1;
+  const { kind } = change;
+  return kind === "token" || kind === "keep" || kind === "ablate" ? change.record : viewIndex.peek() + 1;
 }
 
 /**

@@ -125,8 +125,9 @@ def test_computed_at_once_it_is_what_was_computed_step_by_step() -> None:
 def test_a_preempted_sequence_computes_again_what_it_had() -> None:
     """Two sequences in a pool for one and a half: the younger is preempted after the head is off."""
     found = []
-    for num_blocks in (64, 12):
-        with Engine(tiny_llama(), replace(CONFIG, num_blocks=num_blocks, ablate="1.2@4")) as engine:
+    for num_blocks, finds in ((64, True), (12, True), (12, False)):
+        config = replace(CONFIG, num_blocks=num_blocks, enable_prefix_caching=finds, ablate="1.2@4")
+        with Engine(tiny_llama(), config) as engine:
             for prompt in (TOKENS, PROMPTS[5]):
                 engine.add_request(prompt, replace(GREEDY, max_tokens=20))
             while engine.has_unfinished():
@@ -134,7 +135,7 @@ def test_a_preempted_sequence_computes_again_what_it_had() -> None:
             log = log_of(engine)
             assert any(ops_of(log.record(i), Preempt) for i in range(5, len(log))) == (num_blocks == 12)
             found.append([outputs_of(engine, seq_id) for seq_id in (0, 1)])
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alone() -> None:
