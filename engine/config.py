@@ -162,7 +162,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     ] = None
     # which tokens each KV head forgets (engine/model/forgetting); None = none
     forget_policy: Annotated[
-        PolicyName | None, Option(strategies=("paged",), control=Control(group="cache", term="forgetting"))
+        PolicyName | None,
+        Option(strategies=("paged",), control=Control(group="cache", none_as="off", term="forgetting")),
     ] = None
     # tokens that each KV head of a layer keeps; None = 64
     forget_budget: Annotated[
@@ -225,6 +226,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     private: Annotated[bool, Option(flag=False)] = False
     # a mistake put in on purpose (engine/lab/faults.py); None = a healthy engine
     fault: Annotated[FaultName | None, Option(flag=False)] = None
+    # heads and layers that are off once the log has so many records (engine/model/ablation.py); None = none is
+    ablate: Annotated[str | None, Option(flag=False)] = None
     # alternatives recorded with each chosen token
     num_logprobs: Annotated[int, Option(ge=0, le=MAX_LOGPROBS)] = 5
     seed: Annotated[int, SEED] = 0
@@ -292,7 +295,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         """
         # logs that are older do not have them
         optional = (
-            "async_scheduling", "count_copies", "mamba_block_size", "max_cudagraph_capture_size", "private",
+            "ablate", "async_scheduling", "count_copies", "mamba_block_size", "max_cudagraph_capture_size", "private",
             "scheduler_reserve_full_isl", "speculative_config",
         )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}

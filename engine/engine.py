@@ -17,6 +17,7 @@ from typing import Literal, Self, cast
 from msgspec.structs import replace
 
 from engine.accounting.work import StepWork
+from engine.cache.ablate_settings import read_ablation
 from engine.cache.block_groups import trace_groups
 from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
@@ -25,6 +26,7 @@ from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector, Received
 from engine.connector.link import TransferError
+from engine.model.ablation import Ablation
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
@@ -172,6 +174,9 @@ class Engine:
                 self._outputs.token_bytes,
                 self._ops.append,
             )
+        offs = read_ablation(self.config.ablate)
+        self._ablation = Ablation(offs) if offs else None
+        self._cache.prefixes.mark = self._ablation.mark if self._ablation else None
         self._stride = place.seq_id_stride
         self._num_requests = 0
         self._num_records = 0
@@ -184,6 +189,7 @@ class Engine:
         self._deferred = DeferredAppend(append) if append is not None else None
         # on the CPU there is nothing beside which a record could be appended (engine/trace/deferred_append.py)
         self._holds_back = self.config.async_scheduling and not self._runner.copies.on_host
+        self._ablate()
 
     def __enter__(self) -> Self:
         return self
@@ -261,7 +267,7 @@ class Engine:
         """
         stage = self._outputs
         if not stage.requests:
-            eager = eager or self._is_eager
+            eager = eager or self._is_eager or self._runner.ablation is not None
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
             compiled = None if eager else self.model.compiled
             serves = compiled is not None and compiled.serves(self.config.kv_cache_dtype)
@@ -602,7 +608,8 @@ class Engine:
         if self._forgetting and logged is not None:
             backend = ForgettingAttention(Remembered(seq_id, logged.forgotten, self._forgetting))
         settings = self.config.kv_cache_dtype, self.config.policy
-        return recompute_sequence(self.model, seq_id, token_ids[:count], layer, heads, *settings, backend, residual)
+        asked = layer, heads, *settings, backend, residual, self._ablation
+        return recompute_sequence(self.model, seq_id, token_ids[:count], *asked)
 
     def snapshot(self) -> Snapshot:
         """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
@@ -726,10 +733,25 @@ class Engine:
                 follower.follow(self._ops)
         self._ops.clear()
         self._num_records += 1
+        self._ablate(record.ops)
         self._cache.tick(self._num_records, self._num_steps)
         if self._deferred is not None:
             self._deferred.put(record, capture, is_last)
         return record
+
+    def _ablate(self, ops: Items[Op] = ()) -> None:
+        """Let forks continue what is off in their parents, and begin what `config.ablate` switches off now."""
+        if self._ablation is None:
+            return
+        for op in ops:
+            if isinstance(op, Fork):
+                self._ablation.fork(op.parent_seq_id, op.seq_id)
+        num_computed = {i: one.sequence.num_computed_tokens for i, one in self._outputs.live.items()}
+        if self._ablation.begin(self._num_records, self._outputs.next_seq_id, num_computed):
+            self._runner.ablation, self._runner.compiled, self._runner.uses_graphs = self._ablation, None, False
+            for seq_id, count in num_computed.items():
+                if chain := self._cache.prefixes.chains.get(seq_id):
+                    chain.cut(count)
 
     def header(self) -> Header:
         """Return the header of a log of this engine alone."""

@@ -14,7 +14,7 @@ from app.cli.options import UserError, add_command
 from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
-from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
+from engine.trace.explain import Drafts, Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
 from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
 from engine.trace.log import TraceReader
 from engine.trace.telling import Context, Voice, languages
@@ -132,6 +132,8 @@ def _print_overview(found: Overview, voice: Voice) -> None:
             preemptions=totals.preemptions,
         )
     )
+    if found.drafts.passes:
+        _print_drafts(found.drafts, voice)
     if found.fullest:
         _print_fullest(found.fullest, voice)
     if found.slowest:
@@ -149,6 +151,13 @@ def _print_overview(found: Overview, voice: Voice) -> None:
         )  # fmt: skip
         say(_row(REQUESTS, cells) + "  " + voice.say(f"story.end.{s.finish_reason or s.status}"))
     say(voice.say("explain.notes"))
+
+
+def _print_drafts(found: Drafts, voice: Voice) -> None:
+    share = f"{found.accepted / found.drafted:.1%}"
+    per_pass = f"{found.tokens / found.passes:.2f}"
+    counts = {"drafted": found.drafted, "accepted": found.accepted, "passes": found.passes}
+    say(voice.say("explain.drafts", **counts, share=share, per_pass=per_pass))
 
 
 def _print_fullest(fullest: Fullest, voice: Voice) -> None:

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
+from app.lessons.questions.forgetting import changes
 from app.lessons.questions.instances import longest_gap
 from app.lessons.scene import Scene, Undecided, need_op, shown
 from engine.accounting.memory import bytes_per_element
@@ -310,6 +311,20 @@ def taken_back(scene: Scene) -> Found:
 def _sum(scene: Scene, kind: type[Op], name: str) -> Found:
     found = [(record.index, getattr(op, name)) for record in scene.seen() for op in record.ops if isinstance(op, kind)]
     return Found(sum(number for _, number in found), found[-1][0] if found else None)
+
+
+@figure
+def forgotten(scene: Scene, layer: int, head: int, seq: int = 0) -> Found:
+    """Tokens that a KV head has forgotten."""
+    found = [op for op in scene.sequence(seq).forgotten if op.layer == layer]
+    return Found(sum(len(op.positions[head]) for op in found), _newest(scene))
+
+
+@figure
+def changed(scene: Scene, seq: int = 0) -> Found:
+    """Tokens of a sequence for which the full cache, given the same text, has another one."""
+    found = changes(shown(scene.log, scene.now), seq)
+    return Found(len(found), found[-1].record if found else None)
 
 
 @figure

@@ -32,7 +32,8 @@ class Action(Struct, frozen=True, kw_only=True):
     `step`     `count` steps
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
     `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
-    `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
+    `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest); with `keep`
+               the same up to the step that forgot the token at this position (by language), which stays from there on
     `lose`     instance `count` ends, as if its process were killed, and restarts
     `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """
@@ -43,6 +44,7 @@ class Action(Struct, frozen=True, kw_only=True):
     count: int = 1
     until: str = ""
     rank: int = 0
+    keep: dict[str, int] = {}
     lanes: str = ""
     changes: dict[str, Any] = {}
 

@@ -59,7 +59,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.options.toml_text import toml_tables
 from engine.trace.events import Op
 
-PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare")
+PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare", "forgetting")
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
 LANES = ("strategies", "caches", "models")  # that can race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
@@ -262,6 +262,8 @@ def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> 
             return Action(verb="restart", changes={name: _value(text) for name, text in named.items()})
         case "fork" if not plain and named.keys() <= {"rank"}:
             return Action(verb="fork", rank=_count(named.get("rank", "1"), number))
+        case "fork" if not plain and named and all(name.startswith("keep.") for name in named):
+            return Action(verb="fork", keep={name[5:]: _count(at, number) for name, at in named.items()})
         case "lose" if len(plain) == 1 and not named:
             return Action(verb="lose", count=_count(plain[0], number))
         case "race" if len(plain) == 1 and named.keys() <= {"prompt"}:
@@ -331,6 +333,8 @@ def _check_whole(lesson: Lesson) -> None:
             _check_after_sandbox(lesson, item)
         if not isinstance(item, Do):
             continue
+        if (keep := item.action.keep) and keep.keys() != set(lesson.languages):
+            raise LessonError(item.line, f"fork: keep.{'=… keep.'.join(lesson.languages)}=… in each language")
         over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]
         if over:
             raise LessonError(item.line, f"{item.action.verb}: there is no prompt {over[0]}; the first is 0")

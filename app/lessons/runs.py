@@ -9,7 +9,8 @@ from app.lessons.lesson import Action, Lesson, LessonError
 from app.lessons.parse import model_of, settings_of
 from app.lessons.stage import LessonPrompt, Stage
 from app.lessons.tiers import tiers_of
-from engine.lab.change import TokenChange
+from engine.lab.change import Change, KeepChange, TokenChange
+from engine.trace.events import Forget
 from engine.trace.log import TraceReader
 
 MAX_STEPS = 1024  # that one action takes
@@ -99,16 +100,28 @@ class Runs:
         return any(op.__struct_config__.tag == action.until for i in range(first, len(log)) for op in log.record(i).ops)
 
     def _fork(self, action: Action, line: int) -> None:
+        at, change = self._keep_change(action, line) if action.keep else self._token_change(action, line)
+        self._stage.fork(at, change, settings_of(self._lesson, self._changes)[0])
+        self._begun()
+        self._submitted = set(range(len(self._lesson.prompts[self._language])))
+
+    def _token_change(self, action: Action, line: int) -> tuple[int, Change]:
         """Another next token for the sequence that was computed last."""
         log = self._stage.log
         at = self._outputs_before(line)
         output = log.record(at).outputs[0]
         if action.rank >= len(output.top):
             raise LessonError(line, f"fork: the run kept {len(output.top)} candidates; there is no rank {action.rank}")
-        change = TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
-        self._stage.fork(at, change, settings_of(self._lesson, self._changes)[0])
-        self._begun()
-        self._submitted = set(range(len(self._lesson.prompts[self._language])))
+        return at, TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
+
+    def _keep_change(self, action: Action, line: int) -> tuple[int, Change]:
+        """The token at a position stays, from before the step in which a head forgot it first."""
+        log, position = self._stage.log, action.keep[self._language]
+        for index in range(len(log)):
+            for op in log.record(index).ops:
+                if isinstance(op, Forget) and any(position in own for own in op.positions):
+                    return index, KeepChange(seq_id=op.seq_id, position=position)
+        raise LessonError(line, f"fork: no head has forgotten the token at position {position}")
 
     def _outputs_before(self, line: int) -> int:
         log = self._stage.log

@@ -29,7 +29,7 @@ from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer
 from engine.accounting.work import layer_flops
 from engine.cache.reach import reaches_of
-from engine.lab.change import ConfigChange
+from engine.lab.change import config_of_fork
 from engine.trace import codec
 
 FORK_NEWS = 0.25  # seconds between two status messages about a run that is made again
@@ -180,8 +180,7 @@ class Events:
                 raise AppError(
                     "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
                 )
-            config = change.config if isinstance(change, ConfigChange) else config
-            theater = self._theaters.create(config, message.name, model)
+            theater = self._theaters.create(config_of_fork(config, message.at, change), message.name, model)
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             job = theater.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:

@@ -16,6 +16,7 @@ from app.session.messages import parse_config, parse_sampling
 from app.session.run import OpenLog
 from engine.config import EngineConfig
 from engine.lab.change import (
+    AblateChange,
     AbortChange,
     Change,
     ConfigChange,
@@ -135,6 +136,8 @@ def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineC
             return TokenChange(seq_id=wish.seq_id, token_id=wish.token_id)
         case messages.ForkKeep():
             return KeepChange(seq_id=wish.seq_id, position=wish.position)
+        case messages.ForkAblate():
+            return AblateChange(layer=wish.layer, head=wish.head)
         case messages.ForkAbort():
             return AbortChange(request_id=wish.request_id)
         case messages.ForkSampling():

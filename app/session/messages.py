@@ -111,6 +111,11 @@ class ForkKeep(Message, frozen=True, kw_only=True, tag_field="kind", tag="keep")
     position: Index
 
 
+class ForkAblate(Message, frozen=True, kw_only=True, tag_field="kind", tag="ablate"):
+    layer: Index
+    head: Index | None  # query head; None: the whole layer
+
+
 class ForkRequest(Message, frozen=True, kw_only=True, tag_field="kind", tag="request"):
     text: str
     sampling: dict[str, Any] = {}
@@ -132,7 +137,7 @@ class ForkConfig(Message, frozen=True, kw_only=True, tag_field="kind", tag="conf
     config: dict[str, Any]
 
 
-Change = ForkToken | ForkKeep | ForkRequest | ForkAbort | ForkSampling | ForkConfig
+Change = ForkToken | ForkKeep | ForkAblate | ForkRequest | ForkAbort | ForkSampling | ForkConfig
 
 
 class Fork(OfTheater, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ class KVCacheManager(CacheBooks):
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """Let later lookups be explained by this sequence. `token_ids`: its own list, which grows with it."""
         if self.prefixes.enabled:
-            self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
+            self.prefixes.remember(seq_id, token_ids, cache_salt)
 
     def allocate(
         self,

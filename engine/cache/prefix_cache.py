@@ -33,11 +33,14 @@ class PrefixMatch(NamedTuple):
         return [block_id for hits in self.hits for block_id in hits if block_id != RELEASED]
 
 
-def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:
+def hash_block(
+    parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None, mark: bytes = b""
+) -> bytes:
     """Return the name (HASH_BYTES bytes) of a full block's content.
 
     The first block of a sequence has no parent and takes the salt in; every later one inherits it from its parent.
-    The encoding is unambiguous: a tag for root or child, lengths before what varies, 8 bytes a token.
+    `mark`: what else its content depends on (an ablation). The encoding is unambiguous: a tag for root, child or mark,
+    lengths before what varies, 8 bytes a token.
     """
     if parent_hash is not None:
         head = b"\x02" + parent_hash
@@ -46,6 +49,8 @@ def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: 
     else:
         salt = cache_salt.encode("utf-8", "surrogatepass")
         head = b"\x01" + struct.pack("<Q", len(salt)) + salt
+    if mark:
+        head = b"\x03" + struct.pack("<Q", len(mark)) + mark + head
     return blake2b(head + _packing(len(token_ids))(*token_ids), digest_size=HASH_BYTES).digest()
 
 
@@ -54,12 +59,20 @@ def _packing(num_tokens: int) -> Callable[..., bytes]:
     return struct.Struct(f"<{num_tokens}q").pack
 
 
+Mark = Callable[[int, int], bytes]  # first position, end -> what the block's content depends on besides tokens
+
+
+def unmarked(start: int, end: int) -> bytes:
+    """Return the mark of what depends on its tokens alone."""
+    return b""
+
+
 class HashChain:
     """The hashes of one sequence's full blocks, each computed once: tokens are only ever appended to a sequence."""
 
-    def __init__(self, block_size: int, cache_salt: str | None) -> None:
+    def __init__(self, block_size: int, cache_salt: str | None, mark: Mark = unmarked) -> None:
         self.cache_salt = cache_salt
-        self._block_size = block_size
+        self._block_size, self._mark = block_size, mark
         self._hashes: list[bytes] = []
 
     def hash_at(self, logical: int, token_ids: Sequence[int]) -> bytes:
@@ -67,15 +80,20 @@ class HashChain:
         size, hashes = self._block_size, self._hashes
         for index in range(len(hashes), logical + 1):
             parent = hashes[-1] if index else None
-            hashes.append(hash_block(parent, token_ids[index * size : (index + 1) * size], self.cache_salt))
+            start, end = index * size, (index + 1) * size
+            hashes.append(hash_block(parent, token_ids[start:end], self.cache_salt, self._mark(start, end)))
         return hashes[logical]
 
     def parent_of(self, logical: int) -> bytes | None:
         """Hash of the block before `logical`, which must have been computed; None for the first."""
         return self._hashes[logical - 1] if logical else None
 
-    def copy(self) -> HashChain:
+    def cut(self, num_tokens: int) -> None:
+        """Forget the hashes of blocks that reach beyond `num_tokens` tokens: their content will be another one."""
+        del self._hashes[num_tokens // self._block_size :]
+
+    def copy(self, mark: Mark = unmarked) -> HashChain:
         """For a forked sequence: the same past, its own future."""
-        chain = HashChain(self._block_size, self.cache_salt)
+        chain = HashChain(self._block_size, self.cache_salt, mark)
         chain._hashes = list(self._hashes)
         return chain

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import MisuseError
-from engine.cache.prefix_cache import HashChain, PrefixMatch
+from engine.cache.prefix_cache import HashChain, Mark, PrefixMatch, unmarked
 from engine.cache.prefix_match import Held, longest_match
 from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
 from engine.cache.reach import Retention
@@ -34,6 +35,7 @@ class PrefixIndex:
         self.enabled = enabled
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
+        self.mark: Callable[[int, int, int], bytes] | None = None  # seq_id, first position, end -> `prefix_cache.Mark`
         self._shelves = shelves
         self._block_size = block_size
 
@@ -88,7 +90,9 @@ class PrefixIndex:
             chain = self.chain(seq_id, cache_salt)
             missing = (self._missing(shelf, chain, token_ids, logical) for shelf in self._shelves)
             lost = next((found for found in missing if found is not None), None)
-        found = self.memory.explain(token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost)
+        found = self.memory.explain(
+            token_ids, self._kept_apart(seq_id, cache_salt), num_hit_tokens, self._block_size, all_hit, lost
+        )
         if (
             found.reason not in (None, "evicted")
             and (keys := self._keys(seq_id, token_ids, cache_salt)) > num_hit_tokens
@@ -136,7 +140,7 @@ class PrefixIndex:
         """Return the sequence's hashes. Raises ValueError when it came with another salt before."""
         chain = self.chains.get(seq_id)
         if chain is None:
-            chain = self.chains[seq_id] = HashChain(self._block_size, cache_salt)
+            chain = self.chains[seq_id] = HashChain(self._block_size, cache_salt, self._mark_of(seq_id))
         elif chain.cache_salt != cache_salt:
             raise ValueError(f"sequence {seq_id} was hashed with another cache_salt")
         return chain
@@ -144,4 +148,16 @@ class PrefixIndex:
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
         """Give the child the parent's hashes."""
         if parent_seq_id in self.chains:
-            self.chains[seq_id] = self.chains[parent_seq_id].copy()
+            self.chains[seq_id] = self.chains[parent_seq_id].copy(self._mark_of(seq_id))
+
+    def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
+        """Let later lookups be explained by this sequence."""
+        self.memory.admitted(seq_id, token_ids, self._kept_apart(seq_id, cache_salt))
+
+    def _mark_of(self, seq_id: int) -> Mark:
+        return unmarked if self.mark is None else partial(self.mark, seq_id)
+
+    def _kept_apart(self, seq_id: int, cache_salt: str | None) -> str | None:
+        """Return the salt, another one for a sequence that is marked from its first token on."""
+        mark = self._mark_of(seq_id)(0, 1)
+        return f"{cache_salt or ''}\0{mark.hex()}" if mark else cache_salt

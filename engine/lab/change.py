@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from engine.cache.ablate_settings import Off
 from engine.config import EngineConfig, SamplingParams
 
 
@@ -21,6 +23,13 @@ class KeepChange(Struct, frozen=True, kw_only=True):
 
     seq_id: int
     position: int
+
+
+class AblateChange(Struct, frozen=True, kw_only=True):
+    """A query head of a layer, or a whole layer (None), is off from here on."""
+
+    layer: int
+    head: int | None = None
 
 
 class RequestChange(Struct, frozen=True, kw_only=True):
@@ -52,4 +61,12 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
     config: EngineConfig
 
 
-Change = TokenChange | KeepChange | RequestChange | AbortChange | SamplingChange | ConfigChange
+Change = TokenChange | KeepChange | AblateChange | RequestChange | AbortChange | SamplingChange | ConfigChange
+
+
+def config_of_fork(config: EngineConfig, at: int, change: Change | None) -> EngineConfig:
+    """Return the settings of the engine that a run of `config` is forked to after `at` records."""
+    if isinstance(change, AblateChange):
+        off = Off(change.layer, change.head, at)
+        return replace(config, ablate=" ".join([*(config.ablate or "").split(), str(off)]))
+    return change.config if isinstance(change, ConfigChange) else config

@@ -10,6 +10,8 @@ is deterministic. Every record of the first part must equal the logged one, apar
 probabilities and scores may differ by trace.compare.TOLERANCE, since another processor adds in another order. The first
 record that differs ends the re-run with a RerunMismatch.
 
+An ablation is a setting of the engine that itself says when it begins: the first part is the log's.
+
 A change of the engine's settings holds from the first step, so there is no first part: an engine with other settings
 gets the same inputs, each at the step at which it came.
 """
@@ -26,6 +28,7 @@ from msgspec.structs import replace
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.lab.change import (
+    AblateChange,
     AbortChange,
     Change,
     ConfigChange,
@@ -66,7 +69,7 @@ class Rerun:
     """Plays a log to a new engine, one record at a time.
 
     Args:
-        engine: without records yet, under the log's settings (a ConfigChange: under the changed ones).
+        engine: without records yet, under the log's settings (`change.config_of_fork`).
         source: the log; records that are appended to it meanwhile are not looked at.
         at: how many records stay as they are; 0 under a ConfigChange.
         change: what comes next instead of record `at`; None: nothing (the run again, checked up to `at`).
@@ -90,7 +93,10 @@ class Rerun:
         if at and isinstance(change, ConfigChange):
             raise RerunError(f"settings hold from the first step on: such a fork comes after 0 records, not {at}")
         assert engine.log is not None
-        check_origin(source.header, engine.log.header, same_settings=not isinstance(change, ConfigChange))
+        logged = source.header
+        if isinstance(change, AblateChange):
+            logged = replace(logged, engine={**logged.engine, "ablate": engine.log.header.engine.get("ablate")})
+        check_origin(logged, engine.log.header, same_settings=not isinstance(change, ConfigChange))
         engine.disconnect()  # what lay outside the pool then need not lie there now
         self._players = _Players()
         self._progress = self._play()
@@ -125,7 +131,7 @@ class Rerun:
             compare(logged, self._repeat(logged))
             yield True
         self.is_checked = True
-        if self._change is not None and not isinstance(self._change, ConfigChange):
+        if self._change is not None and not isinstance(self._change, ConfigChange | AblateChange):
             if isinstance(self._change, TokenChange):
                 sequence = self._source.state_at(self._at - 1).sequences.get(self._change.seq_id)
                 self._settled = (self._change.seq_id, len(sequence.token_ids) if sequence else 0)

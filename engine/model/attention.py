@@ -10,7 +10,7 @@ keyword) are refused, because they would otherwise be dropped silently.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.cache.kv_store import KVStore
+from engine.model.ablation import Rows, without_heads
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
 from engine.model.batch import StepBatch
 from engine.model.errors import ModelError
@@ -79,6 +80,7 @@ class StepContext:
     latent: Tensor | None = (
         None  # [T, 1, W] of the layer that attends next (`latents`); None: it caches keys and values
     )
+    off: Sequence[Rows] = ()  # tokens for which a head or a layer is off (`ablation`)
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
@@ -93,7 +95,7 @@ class StepContext:
             if self.store.is_lossy:  # the recorder gets the rounded values that the cache holds
                 k, v = self.store.gather(call.layer, slot_mapping)
             recorder.record(call.layer, q, k, v, attended)
-        return attended.out
+        return without_heads(self.off, call.layer, attended.out) if self.off else attended.out
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.reach import WindowPolicy
+from engine.model.ablation import Ablation
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionBackend, AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
@@ -51,13 +52,14 @@ def recompute_sequence(
     policy: WindowPolicy | None = None,
     backend: AttentionBackend | None = None,
     residual: bool = False,
+    ablation: Ablation | None = None,
 ) -> Recomputed:
     """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
     the query heads `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
     hidden here too. `backend`: computes the attention; None: the device's own. `residual`: return the residual stream
-    of the last token as well, with the vectors of `layer`.
+    of the last token as well, with the vectors of `layer`. `ablation`: what is off in the engine.
 
     Raises:
         RecomputeError: nothing to compute, no layer for `residual`, or too much to compute or to return at once.
@@ -90,7 +92,8 @@ def recompute_sequence(
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
         batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
-        context = StepContext(batch, runner.kv_store, runner.backend, recorder)
+        off = ablation.rows(whole, model.device) if ablation else ()
+        context = StepContext(batch, runner.kv_store, runner.backend, recorder, off=off)
         with watch.watching(context) if watch else nullcontext():
             logits = runner.forward(batch, context)
         stream = watch.result(logits[0], count - 1) if watch else None

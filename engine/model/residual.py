@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.model.attention import Context, current
+from engine.model.decoder_layers import attends, decoder_layers
 from engine.model.loaded import LoadedModel
 from engine.trace.records import Candidate
 from engine.trace.residual import MissingPart, ResidualStream
@@ -48,7 +49,7 @@ class ResidualWatch:
     def __init__(self, model: LoadedModel, layer: int) -> None:
         """`layer`: the one whose vectors are kept; every layer has keys."""
         self._model = model
-        self._layers = _decoder_layers(model.module)
+        self._layers = decoder_layers(model.module)
         self._chosen = layer
         self._whole: list[Call] = []  # of the decoder layers
         self._children: list[list[Call]] = [[] for _ in self._layers]
@@ -122,7 +123,7 @@ class ResidualWatch:
     def _parts(self, index: int, before: Vector, after: Vector) -> tuple[dict[str, Vector], bool] | None:
         """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
         calls = [call for call in self._children[index] if call.returned is not None]
-        end = next((i for i, call in enumerate(calls) if _attends(call.module)), None)
+        end = next((i for i, call in enumerate(calls) if attends(call.module)), None)
         if end is None or end + 1 >= len(calls):
             return None
         while end + 1 < len(calls) and _same(calls[end + 1].given, calls[end].returned):
@@ -143,7 +144,7 @@ class ResidualWatch:
     def _inputs(self, missing: list[MissingPart]) -> dict[str, Vector]:
         """Return what the blocks of the chosen layer read, and the hidden activation of the feed-forward block."""
         calls = self._children[self._chosen]
-        attention = next((call for call in calls if _attends(call.module)), None)
+        attention = next((call for call in calls if attends(call.module)), None)
         found = {"attention_in": attention.given if attention else None}
         inside = set(attention.module.modules()) if attention else set()
         matrices = [call for call in self._inner if call.module not in inside]
@@ -183,17 +184,6 @@ class ResidualWatch:
         if one.shape != other.shape:
             return False
         return bool((one - other).abs().max() <= self._tolerance * other.abs().max().clamp_min(1e-6))
-
-
-def _decoder_layers(module: Any) -> list[nn.Module]:
-    """Return the decoder layers: the list of as many modules as the configuration has layers, with attention in it."""
-    count = module.config.get_text_config().num_hidden_layers
-    lists = (part for part in module.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
-    return next((list(found) for found in lists if any(map(_attends, found))), [])
-
-
-def _attends(module: nn.Module) -> bool:
-    return any("layer_idx" in part.__dict__ for part in module.modules())
 
 
 def _has_matrix(module: nn.Module) -> bool:

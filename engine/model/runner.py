@@ -18,7 +18,8 @@ from engine.cache.kv_store import KVStore
 from engine.cache.latent_store import ExpandedStore, LatentStore
 from engine.cache.reach import WindowPolicy, reaches_of
 from engine.cache.state_store import StateStore
-from engine.model.attention import StepContext, attending
+from engine.model.ablation import Ablation, without_layers
+from engine.model.attention import StepContext, attending, current
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_latent import LatentAttention
@@ -157,7 +158,8 @@ class ModelRunner:
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
             ) from error
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
-        self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
+        self.compiled: CompiledForward | None = None  # None: eager. Changes while a sequence runs only for an ablation
+        self.ablation: Ablation | None = None  # eager passes alone have something off
         self.uses_graphs = has_graphs  # may change while no sequence runs
         self.graphs: DecodeGraphs | None = None
         if has_graphs:
@@ -213,7 +215,8 @@ class ModelRunner:
             backend = self.compiled.backend if self.compiled else None
             context: StepContext | SequenceContext
             if self.sequence_caches is None:
-                context = StepContext(batch, self.kv_store, backend or self.backend, recorder, states=states)
+                off = self.ablation.rows(slices, self.model.device) if self.ablation else ()
+                context = StepContext(batch, self.kv_store, backend or self.backend, recorder, states=states, off=off)
             else:
                 for piece in slices:
                     if piece.start == 0:
@@ -275,9 +278,11 @@ class ModelRunner:
                 context.layers_called += num_called
                 return computed
             options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
-            output = self.model.module(
-                input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False, **options
-            )
+            off = context.off if isinstance(context, StepContext) else ()
+            with without_layers(off, self.model.module, lambda: current() is context):
+                output = self.model.module(
+                    input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False, **options
+                )
         logits: Tensor = output.logits[0]
         if keep is not None and not self._keeps_logits:
             logits = logits[keep]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from engine.cache.ablate_settings import Off, read_ablation, refusal
 from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, state_group
 from engine.cache.reach import Reach, reaches_of
 from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
@@ -41,6 +42,8 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
     if config.forget_policy and (facts.latent_dim or facts.state_bytes):
         kept = "latents" if facts.latent_dim else "recurrent states"
         raise ConfigError(f"forget_policy forgets keys and values, and {facts.name} has {kept}: leave it out")
+    if wrong := refusal(_offs(config), facts):
+        raise ConfigError(wrong)
     slots = slots_that_fit(facts, config.kv_cache_dtype)
     return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
 
@@ -144,6 +147,29 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
         enforce_eager=True,
         max_cudagraph_capture_size=0,
     )
+
+
+def _offs(config: EngineConfig) -> list[Off]:
+    """Return what `ablate` switches off.
+
+    Raises:
+        ConfigError: it is not of its form, or does not go with the other settings.
+    """
+    try:
+        offs = read_ablation(config.ablate)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    against = {
+        f"strategy {config.strategy}": config.by_sequence is not None,
+        "prefill, decode and mixed": config.num_instances > 0,
+        "fault": config.fault is not None,
+        "forget_policy": config.forget_policy is not None,
+        "speculative_config": config.speculative_config is not None,
+        "preemption_mode swap": config.preemption_mode == "swap",
+    }
+    if offs and (wrong := [name for name, is_set in against.items() if is_set]):
+        raise ConfigError(f"ablate goes with one engine and its blocks; leave out {' and '.join(wrong)}")
+    return offs
 
 
 def _with_checkpoints(config: EngineConfig) -> EngineConfig:

@@ -107,6 +107,8 @@ def check_replayable(header: Header) -> None:
         raise ReplayError("the log is of several instances: what each of them would do depends on the others")
     if header.engine.get("fault"):
         raise ReplayError("the log is of a run with a fault put in on purpose, which decides otherwise")
+    if header.engine.get("ablate"):
+        raise ReplayError("the log is of a run with heads or layers off, whose blocks have names of their own")
 
 
 def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -> Inputs:

@@ -30,6 +30,7 @@ from engine.trace.events import (
     Send,
     Submit,
     TransferFailed,
+    Verify,
 )
 from engine.trace.figures import RunReading, SequenceFigures, Totals
 from engine.trace.geometry import TraceStateError
@@ -85,10 +86,28 @@ class Named(Struct, frozen=True, kw_only=True):
     slow_steps: int  # slow steps that computed something of it
 
 
+class Drafts(Struct, kw_only=True):
+    """Speculative decoding: passes that verified drafts of a sequence, and what came of them."""
+
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    tokens: int = 0  # that these passes chose: accepted drafts, and the model's own after them
+
+    def read(self, record: StepRecord) -> None:
+        """Add a record."""
+        verified = {op.seq_id: op for op in record.ops if isinstance(op, Verify)}
+        self.passes += len(verified)
+        self.drafted += sum(op.num_drafted for op in verified.values())
+        self.accepted += sum(op.num_accepted for op in verified.values())
+        self.tokens += sum(output.seq_id in verified for output in record.outputs)
+
+
 class Overview(Struct, frozen=True, kw_only=True):
     """A run."""
 
     totals: Totals
+    drafts: Drafts
     sequences: list[Named]
     fullest: Fullest | None  # None: a log without records
     slowest: list[SlowStep]  # longest first
@@ -133,7 +152,7 @@ def overview(log: TraceReader) -> Overview:
         TraceStateError: a record that contradicts the log before it.
     """
     reading = RunReading(log.header)
-    stories = _Stories()
+    stories, drafts = _Stories(), Drafts()
     steps: list[SlowStep] = []
     fullest, most = -1, -1
     for index in range(len(log)):
@@ -142,6 +161,7 @@ def overview(log: TraceReader) -> Overview:
             raise TraceStateError(f"record {record.index} stands where record {index} belongs")
         reading.read(record, log.num_record_bytes(index))
         stories.read(record)
+        drafts.read(record)
         if record.memory.blocks_held > most:
             fullest, most = index, record.memory.blocks_held
         if record.kind == "step":
@@ -152,6 +172,7 @@ def overview(log: TraceReader) -> Overview:
     slow_steps = Counter(entry.seq_id for index in slow for entry in log.record(index).batch)
     return Overview(
         totals=reading.figures().totals,
+        drafts=drafts,
         sequences=[
             Named(
                 request_id=request_id,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import prefill, step
-from tests.browser.settling import theater_of
+from tests.browser.settling import in_address, theater_of
 
 OpenPage = Callable[..., Page]
 
@@ -44,3 +44,16 @@ def test_a_recording_says_that_it_needs_a_live_run(open_page: OpenPage) -> None:
     address = f"/?detail=layer&recording=/api/theaters/{theater_of(page)}/trace"
     replay = open_page(address, connection="replay")
     expect(replay.locator("#layer-panel")).to_contain_text("Start a live run")
+
+
+def test_a_fork_without_the_head_says_what_is_off(open_page: OpenPage) -> None:
+    page = open_page("/?temperature=0&layer=1&head=2&detail=layer&detail_large=1")
+    prefill(page)
+    step(page)
+    expect(page.locator("#layer-off-layer")).to_have_text("Fork with layer 1 off")
+    expect(page.locator("#layer-panel")).to_have_attribute("data-stale", "false")
+    page.locator("#layer-off-head").click()
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true")
+    page.goto(f"{page.url.split('?')[0]}?theater={in_address(page)['run_b']}&detail=layer&layer=1&head=2")
+    expect(page.locator(".layer-off")).to_contain_text("off in this run (layer.head@record): 1.2@2")
+    expect(page.locator("#layer-panel .layer-cell")).to_have_count(5)

@@ -7,11 +7,12 @@ import {
   applies,
   asking,
   chooseSampling,
+  differing,
   wantedConfig,
   wantedSampling,
 } from "../../static/js/state/run_settings.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../../static/js/state/settings.js";
-import { modelFacts } from "../../static/js/state/store.js";
+import { modelFacts, own } from "../../static/js/state/store.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../static/js/tell/options.js";
 import { tables } from "./options.mjs";
 import { speak } from "./words.mjs";
@@ -65,6 +66,32 @@ test("what is asked of a new run: the layout always, others when they were chose
   assert.deepEqual([wantedConfig().attention_window, wantedConfig().attention_sinks], [null, null]);
   settings.attention_window.value = null;
   assert.ok(!("attention_sinks" in wantedConfig()), "no window is asked for, so sinks are not either");
+});
+
+test("what a header leaves out is off: what is chosen instead is asked for, and can be taken back", () => {
+  reset();
+  const plain = { strategy: "paged", block_size: 4, num_blocks: 48 };
+  const run = (engine) => (own.log.value = /** @type {any} */ ({ header: { engine } }));
+  run(plain);
+  assert.deepEqual(differing(), []);
+  for (const [name, value] of [
+    ["forget_policy", "h2o"],
+    ["mixed", 2],
+    ["speculative_config", "{}"],
+  ]) {
+    settings[name].value = value;
+    assert.deepEqual(differing(), [name]);
+    adoptConfig(plain);
+    assert.equal(settings[name].value, null, "another run is on stage, and it has none");
+  }
+  settings.routing_policy.value = "round_robin";
+  assert.deepEqual(differing(), [], "of one engine");
+  run({ ...plain, forget_policy: "h2o", forget_budget: 8 });
+  [settings.forget_policy.value, settings.forget_budget.value] = ["off", 8];
+  assert.deepEqual(differing(), ["forget_policy"]);
+  assert.deepEqual([wantedConfig().forget_policy, wantedConfig().forget_budget], [null, null]);
+  own.log.value = null;
+  reset();
 });
 
 test("what applies follows from strategy and neighbour", () => {

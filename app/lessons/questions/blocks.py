@@ -7,7 +7,7 @@ from functools import partial
 from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
-from engine.trace.events import Allocate, Copy, Forget, Release
+from engine.trace.events import Allocate, Copy, Release
 
 
 @rule
@@ -117,6 +117,8 @@ def bytes_after(scene: Scene) -> Question:
 @rule
 def released(scene: Scene, seq: int = 0) -> Question:
     """Ask for the block that a window releases next."""
+    if scene.header.engine.get("forget_policy"):
+        raise Undecided("a block goes here when every head has forgotten it, not when it leaves a window")
     otherwise = f"nothing of sequence {seq} is released as far as the lesson goes"
     found = need_op(scene.coming(), Release, otherwise, seq_id=seq)
     table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
@@ -124,30 +126,6 @@ def released(scene: Scene, seq: int = 0) -> Question:
     wrong = [("newest", held[-1]), ("first", table[0] if table[0] >= 0 else held[0]), ("second", held[1])]
     place = partial(places.block, scene)
     return numbers("released", found.op.block_id, wrong, by(found, "release"), text="block", place=place, seq=seq)
-
-
-@rule
-def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many blocks come free because every head has forgotten their tokens, as far as the run comes."""
-    freed, forgotten, record = 0, 0, None
-    for index in range(len(scene.log)):
-        for op in scene.log.record(index).ops:
-            if isinstance(op, Forget) and op.seq_id == seq:
-                forgotten, record = forgotten + sum(map(len, op.positions)), index
-            elif isinstance(op, Release) and op.seq_id == seq and op.reason == "forgotten":
-                freed, record = freed + 1, index
-    if record is None:
-        raise Undecided(f"sequence {seq} forgets nothing as far as the lesson goes")
-    model, size = scene.header.model, scene.after.block_size
-    masked = forgotten // (model.num_layers * model.num_kv_heads)  # tokens, in the mean over heads
-    wrong = [
-        ("all_masked", -(-masked // size)),
-        ("each_token", masked),
-        ("none", 0),
-        ("some", max(1, masked // size // 2)),
-    ]
-    evidence = Evidence(record=record, figure="release with the reason forgotten, counted")
-    return numbers("freed_by_forgetting", freed, wrong, evidence, seq=seq)
 
 
 @rule

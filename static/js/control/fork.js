@@ -10,14 +10,16 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
  * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *
- * What is changed. `record`: the one that chose the token which another replaces, or in which a token was forgotten.
+ * What is changed. `record`: the one that chose the token which another replaces, in which a token was forgotten, or
+ * which is to be computed without a head or a layer.
  * @typedef {import("../core/wire.js").ForkToken & {record: number}} TokenChange
  * @typedef {import("../core/wire.js").ForkKeep & {record: number}} KeepChange
+ * @typedef {import("../core/wire.js").ForkAblate & {record: number}} AblateChange
  * @typedef {Pick<import("../core/wire.js").ForkRequest, "kind" | "text" | "sampling">} RequestChange
  * @typedef {import("../core/wire.js").ForkAbort} AbortChange
  * @typedef {import("../core/wire.js").ForkSampling} SamplingChange
  * @typedef {import("../core/wire.js").ForkConfig} ConfigChange
- * @typedef {TokenChange | KeepChange | RequestChange | AbortChange | SamplingChange | ConfigChange} Change
+ * @typedef {TokenChange | KeepChange | AblateChange | RequestChange | AbortChange | SamplingChange | ConfigChange} Change
  */
 
 /** @type {Kind[]} what may be changed, in the order of the form */
@@ -60,11 +62,12 @@ export function openForm(asked = null) {
 
 /**
  * How many records stay as they are when this is changed now: a token is changed in the record that chose it.
- * @param {{kind: "token" | "keep", record: number} | {kind: Exclude<Kind, "token">}} change
+ * @param {{kind: "token" | "keep" | "ablate", record: number} | {kind: Exclude<Kind, "token">}} change
  */
 export function recordsKept(change) {
   if (change.kind === "config") return 0;
-  return change.kind === "token" || change.kind === "keep" ? change.record : viewIndex.peek() + 1;
+  const { kind } = change;
+  return kind === "token" || kind === "keep" || kind === "ablate" ? change.record : viewIndex.peek() + 1;
 }
 
 /**

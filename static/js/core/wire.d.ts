@@ -20,6 +20,7 @@ export interface Action {
   count: number;
   until: string;
   rank: number;
+  keep: Record<string, number>;
   lanes: string;
   changes: Record<string, unknown>;
 }
@@ -388,6 +389,7 @@ export interface EngineConfig {
   count_copies: boolean;
   private: boolean;
   fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "read_after_release" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
+  ablate: string | null;
   num_logprobs: number;
   seed: number;
 }
@@ -432,6 +434,12 @@ export interface FocusMessage {
   heads: number[] | null;
 }
 
+export interface ForkAblate {
+  kind: "ablate";
+  layer: number;
+  head: number | null;
+}
+
 export interface ForkAbort {
   kind: "abort";
   request_id: string;
@@ -451,7 +459,7 @@ export interface ForkKeep {
 export interface ForkMessage {
   theater: string;
   at: number;
-  change: ForkToken | ForkKeep | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
+  change: ForkToken | ForkKeep | ForkAblate | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
   epoch?: number | null;
   follow?: boolean;
   name?: string;

@@ -10,6 +10,9 @@ import { firstModel, modelFacts, own } from "./store.js";
  * @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name
  */
 
+/** Settings that say how many instances of each kind there are. */
+export const ROLES = ["prefill", "decode", "mixed"];
+
 /** The server's own configuration, by name; null while it is not known. */
 const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
 
@@ -50,7 +53,7 @@ export function wantedConfig() {
   for (const { name, beside } of ENGINE) {
     if (!beside) continue;
     if (fields[beside] === null) fields[name] = null;
-    else if (!chosenOr(beside)) delete fields[name];
+    else if (!isOn(beside)) delete fields[name];
   }
   return fields;
 }
@@ -75,8 +78,11 @@ export function wantedSampling() {
  */
 export function applies(name, strategy = settings.strategy.value) {
   const { strategies, beside } = ROWS[name];
-  return (!strategies || strategies.includes(String(strategy))) && (!beside || Boolean(chosenOr(beside)));
+  return (!strategies || strategies.includes(String(strategy))) && (!beside || isOn(beside));
 }
+
+/** @param {string} name */
+const isOn = (name) => ![0, false, null, ROWS[name].control.none_as].includes(chosenOr(name));
 
 /**
  * Whether the header of a run under `strategy` has the value that was chosen.
@@ -86,6 +92,13 @@ export function applies(name, strategy = settings.strategy.value) {
  */
 const isKept = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
+
+/**
+ * Whether a header that leaves a setting out says that it is off: not where another one is off that it stands beside.
+ *
+ * @param {OptionRow} row
+ */
+const isOwn = ({ name, beside, control }) => !beside && (control.group !== "instances" || ROLES.includes(name));
 
 /** The model that a new run is on, by name; null where the server has not said which it has. */
 export const wantedModel = () => settings.model.value ?? firstModel.value;
@@ -105,7 +118,11 @@ export function adoptConfig(engine) {
   const usual = serverConfig();
   for (const row of ENGINE) {
     const { name } = row;
-    if (!(name in engine) || !isKept(row, engine.strategy)) continue;
+    if (!isKept(row, engine.strategy)) continue;
+    if (!(name in engine)) {
+      if (isOwn(row) && !LAYOUT.includes(row)) optionSetting(name).value = null;
+      continue;
+    }
     const [setting, own] = [optionSetting(name), /** @type {OptionValue} */ (engine[name])];
     if (LAYOUT.includes(row)) setting.value = own;
     else if (usual) setting.value = own === usual[name] ? null : own;
@@ -149,9 +166,8 @@ export function differing() {
   return ENGINE.filter(
     (row) =>
       optionSetting(row.name).value !== null &&
-      row.name in engine &&
       isKept(row, strategy) &&
-      asField(row) !== engine[row.name],
+      (row.name in engine ? asField(row) !== engine[row.name] : isOwn(row) && Boolean(asField(row))),
   ).map((row) => row.name);
 }
 

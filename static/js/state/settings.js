@@ -98,7 +98,8 @@ const TYPES = { integer, number, switch: flag, text, list: text };
  */
 function optionRows(rows) {
   /** @param {import("./options.js").OptionRow} row */
-  const typeOf = (row) => (row.kind === "choice" ? oneOf(...(row.choices ?? [])) : TYPES[row.kind]);
+  const typeOf = (row) =>
+    row.kind === "choice" ? oneOf(...(row.choices ?? []), `${row.control.none_as}`) : TYPES[row.kind];
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }
 

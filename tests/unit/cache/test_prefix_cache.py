@@ -1,5 +1,7 @@
 """The hash chain: equal hash = equal tokens from the first one on, under the same salt."""
 
+from typing import Any
+
 import pytest
 
 from engine.cache import prefix_cache
@@ -45,9 +47,9 @@ def test_no_token_is_hashed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     seen: list[list[int]] = []
 
-    def counting(parent_hash: bytes | None, token_ids: list[int], cache_salt: str | None = None) -> bytes:
+    def counting(parent_hash: bytes | None, token_ids: list[int], *rest: Any) -> bytes:
         seen.append(list(token_ids))
-        return hash_block(parent_hash, token_ids, cache_salt)
+        return hash_block(parent_hash, token_ids, *rest)
 
     monkeypatch.setattr(prefix_cache, "hash_block", counting)
     chain, tokens = HashChain(2, None), []

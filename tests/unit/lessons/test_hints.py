@@ -29,11 +29,13 @@ from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.setup.machine import measure_roofs
-from engine.trace.events import Finish, Lookup
+from engine.trace.events import Finish, Forget, Lookup
 from engine.trace.state import Sequence
 
 # of rules; what others say of wrong answers has the run's numbers in it
-MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "states", "instances", "drafting")
+MODULES = (
+    "computing", "writing", "blocks", "scheduling", "sharing", "states", "instances", "drafting", "forgetting",
+)  # fmt: skip
 NO_HINT = {"stem", "right", "answer"}
 MAX = 1 << 30
 TEXTS = question_texts("en")
@@ -97,6 +99,16 @@ class Case:
     def lookup_hits(self) -> int:
         ops = (op for record in self.scene.all() for op in record.ops)
         return sum(op.num_hit_tokens for op in ops if isinstance(op, Lookup) and op.seq_id == self.seq)
+
+    def setting(self, name: str) -> int:
+        """Return a setting of `forget_policy`."""
+        return int(self.scene.header.engine[f"forget_{name}"])  # type: ignore[arg-type]
+
+    @property
+    def forgets_at(self) -> int:
+        """Tokens computed when the sequence forgets next."""
+        ops = (op for record in self.scene.coming() for op in record.ops)
+        return next(op.at for op in ops if isinstance(op, Forget) and op.seq_id == self.seq)
 
     @property
     def chooses(self) -> bool:
@@ -327,6 +339,29 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]
     },
     "after_loss": {"same": right_is("aborted"), "aborted": right_is("same"), "other": right_is("same", "aborted")},
+    "keys_kept": {
+        "all": many,
+        "pinned_only": lambda c: c.few and c.n == c.setting("sinks") + c.setting("recent"),
+        "chosen_only": lambda c: c.few and c.n == c.setting("budget") - c.setting("sinks") - c.setting("recent"),
+        "divided": few,
+    },
+    "goes_next": {
+        "sink": lambda c: c.n < c.setting("sinks"),
+        "oldest": lambda c: c.few and c.scene.header.engine["forget_policy"] != "window",
+        "newest": lambda c: c.n == c.forgets_at - 1 and c.setting("recent") > 0,
+        "next_but_one": lambda c: c.setting("sinks") <= c.n < c.forgets_at - c.setting("recent"),
+    },
+    "first_change": {
+        "first_output": lambda c: c.few and c.n == c.end.num_prompt_tokens,
+        "at_once": lambda c: c.few and c.n == c.end.num_prompt_tokens + 1 > c.setting("budget"),
+        "at_end": many,
+    },
+    "after_keeping": {
+        "earlier": right_is("same", "later", "never"),
+        "same": right_is("later", "never"),
+        "later": right_is("earlier", "same", "never"),
+        "never": right_is("earlier", "same", "later"),
+    },
     "freed_by_forgetting": {"all_masked": many, "each_token": many, "none": few, "some": always},
     "drafts_kept": {"all": many, "none": few, "one": always},
     "tokens_gained": {"without_own": few, "one_a_step": few, "all_computed": many},
@@ -403,8 +438,10 @@ SETTINGS: list[dict[str, Any]] = [
     {"strategy": "none"},
     {"strategy": "contiguous", "max_model_len": 48},
     {"strategy": "first_fit"},
+    {"forget_policy": "h2o", "forget_budget": 8, "forget_compare": True},
+    {"forget_policy": "window", "forget_budget": 6, "forget_sinks": 2},
 ]
-ARGUMENTS = {"position": "3", "logical": "1"}
+ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")

@@ -1,12 +1,16 @@
 """Why a run went as it did: waits, lookups, preemptions and holders, with their arithmetic."""
 
+from pathlib import Path
+
 import pytest
 
+from app.cli import main
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
 from engine.trace.events import Admit, Finish, Lookup, Preempt, Submit
 from engine.trace.explain import Story, overview, stories
+from engine.trace.log import TraceReader
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama
 
 
@@ -119,3 +123,16 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
     assert a.waiting is None and b.waiting is not None
     assert (b.waiting.steps, b.waiting.deferred) == (2, {"max_num_seqs": 2})
     assert not any(isinstance(m.op, Lookup) for m in b.moments)
+
+
+def test_what_drafts_came_to(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verifying pass gives the accepted drafts and one token more: 14 passes, 11 of 30 drafts, 25 tokens."""
+    path = Path("tests/golden/drafts.kvtrace")
+    with TraceReader(path) as log:
+        found = overview(log).drafts
+    assert (found.passes, found.drafted, found.accepted, found.tokens) == (14, 30, 11, 11 + 14)
+    line = "speculative decoding: 30 drafts, 11 kept (36.7%); 1.79 tokens in each of 14 verifying passes"
+    assert main(["trace", "explain", str(path)]) == 0
+    assert line in capsys.readouterr().out.splitlines()
+    assert main(["trace", "explain", "tests/golden/forgetting.kvtrace"]) == 0
+    assert "speculative" not in capsys.readouterr().out

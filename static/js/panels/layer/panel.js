@@ -2,6 +2,7 @@
 // residual stream, what that costs, and the next token as each layer would have it (the logit lens).
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
+import { canFork, fork, problem, progress } from "../../control/fork.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -63,6 +64,31 @@ function Head({ found: { now, place, stream, work } }) {
       })}</span>
       <${Fidelity} kind="derived" formula=${t("layer.work.formula")} />
     </div>
+    <${Switches} now=${now} place=${place} />
+  </div>`;
+}
+
+/**
+ * What is off here, and the forks that switch the chosen head or layer off from the step on that computed the position.
+ *
+ * @param {Pick<Found, "now" | "place">} props
+ */
+function Switches({ now, place }) {
+  const spans = now.log.computed.get(now.seq.seq_id) ?? [];
+  const span = spans.findLast(({ record, start, end }) => record <= now.index && start <= place && place < end);
+  const off = `${now.log.header.engine.ablate ?? ""}`;
+  const make = (/** @type {number | null} */ head) =>
+    span && fork({ kind: "ablate", layer: now.layer, head, record: span.record });
+  const button = (/** @type {string} */ of, /** @type {number | null} */ head) =>
+    html`<button class="layer-fork" id=${`layer-off-${of}`} disabled=${Boolean(progress.value)}
+      ...${tips([t("layer.off.tip")])} onClick=${() => make(head)}>${t(`layer.off.${of}`, {
+        layer: now.layer,
+        head: now.head,
+      })}</button>`;
+  return html`<div class="layer-off">
+    ${off ? html`<span class="layer-of num">${t("layer.off.now", { off })}</span>` : null}
+    ${canFork.value && span ? html`${button("head", now.head)} ${button("layer", null)}` : null}
+    ${problem.value ? html`<span class="compare-problem" role="alert">${problem.value}</span>` : null}
   </div>`;
 }
 

@@ -187,12 +187,17 @@ function Part({ item }) {
  * @param {{item: import("../../state/lessons.js").ToldDo}} props
  */
 function Do({ item }) {
-  const { verb, count, until, rank, changes, lanes } = item.action;
-  const values = { n: count, until: untilText(until, count), rank: rank + 1 };
+  const { verb, count, until, rank, keep, changes, lanes } = item.action;
+  const values = {
+    n: count,
+    until: untilText(until, count),
+    rank: rank + 1,
+    keep: keep[opened.value?.language ?? ""] ?? 0,
+  };
   const names = Object.entries(changes).map(([name, value]) =>
     OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
   );
-  const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${verb}`;
+  const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${Object.keys(keep).length ? "keep" : verb}`;
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
   if (item.moment)

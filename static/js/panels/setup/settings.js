@@ -6,7 +6,7 @@ import { html } from "../../kit/html.js";
 import { Typed, withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
-import { applies, chosenOr, defaultOf } from "../../state/run_settings.js";
+import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../tell/options.js";
 import { t } from "../../tell/words.js";
@@ -77,7 +77,6 @@ function schedulerValues() {
   return seqs === null ? "" : t("setup.scheduler_values", { seqs, tokens });
 }
 
-const ROLES = ["prefill", "decode", "mixed"];
 const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // how many of each role
 
 /** Several engines that share the work, or one. */
@@ -159,7 +158,7 @@ function EngineField({ row }) {
     const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
     if (!row.optional)
       return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
-    choices.unshift(["", noneText(name)]);
+    choices.unshift([String(control.none_as ?? ""), noneText(name)]);
     return html`<${Choice} ...${shown} value=${value ?? ""} choices=${choices}
       commit=${(/** @type {string} */ chosen) => commit(chosen || null)}>${usual}<//>`;
   }

@@ -1,0 +1,169 @@
+"""Questions about KV cache compression: what a head keeps, what goes next, what that frees, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from app.lessons.questions.places import Place, first_tokens
+from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, find_op, need_op
+from engine.trace.events import Forget, Release
+from engine.trace.log import TraceReader
+
+APART = 0.02  # share of a score by which the next key must be behind the one after it: a learner reads it off a picture
+
+
+@rule
+def keys_kept(scene: Scene, seq: int = 0) -> Question:
+    """Ask for the tokens that each KV head still sees after the next decision: the budget."""
+    found = need_op(scene.coming(), Forget, f"sequence {seq} forgets nothing as far as the lesson goes", seq_id=seq)
+    gone = [op for op in _decisions(scene, found.record.index, seq) if op.layer == found.op.layer]
+    kept = found.op.at - sum(len(op.positions[0]) for op in gone)
+    sinks, recent = (_setting(scene, f"forget_{name}") for name in ("sinks", "recent"))
+    wrong = [
+        ("all", found.op.at),
+        ("pinned_only", sinks + recent),
+        ("chosen_only", kept - sinks - recent),
+        ("divided", kept // scene.header.model.num_kv_heads),
+    ]
+    return numbers("keys_kept", kept, wrong, by(found, "at − positions"), seq=seq, n=found.op.at, budget=kept)
+
+
+@rule
+def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
+    """Ask which token a KV head forgets at its next decision, where what is drawn by now decides it."""
+    otherwise = f"layer {layer} of sequence {seq} forgets nothing as far as the lesson goes"
+    found = need_op(scene.coming(), Forget, otherwise, seq_id=seq, layer=layer)
+    going = found.op.positions[head]
+    if len(going) != 1:
+        raise Undecided(f"KV head {head} of layer {layer} forgets {len(going)} tokens at once, not one")
+    gone = {p for op in _decisions(scene, scene.now - 1, seq) if op.layer == layer for p in op.positions[head]}
+    sinks, recent = (_setting(scene, f"forget_{name}") for name in ("sinks", "recent"))
+    open_to = [p for p in range(sinks, found.op.at - recent) if p not in gone]
+    scores = _scores(scene, layer, head, seq, open_to)
+    order = sorted(open_to, key=lambda p: (scores[p], -p))
+    if order[0] != going[0] or len(order) < 2 or scores[order[1]] - scores[order[0]] < APART * abs(scores[order[0]]):
+        raise Undecided(f"what layer {layer}, KV head {head} forgets next cannot be told from what is drawn")
+    wrong = [("sink", 0), ("oldest", open_to[0]), ("newest", found.op.at - 1), ("next_but_one", order[1])]
+
+    def place(position: float) -> Place:
+        return first_tokens(seq, 1, after=int(position))
+
+    return numbers(
+        "goes_next",
+        going[0],
+        wrong,
+        by(found, f"positions of KV head {head}"),
+        place=place,
+        text="position",
+        seq=seq,
+        layer=layer,
+        head=head,
+        sinks=sinks,
+        recent=recent,
+    )
+
+
+@rule
+def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
+    """Ask how many blocks come free because every head has forgotten their tokens, as far as the run comes."""
+    freed, forgotten, record = 0, 0, None
+    for index in range(len(scene.log)):
+        for op in scene.log.record(index).ops:
+            if isinstance(op, Forget) and op.seq_id == seq:
+                forgotten, record = forgotten + sum(map(len, op.positions)), index
+            elif isinstance(op, Release) and op.seq_id == seq and op.reason == "forgotten":
+                freed, record = freed + 1, index
+    if record is None:
+        raise Undecided(f"sequence {seq} forgets nothing as far as the lesson goes")
+    model, size = scene.header.model, scene.after.block_size
+    masked = forgotten // (model.num_layers * model.num_kv_heads)  # tokens, in the mean over heads
+    wrong = [
+        ("all_masked", -(-masked // size)),
+        ("each_token", masked),
+        ("none", 0),
+        ("some", max(1, masked // size // 2)),
+    ]
+    evidence = Evidence(record=record, figure="release with the reason forgotten, counted")
+    return numbers("freed_by_forgetting", freed, wrong, evidence, seq=seq)
+
+
+@rule
+def first_change(scene: Scene, seq: int = 0) -> Question:
+    """Ask for the position of the first token for which the full cache, given the same text, has another one."""
+    found = changes(scene.log, seq)
+    if not found:
+        raise Undecided(f"the full cache would have said what sequence {seq} says, as far as the lesson goes")
+    prompt, end = scene.after.sequences[seq].num_prompt_tokens, len(scene.after.sequences[seq].token_ids)
+    wrong = [("first_output", prompt), ("at_once", prompt + 1), ("at_end", end - 1)]
+
+    def place(position: float) -> Place:
+        return first_tokens(seq, 1, after=int(position))
+
+    evidence = Evidence(record=found[0].record, figure="outputs.full.token_id")
+    at = found[0].position
+    return numbers("first_change", at, wrong, evidence, place=place, text="position", seq=seq, prompt=prompt)
+
+
+@rule
+def after_keeping(scene: Scene, seq: int = 0) -> Question:
+    """Ask whether a run that keeps one token parts from the full cache later than the run before did."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    before, now = changes(scene.earlier, seq), changes(scene.log, seq)
+    if not before:
+        raise Undecided(f"the run before parted nowhere from the full cache in sequence {seq}")
+    options = ["earlier", "same", "later", "never"]
+    first, then = before[0].position, now[0].position if now else None
+    right = "never" if then is None else "same" if then == first else "later" if then > first else "earlier"
+    evidence = Evidence(record=now[0].record if now else len(scene.log) - 1, figure="outputs.full.token_id")
+    return choice("after_keeping", right, options, evidence, why=options, seq=seq, position=first)
+
+
+class Change(NamedTuple):
+    """An output for which the full cache has another token."""
+
+    record: int
+    position: int
+
+
+def changes(log: TraceReader, seq: int) -> list[Change]:
+    """Return the outputs of a sequence, drawn greedily, that the full cache would have chosen otherwise."""
+    found = []
+    for index in range(len(log)):
+        record = log.record(index)
+        ends = {entry.seq_id: entry.context_len for entry in record.batch}
+        for output in record.outputs:
+            if output.seq_id == seq and output.full is None:
+                raise Undecided("the run is not compared with the full cache: it needs forget_compare")
+            if output.seq_id == seq and output.full and output.token_id != output.full.token_id:
+                found.append(Change(index, ends[seq]))
+    return found
+
+
+def _decisions(scene: Scene, end: int, seq: int) -> list[Forget]:
+    """Return what a sequence forgot in the records up to `end`."""
+    records = (scene.log.record(index) for index in range(end + 1))
+    return [op for record in records for op in record.ops if isinstance(op, Forget) and op.seq_id == seq]
+
+
+def _scores(scene: Scene, layer: int, head: int, seq: int, open_to: Sequence[int]) -> dict[int, float]:
+    """Return the scores of tokens at the last decision that the learner has seen; a position is its own score."""
+    if scene.header.engine["forget_policy"] == "window":
+        return {position: float(position) for position in open_to}
+    for index in range(scene.now - 1, -1, -1):
+        if find_op([scene.log.record(index)], Forget, seq_id=seq, layer=layer):
+            own = [one for one in scene.capture(index).scores if (one.seq_id, one.layer) == (seq, layer)]
+            if own and not np.isnan(found := own[0].scores[head][list(open_to)]).any():
+                return dict(zip(open_to, map(float, found), strict=True))
+    raise Undecided(f"no score of layer {layer} is drawn yet")
+
+
+def _setting(scene: Scene, name: str) -> int:
+    found = scene.header.engine.get(name)
+    if not isinstance(found, int):
+        raise Undecided("nothing is forgotten in this run")
+    return found

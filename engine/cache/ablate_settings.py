@@ -1,0 +1,49 @@
+"""Settings of an ablation: which heads and layers are off, and from which record of the run on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.trace.records import ModelFacts
+
+_PART = re.compile(r"(\d+)(?:\.(\d+))?@(\d+)")
+
+
+class Off(NamedTuple):
+    """A query head of a layer, or a whole layer (None), that is off once the log has `record` records."""
+
+    layer: int
+    head: int | None
+    record: int
+
+    def __str__(self) -> str:
+        return f"{self.layer}{'' if self.head is None else f'.{self.head}'}@{self.record}"
+
+
+def read_ablation(text: str | None) -> list[Off]:
+    """Return what `EngineConfig.ablate` switches off: `LAYER.HEAD@RECORD` or `LAYER@RECORD`, with spaces between.
+
+    Raises:
+        ValueError: it is not of this form.
+    """
+    found = []
+    for part in (text or "").split():
+        if not (match := _PART.fullmatch(part)):
+            raise ValueError(f"ablate must be LAYER.HEAD@RECORD or LAYER@RECORD, got {part!r}")
+        layer, head, record = match.groups()
+        found.append(Off(int(layer), None if head is None else int(head), int(record)))
+    return found
+
+
+def refusal(offs: Sequence[Off], facts: ModelFacts) -> str:
+    """Return why this cannot be switched off in a model, one sentence; "" = it can."""
+    if facts.latent_dim or facts.state_bytes:
+        kept = "latents" if facts.latent_dim else "recurrent states"
+        return f"ablate switches off attention over keys and values, and {facts.name} has {kept}: leave it out"
+    for off in offs:
+        if off.layer >= facts.num_layers or (off.head or 0) >= facts.num_heads:
+            last = f"{facts.num_layers - 1}.{facts.num_heads - 1}"
+            return f"ablate names {str(off).partition('@')[0]}, and the last layer and head of {facts.name} are {last}"
+    return ""

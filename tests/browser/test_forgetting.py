@@ -1,0 +1,47 @@
+"""The panel of forgotten tokens in a real browser: a policy is chosen, a gone key asked about, kept in a fork."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.driving import OpenPage, prefill, step
+from tests.browser.settling import in_address
+
+POEM = "春江潮水连海平，海上明月共潮生。"  # 16 tokens
+
+
+def test_a_gone_key_says_why_and_is_kept_in_a_fork(open_page: OpenPage) -> None:
+    page = open_page("/?temperature=0&detail_large=1", height=1400)
+    expect(page.locator("#detail-forgetting")).to_have_count(0)  # nothing is forgotten yet
+    page.select_option("#forget-policy", "tova")
+    page.select_option("#forget-budget", "8")
+    page.check("#forget-compare")
+    prefill(page, POEM)
+    step(page, 2)
+    page.click("#detail-forgetting")
+    panel = page.locator("#forgetting")
+    expect(panel).to_contain_text("each KV head of a layer keeps 8 tokens")
+    head = panel.locator("thead th").nth(1)
+    expect(head).to_have_attribute("title", "layer 0, KV head 0")
+    own = panel.locator("tbody tr td:nth-of-type(1) .forgetting-cell")
+    expect(own).to_have_count(18)
+    expect(panel.locator("tbody tr td:nth-of-type(1) .forgetting-cell[data-gone=true]")).to_have_count(18 - 8)
+    expect(panel.locator("#forgetting-memory")).to_contain_text("pairs,")
+    expect(panel.locator("#forgetting-quality")).to_contain_text("over 3 outputs")
+    gone = panel.locator("tbody tr td:nth-of-type(1) .forgetting-cell[data-gone=true]").first
+    name = str(gone.get_attribute("aria-label"))
+    position = int(name.split()[1].rstrip(","))
+    gone.click()
+    why = panel.locator("#forgetting-why")
+    expect(why).to_contain_text(f"Layer 0, KV head 0 forgot “{POEM[position]}” (position {position}) when")
+    expect(why).to_contain_text("was number")
+    expect(why).to_contain_text("the budget is 8")
+    before = in_address(page)["theater"]
+    page.click("#forgetting-keep")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true")
+    found = in_address(page)
+    assert found["run_a"] == before != found["run_b"]
+    page.goto(f"{page.url.split('?')[0]}?theater={found['run_b']}&detail=forgetting")
+    row = page.locator(f'#forgetting tr[data-row="{position}"]')
+    expect(row).to_have_attribute("data-pinned", "true")
+    expect(row.locator(".forgetting-cell[data-gone=true]")).to_have_count(0)

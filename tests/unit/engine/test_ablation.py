@@ -1,0 +1,189 @@
+"""Heads and layers that are off: what that leaves of a pass, and that no other sequence finds their keys and values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from engine.cache.ablate_settings import Off, read_ablation
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.lab.change import AblateChange, Change, config_of_fork
+from engine.lab.rerun import Rerun
+from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
+from engine.setup.resolve import resolve_for
+from engine.trace.check import check
+from engine.trace.events import Lookup, Preempt
+from tests.tiny_models import tiny_model
+from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, ops_of, tiny_llama
+
+CONFIG = EngineConfig(block_size=4, num_blocks=64, enforce_eager=True)
+TOKENS = PROMPTS[0]
+EACH = CaptureRequest(layers=None, heads=None, outputs=True, dtype="float32")
+
+
+def finished(config: EngineConfig, prompts: list[list[int]], capture: CaptureRequest | None = None) -> Engine:
+    """Return an engine after each prompt, one after another; the caller closes it."""
+    engine = Engine(tiny_llama(), config, capture=capture)
+    for prompt in prompts:
+        engine.add_request(prompt, GREEDY)
+        while engine.has_unfinished():
+            engine.step()
+    return engine
+
+
+def forked(source: Engine, at: int, change: Change, log_path: Path | None = None) -> Engine:
+    config = config_of_fork(msgspec.convert(log_of(source).header.engine, EngineConfig), at, change)
+    engine = Engine(tiny_llama(), config, capture=source.capture, log_path=log_path)
+    Rerun(engine, log_of(source), at, change, follow=True).finish()
+    return engine
+
+
+def lookups_of(engine: Engine) -> list[Lookup]:
+    log = log_of(engine)
+    return [op for i in range(len(log)) for op in ops_of(log.record(i), Lookup)]
+
+
+def outputs_of(engine: Engine, seq_id: int) -> list[tuple[int, Any]]:
+    log = log_of(engine)
+    outputs = [one for i in range(len(log)) for one in log.record(i).outputs if one.seq_id == seq_id]
+    return [(one.token_id, pytest.approx(one.logprob, abs=1e-4)) for one in outputs]
+
+
+def expected(module: Any, off: Off) -> Tensor:
+    """Return the log probabilities after TOKENS, by transformers' own pass."""
+
+    def no_head(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+        mixed = args[0].clone()
+        mixed.view(*mixed.shape[:-1], 4, -1)[..., off.head, :] = 0
+        return (mixed,)
+
+    layer = module.model.layers[off.layer]
+    hook = (
+        layer.register_forward_hook(lambda _, args, __: args[0])
+        if off.head is None
+        else layer.self_attn.o_proj.register_forward_pre_hook(no_head)
+    )
+    with torch.inference_mode():
+        logits = module(torch.tensor([TOKENS])).logits[0, -1]
+    hook.remove()
+    found: Tensor = logits.log_softmax(-1)
+    return found
+
+
+@pytest.mark.parametrize("off", [Off(1, 3, 0), Off(0, 0, 0), Off(2, None, 0)], ids=str)
+def test_what_is_off_adds_nothing(off: Off) -> None:
+    module = tiny_model("llama")
+    module.set_attn_implementation("eager")
+    right = expected(module, off)
+    with Engine(from_module(tiny_model("llama")), replace(CONFIG, ablate=str(off))) as engine:
+        engine.add_request(TOKENS, SamplingParams(max_tokens=2, ignore_eos=True))
+        [output] = [one for _ in range(1) for one in engine.step().outputs]
+        assert output.token_id == int(right.argmax())
+        for one in output.top:
+            assert one.logprob == pytest.approx(float(right[one.token_id]), abs=1e-4)
+
+
+def test_a_fork_is_the_run_up_to_its_record_and_another_one_from_there(tmp_path: Path) -> None:
+    change, path = AblateChange(layer=1, head=2), tmp_path / "fork.kvtrace"
+    with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, change, path) as fork:
+        log, other = log_of(source), log_of(fork)
+        assert other.header.engine["ablate"] == "1.2@4"
+        assert [r.outputs for r in map(log.record, range(4))] == [r.outputs for r in map(other.record, range(4))]
+        before, after = log.capture(4), other.capture(4)
+        assert before and after
+        same = [bool((a.k == b.k).all()) for a, b in zip(before.layers, after.layers, strict=True)]
+        assert same == [True, True, False], "the head is in layer 1: the keys of layer 2 are the first other ones"
+        with Engine(tiny_llama(), fork.config) as again:
+            Rerun(again, other, len(other), None, follow=False).finish()
+        with forked(fork, 6, AblateChange(layer=0)) as second:
+            assert second.config.ablate == "1.2@4 0@6"
+            assert log_of(second).record(5).outputs == other.record(5).outputs
+    assert not list(check(path))
+
+
+def test_computed_at_once_it_is_what_was_computed_step_by_step() -> None:
+    """Tokens before the fork have no head off, those after it do."""
+    with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, AblateChange(layer=0, head=1)) as fork:
+        log = log_of(fork)
+        rows = {i: log.capture(i) for i in range(len(log)) if log.record(i).batch}
+        whole = fork.recompute_attention(0, 2, num_tokens=len(TOKENS) + 8).layers[0]
+        for index, capture in rows.items():
+            start = log.record(index).batch[0].start
+            assert capture is not None
+            k = capture.layers[2].k[: len(whole.k) - start]
+            assert abs(k - whole.k[start : start + len(k)]).max(initial=0) < 1e-4
+
+
+def test_a_preempted_sequence_computes_again_what_it_had() -> None:
+    """Two sequences in a pool for one and a half: the younger is preempted after the head is off."""
+    found = []
+    for num_blocks, finds in ((64, True), (12, True), (12, False)):
+        config = replace(CONFIG, num_blocks=num_blocks, enable_prefix_caching=finds, ablate="1.2@4")
+        with Engine(tiny_llama(), config) as engine:
+            for prompt in (TOKENS, PROMPTS[5]):
+                engine.add_request(prompt, replace(GREEDY, max_tokens=20))
+            while engine.has_unfinished():
+                engine.step()
+            log = log_of(engine)
+            assert any(ops_of(log.record(i), Preempt) for i in range(5, len(log))) == (num_blocks == 12)
+            found.append([outputs_of(engine, seq_id) for seq_id in (0, 1)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alone() -> None:
+    """The prompt again: before the head is off it hits, then it does not, then it hits what was computed without it."""
+    with finished(CONFIG, [TOKENS]) as engine:
+        at = len(log_of(engine))
+    with (
+        finished(CONFIG, [TOKENS, TOKENS, TOKENS]) as source,
+        forked(source, at, AblateChange(layer=1, head=2)) as fork,
+    ):
+        found = lookups_of(fork)
+        assert [(op.num_hit_tokens, op.reason) for op in found] == [
+            (0, "nothing_shared"),
+            (0, "other_salt"),
+            (16, None),
+        ]
+        assert outputs_of(fork, 1) == outputs_of(fork, 2) != outputs_of(fork, 0)
+        with finished(replace(CONFIG, ablate="1.2@0", enable_prefix_caching=False), [TOKENS]) as alone:
+            assert outputs_of(fork, 1) == outputs_of(alone, 0)
+
+
+def test_blocks_that_an_ablation_began_in_are_another_sequences_hit_only_with_the_same_beginning() -> None:
+    """A run whose own blocks are half of the whole model's: a whole sequence with its tokens shares the first ones."""
+    with finished(CONFIG, [TOKENS]) as source, forked(source, 6, AblateChange(layer=1, head=2)) as fork:
+        text = log_of(fork).state_now().sequences[0].token_ids
+        fork.add_request(text, GREEDY)
+        fork.step()
+        found = lookups_of(fork)[-1]
+        assert found.num_hit_tokens == 0, "it is ablated from its first token on, and those blocks are not"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ablate": "1.2"}, "LAYER.HEAD@RECORD"),
+        ({"ablate": "1.9@0"}, "ablate names 1.9, and the last layer and head of tiny-llama are 2.3"),
+        ({"ablate": "3@0"}, "ablate names 3,"),
+        ({"strategy": "dynamic"}, "leave out strategy dynamic"),
+        ({"mixed": 2}, "leave out prefill, decode and mixed"),
+        ({"forget_policy": "h2o"}, "leave out forget_policy"),
+        ({"preemption_mode": "swap"}, "leave out preemption_mode swap"),
+    ],
+)
+def test_what_it_does_not_go_with_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence.replace(".", r"\.")):
+        resolve_for(replace(CONFIG, **{"ablate": "1.2@0", **settings}), tiny_llama().facts)
+
+
+def test_its_text_is_read_as_it_is_written() -> None:
+    offs = [Off(1, 2, 7), Off(3, None, 12)]
+    assert read_ablation(" ".join(map(str, offs))) == offs and read_ablation(None) == []
