@@ -68,6 +68,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the file's requests. 0 where no prompt parts from what was cached."""
+    from engine.prompts.answers import with_answers
     from engine.prompts.private import without_texts
     from engine.prompts.readers import PromptError, read_prompts
     from engine.prompts.report import Player, Settings
@@ -80,9 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = read_prompts(arguments.file)
         encode = characters_of if file.is_private else _encode(arguments.tokenizer)
-        player = Player(encode, settings)
-        verdicts = [player.play(request) for request in file.requests]
-        found = savings(file.requests, verdicts, encode, settings)
+        player, requests = Player(encode, settings), with_answers(file.requests)
+        verdicts = [player.play(request) for request in requests]
+        found = savings(requests, verdicts, encode, settings)
     except (PromptError, ValueError) as error:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):

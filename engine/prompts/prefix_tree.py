@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.cache.prefix_memory import common_prefix
-from engine.prompts.segments import Segment
-
-Content = tuple[str, str, str]
+from engine.prompts.segments import Content, Segment
 
 
 class Node:

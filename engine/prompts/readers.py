@@ -46,6 +46,8 @@ class PromptRequest(Struct, frozen=True):
     reported_tokens: int | None = None  # of the prompt
     reported_cached: int | None = None  # of these, read from the cache
     retention: str = ""  # what `prompt_cache_retention` asks for
+    reported_output: int | None = None  # tokens of the answer
+    answer: list[Segment] = []  # see `engine/prompts/answers.py`
 
 
 class PromptFile(NamedTuple):
@@ -88,6 +90,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 continue
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
+            output = _count(sent.usage.get("completion_tokens", sent.usage.get("output_tokens")))
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -98,8 +101,8 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
         retention = str(sent.body.get("prompt_cache_retention") or "")
         model = str(sent.body.get("model") or "")
         found.requests.append(
-            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention)
-        )  # fmt: skip
+            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention, output)
+        )
         found.shapes[name] += 1
         return
     found.unread["an entry that is no request"] += 1

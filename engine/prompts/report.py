@@ -1,24 +1,27 @@
 """Report on the requests of a file: hits under each cache policy, where a prompt parts, why, and the cost.
 
 Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
-adds between segments. Answers are no part of a request, so each counts as new when it comes back as history.
+adds between segments. An answer is no part of a request: it is found in the request that follows, and counts as cached
+where the policy says so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
+from engine.prompts.answers import cut_to, num_computed
 from engine.prompts.engine_cache import EngineCache
-from engine.prompts.policies import Hit, PolicyCache, policies
-from engine.prompts.prefix_tree import Content, Match, PrefixTree
+from engine.prompts.policies import Hit, PolicyCache, Prompt, Tokens, policies
+from engine.prompts.prefix_tree import Match, PrefixTree
 from engine.prompts.readers import PromptRequest
-from engine.prompts.segments import Segment
+from engine.prompts.segments import Content, Segment
 
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
@@ -113,19 +116,27 @@ class Player:
             self._now = request.time
         now = self._now
         model = self._models.setdefault(request.model, _Model())
-        match = model.tree.match(segments, tokens)
-        hits = {name: cache.look(request, tokens, match, now) for name, cache in model.caches.items()}
+        held = self._held(request, tokens)
+        matches = {name: tree.match(segments, tokens) for name, tree in model.trees.items()}
+        hits = {
+            name: cache.look(request, tokens, matches[cache.policy.answers], now) for name, cache in model.caches.items()
+        }
         if self._engine is not None:
-            hits["vllm"] = self._engine.take(index, tokens, request.model)
+            answer = chain.from_iterable(held[1][len(tokens) :])
+            hits["vllm"] = self._engine.take(index, tokens, request.model, list(answer))
+        match = matches[policies()[self._settings.policy].answers]
         closest = model.closest(segments, match)
         broken = self._break(request, match, closest, model) if closest >= 0 else self._other_model(request, tokens)
         session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
         spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with))
-        path = model.tree.add(segments, tokens, index, now)
+        paths = {name: tree.add(segments, tokens, index, now) for name, tree in model.trees.items()}
+        if len(held[0]) > len(segments):
+            model.trees[True].add(*held, index, now)
         for cache in model.caches.values():
-            cache.add(request, tokens, path, now)
+            answers = cache.policy.answers
+            cache.add(request, held if answers else (segments, tokens), paths[answers], now)
         self._requests.append(request)
         model.last_with.update((segment.content, index) for segment in segments)
         self._turns[session] += 1
@@ -134,6 +145,13 @@ class Player:
             closest if closest >= 0 else None, match.num_tokens, spans, broken,
             request.reported_tokens, request.reported_cached,
         )  # fmt: skip
+
+    def _held(self, request: PromptRequest, tokens: Tokens) -> Prompt:
+        """Return the prompt with what was computed of its answer."""
+        own = [self.tokens_of(segment) for segment in request.answer]
+        count = num_computed(sum(map(len, own)), request.reported_output)
+        answer, answer_tokens = cut_to(request.answer, own, count)
+        return [*request.segments, *answer], [*tokens, *answer_tokens]
 
     def _session(self, request: PromptRequest, match: Match, closest: int, broken: Break | None) -> str:
         goes_on = match.num_tokens and (broken is None or broken.cause not in NO_BREAK)
@@ -167,7 +185,8 @@ class Player:
 
     def _other_model(self, request: PromptRequest, tokens: Sequence[Sequence[int]]) -> Break | None:
         """Return a break where only another model's cache has something of it."""
-        others = {name: model.tree.match(request.segments, tokens).num_tokens for name, model in self._models.items()}
+        trees = {name: model.trees[False] for name, model in self._models.items()}
+        others = {name: tree.match(request.segments, tokens).num_tokens for name, tree in trees.items()}
         name = max(others, key=lambda one: others[one])
         if others[name] < policies()["vllm"].unit:
             return None
@@ -178,7 +197,7 @@ class _Model:
     """Earlier prompts of one model."""
 
     def __init__(self) -> None:
-        self.tree = PrefixTree()
+        self.trees = {answers: PrefixTree() for answers in (False, True)}  # of prompts, and of these with answers
         self.caches = {name: PolicyCache(policy) for name, policy in policies().items()}
         self.last_with: dict[Content, int] = {}  # the last request that had a segment
 
