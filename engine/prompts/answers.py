@@ -13,17 +13,20 @@ from engine.prompts.segments import Segment
 
 def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
     """Return requests with their answers: what the assistant says next in the first later request that goes on."""
-    answers: dict[int, list[Segment]] = {}
+    answers: dict[int, tuple[list[Segment], int]] = {}
     waiting: dict[int, int] = {}  # the last request that ended with a prefix, by its hash
     for index, request in enumerate(requests):
         prefix = hash(request.model)
         for at, segment in enumerate(request.segments):
             if segment.role == "assistant" and prefix in waiting:
                 said = takewhile(lambda one: one.role == "assistant", request.segments[at:])
-                answers[waiting.pop(prefix)] = list(said)
+                answers[waiting.pop(prefix)] = list(said), index
             prefix = hash((prefix, segment.content))
         waiting[prefix] = index
-    return [replace(request, answer=answers.get(index, [])) for index, request in enumerate(requests)]
+    return [
+        replace(request, answer=answers[index][0], followed_by=answers[index][1]) if index in answers else request
+        for index, request in enumerate(requests)
+    ]
 
 
 def num_computed(num_tokens: int, reported: int | None) -> int:

@@ -17,9 +17,7 @@ class EngineCache:
         self._num_slots = num_blocks * block_size
         self._cache = KVCacheManager(one_group(num_blocks), block_size, True, lambda op: None)
 
-    def take(
-        self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()
-    ) -> Hit:
+    def take(self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()) -> Hit:
         """Admit a prompt, say what hit, and let `answer` be computed after it; `request`: its number, larger than of
         any before it. Blocks of one model are not found by another.
 

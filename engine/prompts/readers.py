@@ -7,7 +7,7 @@ is counted and named, not guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,6 +35,17 @@ class Sent(NamedTuple):
     usage: Mapping[str, Any] = {}
 
 
+class Rendered(Struct, frozen=True):
+    """A prompt as a chat template renders it, cut into segments, with the tokens of each.
+
+    `of`: for each the index of the request's own segment that it is, or that follows it.
+    """
+
+    segments: list[Segment]
+    tokens: list[Sequence[int]]
+    of: list[int]
+
+
 class PromptRequest(Struct, frozen=True):
     """A request: its segments, and what was reported of it. `line` counts from 1, entries where a file has no lines."""
 
@@ -48,6 +59,10 @@ class PromptRequest(Struct, frozen=True):
     retention: str = ""  # what `prompt_cache_retention` asks for
     reported_output: int | None = None  # tokens of the answer
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
+    followed_by: int | None = None  # the request that has the answer
+    body: Mapping[str, Any] = {}
+    rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
+    held: Rendered | None = None  # the same with what was computed of the answer
 
 
 class PromptFile(NamedTuple):
@@ -101,7 +116,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
         retention = str(sent.body.get("prompt_cache_retention") or "")
         model = str(sent.body.get("model") or "")
         found.requests.append(
-            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention, output)
+            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention, output, body=sent.body)
         )
         found.shapes[name] += 1
         return
