@@ -49,7 +49,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--tokenizer",
         metavar="MODEL",
-        help="a hub name or a folder (default: the bundled model's, whose counts differ)",
+        help="a hub name or a folder; its chat template, if it has one, renders the requests (default: the bundled "
+        "model's, whose counts differ)",
     )
     parser.add_argument("--request", type=int, metavar="N", help="tell all of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
