@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
     try:
-        file = read_prompts(arguments.file)
+        file = read_prompts(arguments.file, keep_bodies=bool(arguments.tokenizer))
         encode = characters_of if file.is_private else _encode(arguments.tokenizer)
         requests = with_answers(file.requests)
         verdicts = _played(requests, encode, settings)

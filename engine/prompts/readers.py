@@ -78,8 +78,8 @@ class PromptFile(NamedTuple):
         return PRIVATE in self.shapes
 
 
-def read_prompts(path: Path) -> PromptFile:
-    """Read a file's requests.
+def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
+    """Read a file's requests, with their bodies if `keep_bodies`: a template needs them.
 
     Raises:
         PromptError: it cannot be read, or has no request.
@@ -88,7 +88,7 @@ def read_prompts(path: Path) -> PromptFile:
     same: dict[Segment, Segment] = {}  # what is repeated in every request is kept once
     try:
         for line, entry in _entries(path, found.unread):
-            _read(line, entry, found, same)
+            _read(line, entry, found, same, keep_bodies)
     except OSError as error:
         raise PromptError(f"cannot read {path}: {error.strerror or error}") from error
     if not found.requests:
@@ -97,7 +97,7 @@ def read_prompts(path: Path) -> PromptFile:
     return found
 
 
-def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]) -> None:
+def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment], keep_body: bool) -> None:
     for name, of in SHAPES.items():
         try:
             sent = of(entry) if isinstance(entry, dict) else None
@@ -116,7 +116,18 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
         retention = str(sent.body.get("prompt_cache_retention") or "")
         model = str(sent.body.get("model") or "")
         found.requests.append(
-            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention, output, body=sent.body)
+            PromptRequest(
+                line,
+                model,
+                segments,
+                sent.time,
+                session,
+                tokens,
+                cached,
+                retention,
+                output,
+                body=sent.body if keep_body else {},
+            )
         )
         found.shapes[name] += 1
         return

@@ -61,9 +61,9 @@ def rendered(
         try:
             told.append(conversation_of(request.body))
             text = template.render(told[-1].messages, add_generation_prompt=True, **told[-1].settings)
-        except ValueError as error:
+            prompt = cutter.cut(text, template.encode(text), template.starts(text), request.segments)
+        except (ValueError, NotImplementedError) as error:  # a tokenizer without a fast form has no places of tokens
             raise CannotRender(f"request {index + 1} cannot be rendered: {error}") from error
-        prompt = cutter.cut(text, template.encode(text), template.starts(text), request.segments)
         found.append(replace(request, rendered=prompt, held=prompt))
     for index, request in enumerate(found):
         if request.followed_by is None or request.rendered is None:
@@ -73,7 +73,10 @@ def rendered(
         if len(after) <= len(messages) or after[len(messages)]["role"] != "assistant":
             continue
         text, answer = "".join(one.text for one in request.rendered.segments), after[len(messages)]
-        said = template.generated(messages, answer, text, settings)
+        try:
+            said = template.generated(messages, answer, text, settings)
+        except ValueError as error:
+            raise CannotRender(f"the answer of request {index + 1} cannot be rendered: {error}") from error
         if said != answer["content"]:  # what the template writes, up to the token that ends the answer
             said = said.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
         ids = template.encode(said)
@@ -87,10 +90,14 @@ def rendered(
 
 
 class _Cutter:
-    """Cuts rendered texts into segments; `cut` of a segment says with which of its tokenizations it was met."""
+    """Cuts rendered texts into segments; `cut` of a segment says with which of its tokenizations it was met.
+
+    What is repeated in every prompt is kept once.
+    """
 
     def __init__(self) -> None:
         self._met: dict[Content, list[Sequence[int]]] = {}
+        self._same: dict[Segment, Segment] = {}
 
     def cut(self, text: str, ids: Sequence[int], starts: Sequence[int], segments: Sequence[Segment]) -> Rendered:
         """Cut a text and its tokens, each of which begins at a character of it."""
@@ -109,8 +116,9 @@ class _Cutter:
                 met = self._met.setdefault((segment.kind, segment.role, text[at:stop], 0), [])
                 if own not in met:
                     met.append(own)
-                found.segments.append(replace(segment, text=text[at:stop], cut=met.index(own)))
-                found.tokens.append(own)
+                segment = replace(segment, text=text[at:stop], cut=met.index(own))
+                found.segments.append(self._same.setdefault(segment, segment))
+                found.tokens.append(met[segment.cut])
                 found.of.append(index)
                 at = stop
         return found
@@ -125,7 +133,7 @@ def _places(text: str, segments: Sequence[Segment]) -> list[tuple[int, int, int]
         begin, length = _found(text, segment, tools_at if is_tool else at)
         if segment.kind == "reasoning":  # a template may leave it out: it comes before what follows it
             rest = next((one for one in segments[index:] if one.kind != "reasoning"), None)
-            if rest is not None and _found(text, rest, at)[0] < begin:
+            if rest is not None and 0 <= _found(text, rest, at)[0] <= begin:
                 continue
         if begin < 0:
             continue

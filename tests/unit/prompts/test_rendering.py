@@ -91,6 +91,44 @@ def test_what_the_client_changes_is_told_as_before(templates: dict[str, ChatTemp
     ]
 
 
+def test_a_conversation_is_the_same_from_each_api() -> None:
+    call = {"name": "read", "arguments": {"path": "a.txt"}}
+    schema = {"type": "object"}
+    of_chat = {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Read it."},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": call}]},
+            {"role": "tool", "tool_call_id": "c", "content": "moon"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "read", "parameters": schema}}],
+    }
+    use = {"type": "tool_use", "id": "c", "name": "read", "input": call["arguments"]}
+    of_messages = {
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "Read it."},
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "moon"}]},
+        ],
+        "tools": [{"name": "read", "input_schema": schema}],
+    }
+    of_responses = {
+        "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": "Read it."},
+            {"type": "function_call", "call_id": "c", "name": "read", "arguments": json.dumps(call["arguments"])},
+            {"type": "function_call_output", "call_id": "c", "output": "moon"},
+        ],
+        "tools": [{"type": "function", "name": "read", "parameters": schema}],
+    }
+    first, *others = [conversation_of(body) for body in (of_chat, of_messages, of_responses)]
+    assert [other.messages for other in others] == [first.messages] * 2
+    assert [other.settings["tools"] for other in others] == [first.settings["tools"]] * 2 != [None] * 2
+    with pytest.raises(ValueError, match="messages"):
+        conversation_of({"messages": [{"role": "nobody", "content": "x"}]})
+
+
 SAID = st.sampled_from([text(seed, words) for seed in (3, 4, 5) for words in (1, 8, 30)] + [" spaces around \n"])
 TURNS = st.lists(st.tuples(SAID, SAID, st.one_of(st.none(), SAID)), min_size=1, max_size=4)
 
