@@ -361,6 +361,8 @@ def _further(policy: Policy) -> list[str]:
         found.append("only the prompt before, in its slot")
     if policy.last_token:
         found.append("the last token is always computed")
+    if policy.answers:
+        found.append("answers are cached, too, but the last token that was generated")
     return found
 
 

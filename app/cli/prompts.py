@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from app.prompts.words import percent, words
 from engine.trace.telling import languages
 
 if TYPE_CHECKING:
-    from engine.prompts.readers import PromptFile
-    from engine.prompts.report import Verdict
+    from engine.prompts.readers import PromptFile, PromptRequest
+    from engine.prompts.report import Settings, Verdict
     from engine.prompts.savings import Saving
     from engine.prompts.tokens import Encode
     from engine.simulate.cost import StepCost
@@ -48,7 +49,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--tokenizer",
         metavar="MODEL",
-        help="a hub name or a folder (default: the bundled model's, whose counts differ)",
+        help="a hub name or a folder; its chat template, if it has one, renders the requests (default: the bundled "
+        "model's, whose counts differ)",
     )
     parser.add_argument("--request", type=int, metavar="N", help="tell all of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
@@ -68,9 +70,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the file's requests. 0 where no prompt parts from what was cached."""
+    from engine.prompts.answers import with_answers
     from engine.prompts.private import without_texts
     from engine.prompts.readers import PromptError, read_prompts
-    from engine.prompts.report import Player, Settings
+    from engine.prompts.report import Settings
     from engine.prompts.savings import savings
     from engine.prompts.tokens import characters_of
 
@@ -78,11 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
     try:
-        file = read_prompts(arguments.file)
+        file = read_prompts(arguments.file, keep_bodies=bool(arguments.tokenizer))
         encode = characters_of if file.is_private else _encode(arguments.tokenizer)
-        player = Player(encode, settings)
-        verdicts = [player.play(request) for request in file.requests]
-        found = savings(file.requests, verdicts, encode, settings)
+        requests = with_answers(file.requests)
+        verdicts = _played(requests, encode, settings)
+        found = savings(requests, verdicts, encode, settings)
+        as_rendered, why = _rendered(requests, arguments.tokenizer) if not file.is_private else (None, "")
+        if as_rendered is not None:
+            verdicts = _played(as_rendered, encode, settings)
     except (PromptError, ValueError) as error:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
@@ -90,14 +96,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
     if arguments.json:
-        sys.stdout.write(to_json({"file": arguments.file.name, "requests": verdicts, "savings": found}).decode() + "\n")
+        told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
+        told |= {"rendered": as_rendered is not None, "not_rendered": why}
+        sys.stdout.write(to_json(told).decode() + "\n")
     elif arguments.html:
-        from app.prompts.report_page import report_page
+        from app.prompts.report_page import Counted, report_page
 
         name = arguments.name or arguments.file.name
-        page = report_page(
-            name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, file.is_private
-        )
+        counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
+        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, counted, why)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
@@ -106,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.request is not None:
         _tell_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _tell(file, verdicts, found, arguments)
+        _tell(file, verdicts, found, arguments, why if as_rendered is None else words("en")("rendered"))
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -116,7 +123,32 @@ def _encode(name: str | None) -> Encode:
     return open_encoder(name)
 
 
-def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace) -> None:
+def _played(requests: Sequence[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
+    from engine.prompts.report import Player
+
+    player = Player(encode, settings)
+    return [player.play(request) for request in requests]
+
+
+def _rendered(requests: list[PromptRequest], name: str | None) -> tuple[list[PromptRequest] | None, str]:
+    """Return the requests as the chat template of the tokenizer renders them; None, and why: it does not, or "": the
+    tokenizer has none.
+    """
+    from app.openai.conversations import conversation_of
+    from engine.prompts.rendering import CannotRender, rendered, template_of
+
+    template = template_of(name) if name else None
+    if template is None:
+        return None, ""
+    try:
+        return rendered(requests, template, conversation_of), ""
+    except CannotRender as error:
+        return None, str(error)
+
+
+def _tell(
+    file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace, how: str
+) -> None:
     policy = arguments.policy
     total, hit = sum(v.num_tokens for v in verdicts), sum(v.hits[policy].num_tokens for v in verdicts)
     again = sum(v.num_again for v in verdicts)
@@ -127,6 +159,8 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
         say(f"  not read: {count} × {fault}")
     if file.is_private:
         say("  texts are hashed: what is counted as tokens are characters")
+    if how:
+        say(f"  {how}")
     sessions = len({verdict.session for verdict in verdicts})
     say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:

@@ -10,6 +10,7 @@ from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.exercise import Done, Task
 from app.lessons.allocator.grading import Graded, Verdict
 from app.lessons.lesson import Action, Kind
+from app.lessons.mending import Mended, TurnRun
 from app.lessons.questions.places import Place
 from app.lessons.questions.rules import Evidence, Value
 
@@ -94,11 +95,20 @@ class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
     engine: list[Done] | None  # what the engine did; only when it is over
 
 
+class ToldMend(_Told, frozen=True, kw_only=True, tag="mend"):
+    movable: list[str]  # names of parts
+    before: list[TurnRun]
+    given: list[Mended | None]  # the learner's mendings so far, as they were run; None: the right one was requested
+    over: bool
+    right: Mended | None  # only when it is over
+    moment: Moment | None  # after the last run
+
+
 class ToldSandbox(_Told, frozen=True, kw_only=True, tag="sandbox"):
     pass
 
 
-Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox
+Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox
 
 
 class Progress(Struct, frozen=True, kw_only=True):

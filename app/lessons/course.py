@@ -18,6 +18,7 @@ from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
 from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
+from app.lessons.mending import Mended, Mending, Move, TurnRun, mending_of, moved, session_of, turns_of
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.runs import Runs
@@ -30,7 +31,7 @@ MAX_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
 
-Given = int | list[Deed] | None  # an option, a list of operations; None: not sure
+Given = int | list[Deed] | Mending | None  # an option, a list of operations or of moves; None: not sure
 
 
 class Answered(Struct, kw_only=True):
@@ -65,6 +66,8 @@ class Course:
         self._performed: dict[int, Moment] = {}  # by item
         self._asked: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
+        self._sessions: dict[int, list[TurnRun]] = {}  # that a learner mends
+        self._mended: dict[int, list[Mended]] = {}  # each as it was run, the right one last
         own = {item.rule for item in self._items if isinstance(item, Ask)}
         self._owed = {name: asked for name, asked in again.items() if asked.rule not in own}
         self._again: dict[int, str] = {}  # by item
@@ -115,10 +118,17 @@ class Course:
             raise LessonError(item.line, "this question has been answered")
         if not self.takes(given):
             raise LessonError(item.line, f"there is no answer {given}")
+        if isinstance(given, Mending):
+            right = self._mend(given.moves)
+        elif isinstance(given, list):
+            right = self.graded(self.at, given).right
+        else:
+            right = given is not None and given == self._right
         answered.given.append(given)
-        right = self.graded(self.at, given).right if isinstance(given, list) else given == self._right
         tries = TRIES if self.lesson.kind == "lesson" else 1
         answered.over = right or given is None or len(answered.given) >= tries
+        if answered.over and not right and self.at in self._sessions:
+            self._mend(self.right_moves())
         return right
 
     # What there is
@@ -141,8 +151,14 @@ class Course:
         """
         if self.question:
             self.answer(self.question.right)
-        elif (item := self.barrier) and isinstance(item, Work) and not self.answer(self.engines_list()):
-            raise LessonError(item.line, "work: the rules do not give what the engine did")
+        elif (item := self.barrier) and isinstance(item, Work):
+            given = Mending(moves=self.right_moves()) if item.mends else self.engines_list()
+            if not self.answer(given):
+                raise LessonError(item.line, "work: the rules do not give what the engine did")
+
+    def right_moves(self) -> list[Move]:
+        """Return the moves that mend the session at the barrier."""
+        return mending_of(self._sessions[self.at], self.lesson.movable[self.language])
 
     def engines_list(self) -> list[Deed]:
         """Return the engine's operations for the work at the barrier."""
@@ -150,6 +166,9 @@ class Course:
 
     def takes(self, given: Given) -> bool:
         """Return whether the question at the barrier accepts such an answer."""
+        if isinstance(given, Mending):
+            known = self.lesson.movable.get(self.language, [])
+            return self.at in self._sessions and all(move.part in known for move in given.moves)
         if given is None or isinstance(given, list):
             return given is None or self.at in self._work
         return self.question is not None and 0 <= given < len(self.question.options)
@@ -163,6 +182,15 @@ class Course:
     def works(self) -> Mapping[int, Exercise]:
         """Pieces of work so far by item, as `asked`."""
         return self._work
+
+    @property
+    def sessions(self) -> Mapping[int, list[TurnRun]]:
+        """Sessions that a learner mends so far by item, as they were run before."""
+        return self._sessions
+
+    def mended(self, index: int) -> list[Mended]:
+        """Return the runs of an item's session that moves have made; the last is shown."""
+        return self._mended.get(index, [])
 
     @property
     def brought_back(self) -> Mapping[int, str]:
@@ -220,7 +248,7 @@ class Course:
 
     def moment_after(self, index: int) -> Moment | None:
         """Return how far the run is shown when an action was carried out; None: it is still to be."""
-        return self._performed[index] if index < self.at else None
+        return self._performed[index] if index < self.at or index in self._mended else None
 
     def graded(self, index: int, deeds: list[Deed]) -> Graded:
         """Return a learner's list of operations for the work at an item."""
@@ -255,13 +283,16 @@ class Course:
 
     def _prepare(self, index: int) -> None:
         """Make the question or the work of an item, with the run played on as far as decides it."""
-        if index in self._asked or index in self._work:
+        if index in self._asked or index in self._work or index in self._sessions:
             return
         item = self._items[index]
         assert isinstance(item, Ask | Work)
-        scene = self._played_on(index)
+        mends = isinstance(item, Work) and item.mends
+        scene = self.scene() if mends else self._played_on(index)
         try:
-            if isinstance(item, Work):
+            if mends:
+                self._sessions[index] = session_of(scene)
+            elif isinstance(item, Work):
                 self._work[index] = exercise(scene)
             else:
                 self._asked[index] = ask(item.rule, item.arguments, scene)
@@ -274,6 +305,8 @@ class Course:
         run = self.moment.run
         for later in range(index, len(self._items)):
             coming = self._items[later]
+            if isinstance(coming, Work) and coming.mends:
+                break
             if not isinstance(coming, Do):
                 continue
             if coming.action.verb in NO_STEP:
@@ -283,6 +316,17 @@ class Course:
                 break
         log = self.logs[run]
         return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
+
+    def _mend(self, moves: list[Move]) -> bool:
+        """Run the session at the barrier after moves, and show it; return whether nothing is computed again."""
+        at = self.at
+        prompts = moved([turn.lines for turn in self._sessions[at]], moves)
+        log = self._runs.anew(["\n".join(lines) for lines in prompts])
+        self._performed[at] = self.moment = Moment(run=len(self.logs) - 1, records=len(log))
+        turns = turns_of(log, len(log))
+        right = not any(turn.again for turn in turns)
+        self._mended.setdefault(at, []).append(Mended(moves=moves, turns=turns, right=right))
+        return right
 
     def _perform(self, index: int) -> None:
         """Carry out the action of an item, unless that was done before."""

@@ -81,9 +81,11 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
 
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):
-    """The learner does the block manager's work (`app/lessons/allocator`) as far as the next action."""
+    """The learner does the block manager's work (`app/lessons/allocator`) as far as the next action; or mends the
+    session that the lesson's prompts are (`app/lessons/mending.py`)."""
 
     line: int
+    mends: bool = False
 
 
 class Sandbox(Struct, frozen=True, kw_only=True, tag="sandbox"):
@@ -119,6 +121,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     sampling: dict[str, Any]
     sections: list[Section]
+    movable: TranslatedList = {}  # parts of the prompts that a learner may move
 
     @property
     def wants_roofs(self) -> bool:

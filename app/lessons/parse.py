@@ -52,6 +52,7 @@ from app.lessons.lesson import (
     Work,
 )
 from app.lessons.markup import check_markup
+from app.lessons.mending import name_of
 from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
 from app.page.words import languages
@@ -81,6 +82,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     prompts: dict[str, list[str]]
     config: dict[str, Any] = {}
     sampling: dict[str, Any] = {}
+    movable: dict[str, list[str]] = {}
 
 
 def read_lesson(path: Path) -> Lesson:
@@ -123,6 +125,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
         config=header.config,
         sampling=header.sampling,
         sections=_Body(lines, first, found).sections(),
+        movable=header.movable,
     )
     _check_whole(lesson)
     return lesson
@@ -221,9 +224,9 @@ def _directive(line: str, number: int) -> Item:
     except ValueError as error:
         raise LessonError(number, f"{line[:40]!r}: {error}") from None
     if found[1] in ("sandbox", "work"):
-        if words:
-            raise LessonError(number, f"{found[1]}: takes nothing after it")
-        return Sandbox(line=number) if found[1] == "sandbox" else Work(line=number)
+        if words and (found[1], words) != ("work", ["mend"]):
+            raise LessonError(number, f"{found[1]}: takes nothing after it" + ", or mend" * (found[1] == "work"))
+        return Sandbox(line=number) if found[1] == "sandbox" else Work(line=number, mends=bool(words))
     if not words:
         raise LessonError(number, f"{found[1]}: says nothing")
     plain = [word for word in words[1:] if "=" not in word]
@@ -331,6 +334,8 @@ def _check_whole(lesson: Lesson) -> None:
         has_raced |= isinstance(item, Do) and item.action.verb == "race"
         if isinstance(item, Sandbox) and item is not lesson.items[-1]:
             _check_after_sandbox(lesson, item)
+        if isinstance(item, Work) and item.mends:
+            _check_movable(lesson, item)
         if not isinstance(item, Do):
             continue
         if (keep := item.action.keep) and keep.keys() != set(lesson.languages):
@@ -343,6 +348,14 @@ def _check_whole(lesson: Lesson) -> None:
             tiers_of(item.action.changes)
         except ValueError as error:
             raise LessonError(item.line, str(error)) from None
+
+
+def _check_movable(lesson: Lesson, work: Work) -> None:
+    for language in lesson.languages:
+        parts = {name_of(line) for prompt in lesson.prompts[language] for line in prompt.split("\n")}
+        missing = set(lesson.movable.get(language, [""])) - parts
+        if missing:
+            raise LessonError(work.line, f"work: mend: movable: no line of a prompt begins with {min(missing)!r}, :")
 
 
 def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:

@@ -12,8 +12,9 @@ from msgspec import Struct, structs
 
 from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.grading import compare
-from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox, ToldWork, told_list
+from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldWork, told_list
 from app.lessons.course import Given
+from app.lessons.mending import Mended, Mending, moved
 from app.lessons.transcript import Transcript
 
 Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure
@@ -37,7 +38,7 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
         here = next(barriers)
     first = here if here < len(items) and not _is_over(transcript, here, answers) else here + 1  # not answered yet
     told = [_told(transcript, item, here, answers) for item in items[: here + 1]]
-    done = [item.moment for item in told if isinstance(item, ToldDo) and item.moment]
+    done = [item.moment for item in told if isinstance(item, ToldDo | ToldMend) and item.moment]
     return Way(
         at=here,
         items=told,
@@ -55,7 +56,7 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
 
 def _barriers(items: list[Told]) -> Iterator[int]:
     """Yield where a learner stops, the end at last."""
-    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldDo | ToldSandbox))
+    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldMend | ToldDo | ToldSandbox))
     yield len(items)
 
 
@@ -64,7 +65,7 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
     key = transcript.keys[str(index)]
     taken: list[int | None] = []
     for given in answers.get(str(index), []):
-        if isinstance(given, list) or (given is not None and not 0 <= given < len(key.whys)):
+        if isinstance(given, list | Mending) or (given is not None and not 0 <= given < len(key.whys)):
             continue  # to an earlier text of the lesson
         taken.append(given)
         if given is None or given == key.right or len(taken) >= transcript.tries:
@@ -74,13 +75,28 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
 
 def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
     """Return the list that a learner gave, or requested as solution: one suffices, since it is not graded here."""
-    return [given for given in answers.get(str(index), []) if not isinstance(given, int)][:1]
+    return [given for given in answers.get(str(index), []) if not isinstance(given, int | Mending)][:1]
+
+
+def _mendings(index: int, answers: Answers) -> list[Mending | None]:
+    """Return the mending that a learner gave, or requested: there is no engine here to run another one."""
+    given = answers.get(str(index), [])
+    return [one for one in given if one is None or isinstance(one, Mending)][:1]
 
 
 def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
+    if str(index) in transcript.mended:
+        return bool(_mendings(index, answers))
     if str(index) in transcript.works:
         return bool(_lists(index, answers))
     return str(index) not in transcript.keys or _given(transcript, index, answers)[1]
+
+
+def _as_run(item: ToldMend, right: Mended, given: Mending) -> Mended:
+    """Return a mending with the recorded run, if it makes the same session."""
+    lines = moved([turn.lines for turn in item.before], given.moves)
+    is_right = lines == [turn.lines for turn in right.turns]
+    return Mended(moves=given.moves, turns=right.turns if is_right else [], right=is_right)
 
 
 def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> Told:
@@ -90,6 +106,15 @@ def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> To
         engine, lists = transcript.works[str(item.index)], _lists(item.index, answers)
         given = [None if deeds is None else told_list(deeds, compare(engine, deeds)) for deeds in lists]
         return structs.replace(item, given=given, over=bool(lists), engine=engine if lists else None)
+    if isinstance(item, ToldMend):
+        right, mendings = transcript.mended[str(item.index)], _mendings(item.index, answers)
+        return structs.replace(
+            item,
+            given=[one and _as_run(item, right, one) for one in mendings],
+            over=bool(mendings),
+            right=right if mendings else None,
+            moment=item.moment if mendings else None,
+        )
     if not isinstance(item, ToldAsk):
         return item
     key = transcript.keys[str(item.index)]

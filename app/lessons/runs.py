@@ -64,6 +64,17 @@ class Runs:
             case "race":
                 pass  # the page runs the lanes
 
+    def anew(self, texts: list[str]) -> TraceReader:
+        """Return a new run with the present one's settings, of prompts that come one after another."""
+        config, sampling = settings_of(self._lesson, self._changes)
+        self._stage.restart(config, model_of(self._lesson, self._changes))
+        self._begun()
+        for text in texts:
+            self._stage.submit([LessonPrompt(text=text)], sampling)
+            while self._stage.step():
+                pass
+        return self._stage.log
+
     def _begun(self) -> None:
         self.logs.append(self._stage.log)
         self._submitted = set()

@@ -8,6 +8,7 @@ from app.lessons.answers import (
     ToldAsk,
     ToldDo,
     ToldList,
+    ToldMend,
     ToldOption,
     ToldSandbox,
     ToldShow,
@@ -43,6 +44,8 @@ def _told(course: Course, index: int, item: Item, section: int) -> Told:
             return ToldDo(index=index, section=section, action=item.action, moment=moment, race=race)
         case Ask():
             return _told_question(course, index, section, item.again)
+        case Work(mends=True):
+            return _told_mend(course, index, section)
         case Work():
             return _told_work(course, index, section)
         case Sandbox():
@@ -51,7 +54,7 @@ def _told(course: Course, index: int, item: Item, section: int) -> Told:
 
 def _told_question(course: Course, index: int, section: int, again: str | None) -> ToldAsk:
     question, answered = course.asked[index], course.answers.get(index, Answered())
-    given = [option for option in answered.given if not isinstance(option, list)]
+    given = [option for option in answered.given if option is None or isinstance(option, int)]
     return ToldAsk(
         index=index,
         section=section,
@@ -78,6 +81,20 @@ def _told_work(course: Course, index: int, section: int) -> ToldWork:
         given=[_told_list(course, index, deeds) if isinstance(deeds, list) else None for deeds in answered.given],
         over=answered.over,
         engine=work.deeds if answered.over else None,
+    )
+
+
+def _told_mend(course: Course, index: int, section: int) -> ToldMend:
+    answered, runs = course.answers.get(index, Answered()), course.mended(index)
+    return ToldMend(
+        index=index,
+        section=section,
+        movable=course.lesson.movable[course.language],
+        before=course.sessions[index],
+        given=[None if given is None else mended for given, mended in zip(answered.given, runs, strict=False)],
+        over=answered.over,
+        right=runs[-1] if answered.over else None,
+        moment=course.moment_after(index) if runs else None,
     )
 
 

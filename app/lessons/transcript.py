@@ -17,9 +17,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from app.lessons.allocator.exercise import Done
-from app.lessons.answers import Card, Told, ToldAsk, ToldWork
+from app.lessons.answers import Card, Told, ToldAsk, ToldMend, ToldWork
 from app.lessons.course import TRIES, Course
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
+from app.lessons.mending import Mended
 from app.lessons.parse import settings_of
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
@@ -61,6 +62,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     works: dict[str, list[Done]]  # what the engine did, by the index of a work's item
     num_runs: int
     num_optional: int = 0
+    mended: dict[str, Mended] = {}  # the right run of a session that a learner mends, by the index of its item
 
 
 class Recorded(Struct, frozen=True):
@@ -141,7 +143,7 @@ def cards(transcripts: list[Transcript]) -> list[Card]:
             minutes=found[0].minutes,
             model=found[0].model,
             title={transcript.language: transcript.title for transcript in found},
-            num_questions=len(found[0].keys) + len(found[0].works),
+            num_questions=len(found[0].keys) + len(found[0].works) + len(found[0].mended),
             refused=None,
             recorded=True,
         )
@@ -175,12 +177,15 @@ def _transcript(course: Course) -> Transcript:
         works=works,
         num_runs=len(course.logs),
         num_optional=lesson.num_optional,
+        mended={str(item.index): item.right for item in items if isinstance(item, ToldMend) and item.right},
     )
 
 
 def _unanswered(item: Told) -> Told:
     if isinstance(item, ToldWork):
         return structs.replace(item, given=[], over=False, engine=None)
+    if isinstance(item, ToldMend):
+        return structs.replace(item, given=[], over=False, right=None)
     if not isinstance(item, ToldAsk):
         return item
     return structs.replace(item, given=[], whys=[], over=False, right=None, evidence=None)

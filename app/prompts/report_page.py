@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
 
@@ -16,6 +16,7 @@ from engine.prompts.policies import policies
 from engine.prompts.report import Fate, Verdict
 from engine.prompts.savings import Saving
 
+Counted = Literal["parts", "rendered", "characters"]  # what is counted as tokens
 WIDE = 1000.0  # units of a bar's width
 
 
@@ -49,9 +50,12 @@ def report_page(
     policy: str,
     tokenizer: str | None,
     language: str,
-    is_private: bool = False,
+    counted: Counted = "parts",
+    not_rendered: str = "",
 ) -> str:
-    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's; `is_private`: characters."""
+    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `not_rendered`: why its chat
+    template was not used.
+    """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
     sessions: dict[str, list[Turn]] = {}
@@ -80,7 +84,7 @@ def report_page(
         if told
         else None,
         savings=savings,
-        counted=say("characters") if is_private else say("counted", tokenizer=tokenizer or say("bundled")),
+        counted=" ".join([not_rendered, say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]).strip(),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )
 

@@ -37,6 +37,15 @@ PRESETS = [
     Preset(id="tokens", sampling={"max_tokens": 32}, config=_SMALL),
     Preset(id="shared-prefix", after_steps=[0, 2], sampling={"max_tokens": 24}, config=_SMALL, seq=1, speed=1.0),
     Preset(
+        id="day",
+        after_steps=[0, 2, 4, 6],
+        sampling={"max_tokens": 12, "ignore_eos": True},
+        config=_SMALL,
+        seq=3,
+        detail="scheduler",
+        speed=1.0,
+    ),
+    Preset(
         id="samples",
         sampling={"max_tokens": 24, "temperature": 0.8, "seed": 21, "n": 3},
         config=_SMALL,

@@ -65,7 +65,7 @@ class LessonEvents:
                 course.answer(message.given)
                 if course.is_answered:
                     course.go_on()
-                    room.show()
+                room.show()
             self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 

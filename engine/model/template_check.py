@@ -51,6 +51,7 @@ class ChatTemplate:
 
     source: str
     encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
+    starts: Callable[[str], Sequence[int]]  # the character at which each token of a text begins
     special_tokens: Mapping[str, str] = field(default_factory=dict)
 
     def render(self, messages: list[Message], **settings: Any) -> str:
@@ -67,6 +68,14 @@ class ChatTemplate:
             raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
         text: str = found[0][0]
         return text
+
+    def generated(self, messages: list[Message], answer: Message, prompt: str, settings: Mapping[str, Any]) -> str:
+        """Return what the model generates after the prompt of messages, to give an answer."""
+        if answer.get("reasoning_content") or answer.get("tool_calls"):
+            whole = self.render([*messages, answer], add_generation_prompt=False, **settings)
+            if whole.startswith(prompt):
+                return whole[len(prompt) :]
+        return str(answer["content"])
 
     def switches(self) -> list[str]:
         """Return the variables that the template reads beside what every template is given."""
@@ -138,7 +147,15 @@ def open_template(name: str) -> ChatTemplate:
             raise ValueError("it has no chat template")
         source = tokenizer.get_chat_template()
     special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
-    template = ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], special)
+    template = ChatTemplate(
+        source,
+        lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
+        lambda text: [
+            start
+            for start, _ in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        ],
+        special,
+    )
     try:
         template.switches()
     except jinja2.TemplateSyntaxError as error:
@@ -226,7 +243,7 @@ def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[
     for messages, answer in conversation(case, num_turns):
         prompt = template.render(messages, add_generation_prompt=True, **case.settings)
         yield cached, prompt
-        cached = prompt + _generated(template, case, messages, answer, prompt)
+        cached = prompt + template.generated(messages, answer, prompt, case.settings)
         if case.ends_another_day:
             template = replace(template, source=ANOTHER_DAY + template.source.removeprefix(ANOTHER_DAY))
 
@@ -249,21 +266,6 @@ def _played(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
     if not breaks:
         return Outcome(case.name, "append-only", tokens=total)
     return Outcome(case.name, "breaks", "", breaks[0], len(breaks), again, total, by_client=case.drops_reasoning)
-
-
-def _generated(
-    template: ChatTemplate,
-    case: Case,
-    messages: list[Message],
-    answer: Message,
-    prompt: str,
-) -> str:
-    """Return what the model generates after a prompt."""
-    if case.has_reasoning or answer.get("tool_calls"):
-        whole = template.render([*messages, answer], add_generation_prompt=False, **case.settings)
-        if whole.startswith(prompt):
-            return whole[len(prompt) :]
-    return str(answer["content"])
 
 
 def _break_of(cached: str, prompt: str, ends: list[int], token: int) -> Break:

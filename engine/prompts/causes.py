@@ -19,7 +19,7 @@ from engine.prompts.segments import Segment
 Cause = Literal[
     "tools_added", "tools_removed", "tools_replaced", "tools_reordered", "tool_changed", "schema_keys_reordered",
     "volatile_text", "system_changed", "reasoning_dropped", "image_changed", "last_turn_marker", "messages_dropped",
-    "message_trimmed", "history_summarised", "message_edited", "other_model", "not_known",
+    "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model", "not_known",
     "another_question", "new_conversation",
 ]  # fmt: skip
 NO_BREAK = ("another_question", "new_conversation")  # nothing that was cached is asked for again
@@ -56,6 +56,7 @@ class Parting:
     later: Sequence[Segment]
     at: int
     same_session: bool = False
+    by_template: bool = False  # they are alike up to here, and rendered differently
 
     @cached_property
     def old(self) -> Segment | None:
@@ -82,6 +83,10 @@ def cause_of(parting: Parting) -> tuple[Cause, str]:
         if found := rule(parting):
             return found
     return "not_known", ""
+
+
+def _template(parting: Parting) -> Found:
+    return ("template_differs", "") if parting.by_template else None
 
 
 def _tools(parting: Parting) -> Found:
@@ -224,8 +229,8 @@ def _edited(parting: Parting) -> Found:
 
 
 RULES: tuple[Callable[[Parting], Found], ...] = (
-    _tools, _reasoning, _image, _volatile, _system, _another_question, _last_turn_marker, _dropped, _new_conversation,
-    _summarised, _trimmed, _edited,
+    _template, _tools, _reasoning, _image, _volatile, _system, _another_question, _last_turn_marker, _dropped,
+    _new_conversation, _summarised, _trimmed, _edited,
 )  # fmt: skip
 
 

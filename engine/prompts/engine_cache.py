@@ -17,25 +17,26 @@ class EngineCache:
         self._num_slots = num_blocks * block_size
         self._cache = KVCacheManager(one_group(num_blocks), block_size, True, lambda op: None)
 
-    def take(self, request: int, tokens: Sequence[Sequence[int]], model: str = "") -> Hit:
-        """Admit a prompt and say what hit; `request`: its number, larger than of any before it. Blocks of one model
-        are not found by another.
+    def take(self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()) -> Hit:
+        """Admit a prompt, say what hit, and let `answer` be computed after it; `request`: its number, larger than of
+        any before it. Blocks of one model are not found by another.
 
         Raises:
-            ValueError: the pool is smaller than the prompt.
+            ValueError: the pool is smaller than the prompt and the answer.
         """
         token_ids = list(chain.from_iterable(tokens))
-        if len(token_ids) > self._num_slots:
-            raise ValueError(f"request {request + 1} has {len(token_ids):,} tokens, and the pool {self._num_slots:,}")
+        whole = [*token_ids, *answer]
+        if len(whole) > self._num_slots:
+            raise ValueError(f"request {request + 1} has {len(whole):,} tokens, and the pool {self._num_slots:,}")
         cache = self._cache
         cache.tick(request, request)
         match = cache.lookup(request, token_ids, model)
         found = cache.explain(request, token_ids, model, match.num_tokens)
-        cache.remember(request, token_ids, model)
-        cache.allocate(request, len(token_ids), "admission", match.hits)
-        cache.cache_blocks(request, token_ids, len(token_ids), model)
-        if len(token_ids) > match.num_tokens:
-            cache.write(request, match.num_tokens, len(token_ids) - match.num_tokens)
+        cache.remember(request, whole, model)
+        cache.allocate(request, len(whole), "admission", match.hits)
+        cache.cache_blocks(request, whole, len(whole), model)
+        if len(whole) > match.num_tokens:
+            cache.write(request, match.num_tokens, len(whole) - match.num_tokens)
         cache.free(request, "finish")
         cache.forget(request)
         if found.lost is not None:

@@ -36,6 +36,7 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most_breakpoints: int = 0
     slots: int = 0
     last_token: bool = False
+    answers: bool = False
 
     def minimum_of(self, model: str) -> int:
         """Return the shortest prefix that is cached of a model, in tokens."""
@@ -92,11 +93,12 @@ class PolicyCache:
         maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
-    def add(self, request: PromptRequest, tokens: Tokens, path: Sequence[Node], now: float) -> None:
-        """Let the cache take a prompt that was looked up; `path`: its nodes in the tree."""
+    def add(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
+        """Let the cache take a prompt that was looked up, or the prompt and its answer, `mine`; `path`: its nodes in
+        the tree.
+        """
         policy = self.policy
         if policy.slots:
-            mine = (request.segments, tokens)
             if len(self._slots) == policy.slots:
                 self._slots.remove(max(self._slots, key=lambda slot: _shared(slot, mine)))
             self._slots.append(mine)

@@ -7,12 +7,11 @@ segment by segment, and token by token only where they part.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from engine.cache.prefix_memory import common_prefix
-from engine.prompts.segments import Segment
-
-Content = tuple[str, str, str]
+from engine.prompts.segments import Content, Segment
 
 
 class Node:
@@ -53,6 +52,19 @@ class Match(NamedTuple):
         return self.path[-1].ends >= 0
 
 
+def _below(node: Node, rest: list[int]) -> tuple[Node | None, int]:
+    """Return the child of a node with most of the tokens that follow, and how many: they may be cut elsewhere there."""
+    best, longest = None, -1
+    for child in node.children.values():
+        own = list(child.tokens) if isinstance(child.tokens, range) else child.tokens
+        shared = common_prefix(own, rest)
+        if shared == len(own):
+            shared += _below(child, rest[shared:])[1]
+        if (shared, child.last) > (longest, best.last if best else -1):
+            best, longest = child, shared
+    return best, max(longest, 0)
+
+
 class PrefixTree:
     """The prompts of one model and cache."""
 
@@ -70,12 +82,8 @@ class PrefixTree:
         node, depth = path[-1], len(path) - 1
         if depth == len(segments):
             return Match(path, None, node.end)
-        best, longest = None, -1
-        for child in node.children.values():
-            shared = common_prefix(child.tokens, tokens[depth])
-            if (shared, child.last) > (longest, best.last if best else -1):
-                best, longest = child, shared
-        return Match(path, best, node.end + max(longest, 0))
+        best, longest = _below(node, list(chain.from_iterable(tokens[depth:]))) if node.children else (None, 0)
+        return Match(path, best, node.end + longest)
 
     def add(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float) -> list[Node]:
         """Let a prompt come by. Returns its nodes, without the root."""

@@ -7,7 +7,7 @@ is counted and named, not guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,6 +35,17 @@ class Sent(NamedTuple):
     usage: Mapping[str, Any] = {}
 
 
+class Rendered(Struct, frozen=True):
+    """A prompt as a chat template renders it, cut into segments, with the tokens of each.
+
+    `of`: for each the index of the request's own segment that it is, or that follows it.
+    """
+
+    segments: list[Segment]
+    tokens: list[Sequence[int]]
+    of: list[int]
+
+
 class PromptRequest(Struct, frozen=True):
     """A request: its segments, and what was reported of it. `line` counts from 1, entries where a file has no lines."""
 
@@ -46,6 +57,12 @@ class PromptRequest(Struct, frozen=True):
     reported_tokens: int | None = None  # of the prompt
     reported_cached: int | None = None  # of these, read from the cache
     retention: str = ""  # what `prompt_cache_retention` asks for
+    reported_output: int | None = None  # tokens of the answer
+    answer: list[Segment] = []  # see `engine/prompts/answers.py`
+    followed_by: int | None = None  # the request that has the answer
+    body: Mapping[str, Any] = {}
+    rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
+    held: Rendered | None = None  # the same with what was computed of the answer
 
 
 class PromptFile(NamedTuple):
@@ -61,8 +78,8 @@ class PromptFile(NamedTuple):
         return PRIVATE in self.shapes
 
 
-def read_prompts(path: Path) -> PromptFile:
-    """Read a file's requests.
+def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
+    """Read a file's requests, with their bodies if `keep_bodies`: a template needs them.
 
     Raises:
         PromptError: it cannot be read, or has no request.
@@ -71,7 +88,7 @@ def read_prompts(path: Path) -> PromptFile:
     same: dict[Segment, Segment] = {}  # what is repeated in every request is kept once
     try:
         for line, entry in _entries(path, found.unread):
-            _read(line, entry, found, same)
+            _read(line, entry, found, same, keep_bodies)
     except OSError as error:
         raise PromptError(f"cannot read {path}: {error.strerror or error}") from error
     if not found.requests:
@@ -80,7 +97,7 @@ def read_prompts(path: Path) -> PromptFile:
     return found
 
 
-def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]) -> None:
+def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment], keep_body: bool) -> None:
     for name, of in SHAPES.items():
         try:
             sent = of(entry) if isinstance(entry, dict) else None
@@ -88,6 +105,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 continue
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
+            output = _count(sent.usage.get("completion_tokens", sent.usage.get("output_tokens")))
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -98,8 +116,19 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
         retention = str(sent.body.get("prompt_cache_retention") or "")
         model = str(sent.body.get("model") or "")
         found.requests.append(
-            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention)
-        )  # fmt: skip
+            PromptRequest(
+                line,
+                model,
+                segments,
+                sent.time,
+                session,
+                tokens,
+                cached,
+                retention,
+                output,
+                body=sent.body if keep_body else {},
+            )
+        )
         found.shapes[name] += 1
         return
     found.unread["an entry that is no request"] += 1

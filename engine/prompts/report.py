@@ -1,24 +1,28 @@
 """Report on the requests of a file: hits under each cache policy, where a prompt parts, why, and the cost.
 
 Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
-adds between segments. Answers are no part of a request, so each counts as new when it comes back as history.
+adds between segments. An answer is no part of a request: it is found in the request that follows, and counts as cached
+where the policy says so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.cache.prefix_memory import common_prefix
+from engine.prompts.answers import cut_to, num_computed
 from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
 from engine.prompts.engine_cache import EngineCache
-from engine.prompts.policies import Hit, PolicyCache, policies
-from engine.prompts.prefix_tree import Content, Match, PrefixTree
-from engine.prompts.readers import PromptRequest
-from engine.prompts.segments import Segment
+from engine.prompts.policies import Hit, PolicyCache, Prompt, Tokens, policies
+from engine.prompts.prefix_tree import Match, PrefixTree
+from engine.prompts.readers import PromptRequest, Rendered
+from engine.prompts.segments import Content, Segment
 
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
@@ -51,7 +55,9 @@ class Break(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Outcome of a request. Requests count from 0, turns of a session from 1."""
+    """Outcome of a request. Requests count from 0, turns of a session from 1. `session_number`: of a session that has
+    no name of its own; 0: it has one.
+    """
 
     request: int
     line: int
@@ -66,6 +72,7 @@ class Verdict(Struct, frozen=True):
     parted: Break | None
     reported_tokens: int | None
     reported_cached: int | None
+    session_number: int = 0
 
     @property
     def num_again(self) -> int:
@@ -91,6 +98,7 @@ class Player:
         self._now = 0.0
         self._turns: Counter[str] = Counter()
         self._sessions: list[str] = []
+        self._numbers: dict[str, int] = {}  # of sessions that have no name of their own
         unit = policies()["vllm"].unit
         self._engine = EngineCache(settings.num_blocks, unit) if settings.num_blocks else None
 
@@ -107,40 +115,72 @@ class Player:
         Raises:
             ValueError: the pool of blocks is smaller than the prompt.
         """
-        index, segments = len(self._requests), request.segments
-        tokens = [self.tokens_of(segment) for segment in segments]
+        index, raw = len(self._requests), request
+        if request.rendered is not None:
+            request = replace(request, segments=request.rendered.segments)
+        segments, tokens = self._prompt(request)
         if request.time is not None:  # else it comes right after the one before
             self._now = request.time
         now = self._now
         model = self._models.setdefault(request.model, _Model())
-        match = model.tree.match(segments, tokens)
-        hits = {name: cache.look(request, tokens, match, now) for name, cache in model.caches.items()}
+        held = self._held(request, tokens)
+        matches = {name: tree.match(segments, tokens) for name, tree in model.trees.items()}
+        hits = {
+            name: cache.look(request, tokens, matches[cache.policy.answers], now)
+            for name, cache in model.caches.items()
+        }
         if self._engine is not None:
-            hits["vllm"] = self._engine.take(index, tokens, request.model)
+            answer = list(chain.from_iterable(held[1]))[sum(map(len, tokens)) :]
+            hits["vllm"] = self._engine.take(index, tokens, request.model, answer)
+        match = matches[policies()[self._settings.policy].answers]
         closest = model.closest(segments, match)
-        broken = self._break(request, match, closest, model) if closest >= 0 else self._other_model(request, tokens)
+        if closest < 0:
+            broken = self._other_model(request, tokens)
+        elif raw.rendered is not None:
+            broken = self._rendered_break(raw, raw.rendered, self._requests[closest])
+        else:
+            broken = self._break(request, match, closest, model)
         session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
         spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with))
-        path = model.tree.add(segments, tokens, index, now)
+        paths = {name: tree.add(segments, tokens, index, now) for name, tree in model.trees.items()}
+        model.trees[True].add(*held, index, now)
         for cache in model.caches.values():
-            cache.add(request, tokens, path, now)
-        self._requests.append(request)
-        model.last_with.update((segment.content, index) for segment in segments)
+            answers = cache.policy.answers
+            cache.add(request, held if answers else (segments, tokens), paths[answers], now)
+        self._requests.append(raw)
+        model.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
         self._turns[session] += 1
         return Verdict(
             index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
             closest if closest >= 0 else None, match.num_tokens, spans, broken,
-            request.reported_tokens, request.reported_cached,
+            request.reported_tokens, request.reported_cached, self._numbers.get(session, 0),
         )  # fmt: skip
+
+    def _prompt(self, request: PromptRequest) -> tuple[list[Segment], list[Sequence[int]]]:
+        if request.rendered is not None:
+            return request.rendered.segments, request.rendered.tokens
+        return request.segments, [self.tokens_of(segment) for segment in request.segments]
+
+    def _held(self, request: PromptRequest, tokens: Tokens) -> Prompt:
+        """Return the prompt with what was computed of its answer."""
+        if request.held is not None:
+            return request.held.segments, request.held.tokens
+        own = [self.tokens_of(segment) for segment in request.answer]
+        count = num_computed(sum(map(len, own)), request.reported_output)
+        answer, answer_tokens = cut_to(request.answer, own, count)
+        return [*request.segments, *answer], [*tokens, *answer_tokens]
 
     def _session(self, request: PromptRequest, match: Match, closest: int, broken: Break | None) -> str:
         goes_on = match.num_tokens and (broken is None or broken.cause not in NO_BREAK)
         name = request.session
         if not name and closest >= 0 and goes_on:
             name = self._sessions[closest]
-        name = name or f"session {len(set(self._sessions)) + 1}"
+        if not name:
+            number = len(set(self._sessions)) + 1
+            name = f"session {number}"
+            self._numbers[name] = number
         self._sessions.append(name)
         return name
 
@@ -165,9 +205,41 @@ class Player:
             _around(old.text, place), _around(new.text, place),
         )  # fmt: skip
 
+    def _rendered_break(self, request: PromptRequest, prompt: Rendered, earlier: PromptRequest) -> Break | None:
+        """Find where a rendered prompt parts from an earlier one with its answer. Where the requests are alike up to
+        there, the template renders them differently.
+        """
+        assert earlier.held is not None
+        held, raw = earlier.held, [*earlier.segments, *earlier.answer]
+        pairs = zip(held.segments, prompt.segments, strict=False)
+        at = next((i for i, (a, b) in enumerate(pairs) if a.content != b.content), -1)
+        raw_at = next(
+            (i for i, (a, b) in enumerate(zip(raw, request.segments, strict=False)) if a.content != b.content), len(raw)
+        )
+        if at < 0 or raw_at >= len(request.segments):
+            return None
+        goes_on = raw_at == len(raw)
+        is_answered = bool(earlier.answer) or request.segments[raw_at].role == "assistant"
+        by_template = held.of[at] < raw_at or (goes_on and is_answered)
+        if goes_on and not by_template:
+            return None
+        one, other = ("".join(segment.text for segment in side) for side in (held.segments, prompt.segments))
+        tokens = [list(chain.from_iterable(side.tokens)) for side in (held, prompt)]
+        place, token = common_prefix(one, other), common_prefix(*tokens)
+        if token == len(tokens[0]):
+            return None  # it only goes on
+        same = bool(request.session) and request.session == earlier.session
+        cause, detail = cause_of(Parting(raw, request.segments, raw_at, same, by_template))
+        old, new = held.segments[at], prompt.segments[at]
+        path, earlier_path = new.path, old.path
+        if not by_template:
+            path, earlier_path = first_difference(raw[raw_at], request.segments[raw_at]), raw[raw_at].path
+        return Break(cause, detail, path, earlier_path, token, _around(one, place), _around(other, place))
+
     def _other_model(self, request: PromptRequest, tokens: Sequence[Sequence[int]]) -> Break | None:
         """Return a break where only another model's cache has something of it."""
-        others = {name: model.tree.match(request.segments, tokens).num_tokens for name, model in self._models.items()}
+        trees = {name: model.trees[False] for name, model in self._models.items()}
+        others = {name: tree.match(request.segments, tokens).num_tokens for name, tree in trees.items()}
         name = max(others, key=lambda one: others[one])
         if others[name] < policies()["vllm"].unit:
             return None
@@ -178,7 +250,7 @@ class _Model:
     """Earlier prompts of one model."""
 
     def __init__(self) -> None:
-        self.tree = PrefixTree()
+        self.trees = {answers: PrefixTree() for answers in (False, True)}  # of prompts, and of these with answers
         self.caches = {name: PolicyCache(policy) for name, policy in policies().items()}
         self.last_with: dict[Content, int] = {}  # the last request that had a segment
 
@@ -187,7 +259,7 @@ class _Model:
         prefix of it where it has no message of any; -1: there was none."""
         if match.parted is None:
             return match.closest
-        own = [segment.content for segment in segments if segment.message is not None and segment.kind != "system"]
+        own = [one.content for one in segments if one.message is not None and one.kind not in ("system", "template")]
         votes = Counter(self.last_with[content] for content in own if content in self.last_with)
         return max(votes, key=lambda one: (votes[one], one), default=match.closest)
 
@@ -202,9 +274,10 @@ def _spans(
 ) -> Iterator[Span]:
     """Cut the segments where their fate changes."""
     start = 0
-    for segment, own in zip(segments, tokens, strict=True):
+    for segment, own, after in zip(segments, tokens, [*segments[1:], None], strict=True):
         end = start + len(own)
-        known = broken is not None and (segment.content in seen or start < num_shared)
+        one = after if segment.kind == "template" else segment  # what a template writes goes with what it is before
+        known = broken is not None and ((one is not None and one.content in seen) or start < num_shared)
         between: Fate = "lost" if hit.limit in LOST else "not_cacheable"
         for fate, begin, stop in (
             ("hit", 0, hit.num_tokens),

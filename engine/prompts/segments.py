@@ -14,7 +14,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image"]
+Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image", "template"]
+Content = tuple[str, str, str, int]
 SYSTEM_ROLES = ("system", "developer")
 SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # by the `ttl` of a cache_control
 _MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
@@ -24,6 +25,7 @@ class Segment(Struct, frozen=True):
     """Part of a prompt, with its place in the request's JSON.
 
     `kept`: seconds for which a `cache_control` on it asks that the prefix up to its end is cached; None: it has none.
+    `cut`: differs where equal texts have other tokens: one without its last tokens, or tokenized in another context.
     """
 
     path: str
@@ -31,6 +33,7 @@ class Segment(Struct, frozen=True):
     role: str
     text: str
     kept: float | None = None
+    cut: int = 0
 
     @property
     def message(self) -> int | None:
@@ -39,9 +42,9 @@ class Segment(Struct, frozen=True):
         return int(found[1]) if found else None
 
     @property
-    def content(self) -> tuple[str, str, str]:
+    def content(self) -> Content:
         """Key that segments which are computed alike have in common."""
-        return self.kind, self.role, self.text
+        return self.kind, self.role, self.text, self.cut
 
 
 def segments_of(body: Mapping[str, Any]) -> list[Segment]:

@@ -1,5 +1,6 @@
 """Walking through a lesson: what there is to do is decided when the lesson stands still."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 
@@ -11,3 +12,17 @@ def stands_at(page: Page, *places: str) -> str:
     expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
     page.locator(", ".join(places)).last.wait_for()
     return next(place for place in places if page.locator(place).count())
+
+
+def unsurely_to(page: Page, place: str) -> None:
+    """Go on, unsure of everything, until there is a `place`."""
+    for _ in range(30):
+        at = stands_at(page, place, "#lesson-answer", "#lesson-go:enabled")
+        if at == place:
+            return
+        if at == "#lesson-answer":
+            page.locator(".question[data-over=false] .unsure").last.click()
+            page.click("#lesson-answer")
+        else:
+            page.click("#lesson-go")
+    pytest.fail(f"the lesson does not come to {place}")

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
-from tests.browser.lesson_walk import stands_at
+from tests.browser.lesson_walk import stands_at, unsurely_to
 from tests.browser.settling import resized, settled, still
 
 TWO = "/?distance=learn&lesson=not-yet"
@@ -358,20 +358,6 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
         expect(page.locator(".verdict").last).to_have_attribute("data-right", "true")
         page.click("#lesson-go")
         expect(page.locator(".learn-regions .figures")).to_contain_text(held)
-
-
-def unsurely_to(page: Page, place: str) -> None:
-    """Go on, unsure of everything, until there is a `place`."""
-    for _ in range(30):
-        at = stands_at(page, place, "#lesson-answer", "#lesson-go:enabled")
-        if at == place:
-            return
-        if at == "#lesson-answer":
-            page.locator(".question[data-over=false] .unsure").last.click()
-            page.click("#lesson-answer")
-        else:
-            page.click("#lesson-go")
-    pytest.fail(f"the lesson does not come to {place}")
 
 
 def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:

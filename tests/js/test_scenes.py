@@ -80,6 +80,7 @@ CLAIMS: dict[str, Any] = {
     "moon": lambda f: f["computed"] == f["text"] - 1 and f["without"] > 10 * f["computed"],
     "tokens": lambda f: f["prompt"] > max(f["words"], f["characters"]) > 0,
     "shared-prefix": lambda f: (f["hit"], f["hit_blocks"], f["fresh"]) == (16, 4, f["prompt"] - 16),
+    "day": lambda f: (f["sequences"], f["hit"]) == (4, 16),
     "samples": lambda f: f["sequences"] == 3 and f["copies"] == 2 and f["shared"] >= 1,
     "beams": lambda f: f["kept"] == 3 and f["dropped"] == f["sequences"] - 3 > 0 and f["held"] < f["apart"],
     "batch": lambda f: f["sequences"] == 4 and f["most_at_once"] == 2 and f["most_empty"] <= 3,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
+from app.lessons.mending import parting
 from app.lessons.questions import places
-from app.lessons.questions.rules import Question, by, choice, numbers, rule
+from app.lessons.questions.rules import Option, Question, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.events import Admit, Lookup, LookupExternal
 
@@ -59,6 +60,26 @@ def hit_reason(scene: Scene, seq: int) -> Question:
     evidence = by(found, "lookup.reason")
     size = scene.block_size
     return choice("hit_reason", right, shown, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)
+
+
+@rule
+def parts_at(scene: Scene, seq: int) -> Question:
+    """Ask in which line a prompt parts from the earlier one that shares most with it."""
+    found = _lookup(scene, seq)
+    lines, right, starts = parting(scene.log, found.record.index, found.op)
+    if found.op.reason is None or right >= len(lines) or len(lines) < 3:
+        raise Undecided(f"the prompt of sequence {seq} has too few lines, or parts in none of them")
+    options = [
+        Option(
+            text="answer.part",
+            values={"part": line},
+            why=None if at == right else "same" if at < right else "behind",
+            place=places.first_tokens(seq, end - start, start),
+        )
+        for at, (line, start, end) in enumerate(zip(lines, starts, [*starts[1:], found.op.num_tokens], strict=True))
+    ]
+    evidence = by(found, "lookup.num_shared_tokens")
+    return Question(rule="parts_at", values={"seq": seq}, options=options, right=right, evidence=evidence)
 
 
 @rule

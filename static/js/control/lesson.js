@@ -148,7 +148,7 @@ export async function goOn() {
 }
 
 /**
- * Answer the question that one stands before, or give a list of operations; null: not sure.
+ * Answer the question that one stands before, or give a list of operations or of moves; null: not sure.
  *
  * @param {import("../state/lessons.js").Given} given
  */
@@ -170,7 +170,8 @@ export async function change(changes) {
   /** @type {Record<string, null[]>} */
   const answers = {};
   for (const item of now.items)
-    if ((item.kind === "ask" || item.kind === "work") && item.over) answers[item.index] = [null];
+    if ((item.kind === "ask" || item.kind === "work" || item.kind === "mend") && item.over)
+      answers[item.index] = [null];
   const own = !Object.keys(changes).length;
   if (own) await open(now.lesson);
   else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes, again: now.again });

@@ -1,6 +1,8 @@
 // A learner's way through a recorded lesson whose transcript the page has: how far it leads, and what is told there.
 // app/lessons/retold.py does the same where a server has it. Pure.
 
+import { moved } from "./mending.js";
+
 /**
  * @typedef {import("./wire.js").ToldText} ToldText
  * @typedef {import("./wire.js").ToldShow} ToldShow
@@ -8,17 +10,20 @@
  * @typedef {import("./wire.js").ToldAsk} ToldAsk
  * @typedef {import("./wire.js").ToldWork} ToldWork
  * @typedef {import("./wire.js").ToldSandbox} ToldSandbox
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox} Item
+ * @typedef {import("./wire.js").ToldMend} ToldMend
+ * @typedef {import("./wire.js").Mended} Mended
+ * @typedef {import("./wire.js").Mending} Mending
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("./wire.js").Deed} Deed
  * @typedef {import("./wire.js").Done} Done
- * @typedef {Record<string, (number | Deed[] | null)[]>} Answers by item, as they were given; null: not sure
+ * @typedef {Record<string, (number | Deed[] | Mending | null)[]>} Answers by item, as they were given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
- *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
+ *   works: Record<string, Done[]>, num_runs: number, num_optional: number, mended: Record<string, Mended>,
  * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions, `works` what the engine
- *   did by item of a learner's work
+ *   did by item of a learner's work, `mended` the right run by item of a session that a learner mends
  * @typedef {{
  *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
  * }} Way the item at which one is, and how far the run is shown
@@ -29,14 +34,19 @@
  * @param {Transcript} transcript @param {number} at @param {Answers} answers @returns {Way}
  */
 export function wayOf(transcript, at, answers) {
-  const { items, keys, works, num_sections, num_optional } = transcript;
+  const { items, keys, works, mended = {}, num_sections, num_optional } = transcript;
   const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
-  const isOver = (/** @type {number} */ index) =>
-    index in works ? listsOf(index, answers).length > 0 : !(index in keys) || given(transcript, index, answers).over;
+  const isOver = (/** @type {number} */ index) => {
+    if (index in works) return listsOf(index, answers).length > 0;
+    if (index in mended) return mendingsOf(index, answers).length > 0;
+    return !(index in keys) || given(transcript, index, answers).over;
+  };
   const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
   const told = items.slice(0, here + 1).map((item) => toldAt(transcript, item, here, answers));
   const asks = items.slice(isOver(here) ? here + 1 : here).flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
-  const done = told.flatMap((item) => (item.kind === "do" && item.moment ? [item.moment] : []));
+  const done = told.flatMap((item) =>
+    (item.kind === "do" || item.kind === "mend") && item.moment ? [item.moment] : [],
+  );
   return {
     at: here,
     items: told,
@@ -57,7 +67,7 @@ function given({ keys, tries }, index, answers) {
   /** @type {(number | null)[]} */
   const taken = [];
   for (const one of answers[index] ?? []) {
-    if (Array.isArray(one) || (one !== null && !(one in whys))) continue; // to an earlier text of the lesson
+    if (one !== null && (typeof one !== "number" || !(one in whys))) continue; // to an earlier text of the lesson
     taken.push(one);
     if (one === null || one === right || taken.length >= tries) return { taken, over: true };
   }
@@ -68,7 +78,26 @@ function given({ keys, tries }, index, answers) {
  * The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it.
  * @param {number} index @param {Answers} answers @returns {(Deed[] | null)[]}
  */
-const listsOf = (index, answers) => (answers[index] ?? []).filter((one) => typeof one !== "number").slice(0, 1);
+const listsOf = (index, answers) =>
+  (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
+
+/**
+ * The mending that a learner gave, or asked to be shown: there is no engine here to run another one.
+ * @param {number} index @param {Answers} answers @returns {(Mending | null)[]}
+ */
+const mendingsOf = (index, answers) =>
+  (answers[index] ?? []).flatMap((one) => (typeof one === "number" || Array.isArray(one) ? [] : [one])).slice(0, 1);
+
+/** A mending with the recorded run, if it makes the same session. @param {ToldMend} item @param {Mended} right */
+const asRun = (item, right) => (/** @type {Mending | null} */ given) => {
+  if (!given) return null;
+  const prompts = moved(
+    item.before.map(({ lines }) => lines),
+    given.moves,
+  );
+  const isRight = JSON.stringify(prompts) === JSON.stringify(right.turns.map(({ lines }) => lines));
+  return { moves: given.moves, turns: isRight ? right.turns : [], right: isRight };
+};
 
 /**
  * A list beside what was done, place by place.
@@ -94,6 +123,12 @@ function toldAt(transcript, item, here, answers) {
     const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
     const told = lists.map((deeds) => deeds && compared(engine, deeds));
     return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
+  }
+  if (item.kind === "mend") {
+    const [right, mendings] = [transcript.mended[item.index], mendingsOf(item.index, answers)];
+    const isOver = mendings.length > 0;
+    const own = { over: isOver, right: isOver ? right : null, moment: isOver ? item.moment : null };
+    return { ...item, given: mendings.map(asRun(item, right)), ...own };
   }
   if (item.kind !== "ask") return item;
   const { right, evidence, whys } = transcript.keys[item.index];

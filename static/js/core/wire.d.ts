@@ -562,7 +562,7 @@ export interface Large {
 export interface LessonAnswerMessage {
   theater: string;
   item: number;
-  given: number | Deed[] | null;
+  given: number | Deed[] | Mending | null;
 }
 
 export interface LessonAt {
@@ -593,14 +593,14 @@ export interface LessonOpen {
   language: string;
   theater?: string | null;
   at?: number;
-  answers?: Record<string, (number | Deed[] | null)[]>;
+  answers?: Record<string, (number | Deed[] | Mending | null)[]>;
   changes?: Record<string, unknown>;
   again?: Earlier[];
 }
 
 export interface LessonOpened {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
   kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
@@ -615,7 +615,7 @@ export interface LessonRetell {
   lesson: string;
   language: string;
   at?: number;
-  answers?: Record<string, (number | Deed[] | null)[]>;
+  answers?: Record<string, (number | Deed[] | Mending | null)[]>;
   since?: number;
   run?: number | null;
   first?: number;
@@ -626,7 +626,7 @@ export interface LessonRetold {
   first: number;
   first_record: number;
   header: Uint8Array;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
   kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
@@ -642,7 +642,7 @@ export interface LessonRetold {
 
 export interface LessonState {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
   progress: Progress;
   theater: string;
 }
@@ -674,6 +674,16 @@ export interface ListedTheater {
   status: Status;
   summary: Summary;
   theater: string;
+}
+
+export interface Mended {
+  moves: Move[];
+  turns: TurnRun[];
+  right: boolean;
+}
+
+export interface Mending {
+  moves: Move[];
 }
 
 export interface Message {
@@ -730,6 +740,11 @@ export interface ModelsAnswer {
 export interface Moment {
   run: number;
   records: number;
+}
+
+export interface Move {
+  part: string;
+  before: string | null;
 }
 
 export interface Nothing {
@@ -1167,6 +1182,18 @@ export interface ToldList {
   right: boolean;
 }
 
+export interface ToldMend {
+  kind: "mend";
+  index: number;
+  section: number;
+  movable: string[];
+  before: TurnRun[];
+  given: (Mended | null)[];
+  over: boolean;
+  right: Mended | null;
+  moment: Moment | null;
+}
+
 export interface ToldOption {
   text: string;
   values: Record<string, string | number>;
@@ -1235,6 +1262,15 @@ export interface Totals {
   flops: number;
   bytes_moved: number;
   operations: Record<string, number>;
+}
+
+export interface TurnRun {
+  lines: string[];
+  num_tokens: number;
+  num_hit: number;
+  parts: number | null;
+  again: number[];
+  record: number;
 }
 
 export interface Unsaid {

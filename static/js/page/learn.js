@@ -15,7 +15,7 @@ import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const SHEETS = ["late", "late_figure", "late_marks", "late_path", "late_print", "late_work"];
+const SHEETS = ["late", "late_figure", "late_marks", "late_mend", "late_path", "late_print", "late_work"];
 
 const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);
 const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));

@@ -14,7 +14,8 @@ import { settings } from "./settings.js";
  * @typedef {import("../core/wire.js").ToldAsk} ToldAsk
  * @typedef {import("../core/wire.js").ToldSandbox} ToldSandbox
  * @typedef {import("../core/wire.js").ToldWork} ToldWork
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox} Item
+ * @typedef {import("../core/wire.js").ToldMend} ToldMend
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
  * @typedef {import("../core/wire.js").Card} Card
@@ -128,6 +129,7 @@ export function keep(storage) {
   const recalled = [];
   for (const item of now.items) {
     if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.deeds ?? null);
+    if (item.kind === "mend") answers[item.index] = item.given.map((told) => told && { moves: told.moves });
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
     if (!item.over) continue;

@@ -48,6 +48,7 @@ def test_every_scene_has_a_test_here() -> None:
             "moon",
             "tokens",
             "shared-prefix",
+            "day",
             "samples",
             "beams",
             "batch",
@@ -90,6 +91,13 @@ def test_the_second_prompt_comes_two_steps_later_and_hits_four_blocks(model: Loa
     assert [(op.seq_id, op.num_hit_tokens, len(op.block_ids)) for op in hit] == [(1, 16, 4)]
     assert {e.seq_id: (e.phase, e.start) for e in played.steps[2].batch}[1] == ("prefill", 16)
     assert play(model, "shared-prefix", language, enable_prefix_caching=False).texts == played.texts
+
+
+@in_every_language
+def test_a_day_in_front_hits_nothing_and_at_the_end_four_blocks(model: LoadedModel, language: str) -> None:
+    lookups = [op for _, op in play(model, "day", language).ops(Lookup) if isinstance(op, Lookup)]
+    found = {op.seq_id: (op.num_hit_tokens, op.closest_seq_id) for op in lookups}
+    assert (found[1][0], found[3]) == (0, (16, 2))
 
 
 @in_every_language

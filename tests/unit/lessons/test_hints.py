@@ -57,6 +57,7 @@ class Case:
 
     def __init__(self, scene: Scene, question: Question, option: Option, arguments: dict[str, str]) -> None:
         self.scene, self.question, self.arguments = scene, question, arguments
+        self.place = question.options.index(option) - question.right  # before the right one: negative
         self.n = float(option.number if option.number is not None else -1)
         right = question.options[question.right]
         self.right = right.number if right.number is not None else right.text.rpartition(".")[2]
@@ -367,6 +368,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "tokens_gained": {"without_own": few, "one_a_step": few, "all_computed": many},
     "taken_back": {"nothing": few, "all_drafts": many, "kept": always, "all_computed": many},
     "hit_reason": {},
+    "parts_at": {"same": lambda c: c.place < 0, "behind": lambda c: c.place > 0},
     "loaded_from": {},
     "loaded_tokens": {
         "last_too": lambda c: c.n == c.lookup.num_tokens,

@@ -17,6 +17,7 @@ from app.lessons.answers import Moment, Told, ToldDo, ToldWork
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
 from app.lessons.lesson import Ask, LessonError
+from app.lessons.mending import Mending
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.recorded import recorded_lessons
 from app.lessons.retold import way
@@ -32,8 +33,8 @@ from engine.trace.log import TraceReader
 from tools.node import node
 
 ROOT = Path(__file__).parents[3]
-# one run; several; on several models; one try
-LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before")
+# one run; several; on several models; one try; a session that is mended
+LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before", "16-why-did-it-miss")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,8 @@ Answers = dict[str, list[Given]]
 
 
 def unsure(recorded: Recorded) -> Answers:
-    return {index: [None] for index in (*recorded.transcript.keys, *recorded.transcript.works)}
+    transcript = recorded.transcript
+    return {index: [None] for index in (*transcript.keys, *transcript.works, *transcript.mended)}
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
@@ -72,6 +74,10 @@ def answers_of(recorded: Recorded) -> list[Answers]:
             deeds = [one.deed for one in done]
             lists: Answers = {"unsure": [None], "right": [deeds], "wrong": [deeds[1:]], "stray": [999, deeds]}
             answers[index] = lists.get(pattern, [deeds[::-1], deeds])
+        for index, right in recorded.transcript.mended.items():
+            moves = Mending(moves=right.moves)
+            mendings: Answers = {"unsure": [None], "right": [moves], "stray": [999, moves]}
+            answers[index] = mendings.get(pattern, [Mending(moves=right.moves[1:]), moves])
         found.append(answers)
     return found
 
@@ -92,6 +98,9 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
         for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
             if answers and answers[index] != [None]:
                 answers[index] = [[one.deed for one in done]]
+        for index, right in recorded.transcript.mended.items():  # the live one runs two
+            if answers and answers[index] != [None]:
+                answers[index] = [Mending(moves=right.moves)]
         for at in (*stops[::3], 10_000):
             stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
             course = Course(lesson, "en", stage)

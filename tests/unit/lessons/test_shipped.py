@@ -9,11 +9,12 @@ import pytest
 
 from app.cli import main
 from app.ground.settings import ServerSettings
-from app.lessons.answers import ToldAsk, ToldWork
+from app.lessons.answers import ToldAsk, ToldMend, ToldWork
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
 from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
+from app.lessons.mending import Mending
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
@@ -27,6 +28,7 @@ from app.page.words import languages
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.setup.machine import measure_roofs
+from engine.trace.events import Lookup
 
 MAX = ServerSettings().max_pool_bytes
 
@@ -109,7 +111,10 @@ def said(text: str, values: Mapping[str, object]) -> None:
 
 def do_the_work(course: Course) -> None:
     """Answer without the last operation, then whole; the engine's list is sent when it is over."""
-    at, deeds = course.at, course.engines_list()
+    at = course.at
+    if at in course.sessions:
+        return mend(course)
+    deeds = course.engines_list()
     assert not course.answer(deeds[:-1])
     shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.engine is None and not shown.over
@@ -118,6 +123,26 @@ def do_the_work(course: Course) -> None:
     shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.over and shown.engine is not None
     assert [done.deed for done in shown.engine] == deeds
+
+
+def mend(course: Course) -> None:
+    """Answer without the last move, then whole: each is run, and the right run is sent when it is over."""
+    at, moves = course.at, course.right_moves()
+    before = course.sessions[at]
+    assert not course.answer(Mending(moves=moves[:-1]))
+    shown = told(course, at)[-1]
+    assert isinstance(shown, ToldMend) and shown.right is None and not shown.over
+    first = shown.given[0]
+    assert first is not None and any(turn.again for turn in first.turns)
+    assert course.answer(Mending(moves=moves))
+    shown = told(course, at)[-1]
+    assert isinstance(shown, ToldMend) and shown.right is not None and shown.moment is not None
+    assert [sorted(turn.lines) for turn in shown.right.turns] == [sorted(turn.lines) for turn in before]
+    hits = [sum(turn.num_hit for turn in turns) for turns in (before, first.turns, shown.right.turns)]
+    assert hits == sorted(set(hits)), "each mending saves"
+    log = course.logs[shown.moment.run]
+    lookups = [op for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Lookup)]
+    assert [op.num_hit_tokens for op in lookups] == [turn.num_hit for turn in shown.right.turns]
 
 
 def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlier_one() -> None:
@@ -145,7 +170,7 @@ def test_the_learner_does_every_kind_of_operation() -> None:
         course = Course(lesson, "en", stage)
         course.go_on()
         while course.barrier is not None:
-            if isinstance(course.barrier, Work):
+            if isinstance(course.barrier, Work) and not course.barrier.mends:
                 kinds |= {deed.kind for deed in course.engines_list()}
             if isinstance(course.barrier, Ask | Work):
                 course.answer(None)

@@ -70,6 +70,16 @@ def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.C
     assert "tower" not in told and "2026-11-27 13:0" not in told
 
 
+@pytest.mark.parametrize(("language", "first"), [("en", "Session 1"), ("zh", "会话 1")])
+def test_a_session_without_a_name_is_numbered_in_the_readers_language(
+    language: str, first: str, file: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    main(["prompts", str(file), "--html", str(page), "--lang", language])
+    text = page.read_text()
+    assert f"<h3>{first}</h3>" in text and "<h3>session" not in text
+
+
 def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))

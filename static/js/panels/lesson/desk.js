@@ -5,6 +5,7 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { t } from "../../tell/words.js";
 import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
+import { draggable, dragged, Ghost } from "./drag.js";
 
 /**
  * @typedef {import("./draft.js").Deed} Deed
@@ -12,18 +13,14 @@ import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
  * @typedef {import("./draft.js").Held} Held
  * @typedef {import("./draft.js").Kind} Kind
  * @typedef {import("./draft.js").Target} Target
- * @typedef {{x: number, y: number, held: Held, moved: boolean}} Drag window pixels
  */
 
 const AHEAD = 5; // blocks of the free queue that are always there; of the others those with a hash
-const SLACK = 6; // px that a press may move and still be a tap
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Kind>} */
 const tool = signal("allocate");
 /** @type {import("../../../vendor/signals/signals.js").Signal<Held | null>} */
 const held = signal(null);
-/** @type {import("../../../vendor/signals/signals.js").Signal<Drag | null>} */
-const drag = signal(null);
 
 /**
  * @param {{
@@ -77,14 +74,7 @@ export function Desk({ state, deeds, onDeed }) {
         )}</span>
       </div>`,
     )}
-    ${
-      drag.value?.moved
-        ? html`<span class="desk-chip desk-ghost num" style=${{
-            left: `${drag.value.x}px`,
-            top: `${drag.value.y}px`,
-          }}>${drag.value.held.block}</span>`
-        : null
-    }
+    <${Ghost} kind="desk-chip num" />
   </div>`;
 }
 
@@ -125,47 +115,26 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
     from === "queue" ? null : t("lesson.work.filled", { n: draft.filled[block], size }),
     refs > 1 ? t("lesson.work.refs", { n: refs }) : null,
   ];
-  /** @param {PointerEvent} event */
-  const press = (event) => {
-    if (event.pointerType === "touch" || event.button) return; // a finger scrolls; it taps and taps
-    drag.value = { x: event.clientX, y: event.clientY, held: one, moved: false };
-    /** @type {Element} */ (event.currentTarget).setPointerCapture(event.pointerId);
-  };
-  /** @param {PointerEvent} event */
-  const move = ({ clientX: x, clientY: y }) => {
-    const now = drag.value;
-    if (now) drag.value = { ...now, ...(now.moved ? { x, y } : moved(now, x, y)) };
-  };
-  /** @param {PointerEvent} event */
-  const letGo = ({ clientX, clientY }) => {
-    const now = drag.value;
-    if (!now?.moved) drag.value = null;
-    else {
-      const target = targetAt(clientX, clientY);
-      drop(target && deedOf(tool.value, now.held, target));
-      setTimeout(() => (drag.value = null)); // after the click that follows
-    }
+  /** @param {Element | null} under */
+  const letGo = (under) => {
+    const target = targetOf(under);
+    drop(target && deedOf(tool.value, one, target));
   };
   return html`<button class="desk-chip num" data-drop="chip" data-block=${block} data-head=${head} data-held=${isHeld}
-    aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => drag.value?.moved || tap(one)}
-    onPointerDown=${press} onPointerMove=${move} onPointerUp=${letGo} onPointerCancel=${() => (drag.value = null)}>
+    aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => dragged.value || tap(one)}
+    ...${draggable(String(block), letGo)}>
     ${head ? "▸" : ""}${block}${draft.hashed[block] ? html`<sup>#</sup>` : null}${
       refs > 1 ? html`<small>×${refs}</small>` : null
     }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;
 }
 
-/** @param {Drag} now @param {number} x @param {number} y */
-const moved = (now, x, y) => (Math.hypot(x - now.x, y - now.y) > SLACK ? { x, y, moved: true } : {});
-
 /**
  * What a block that is let go falls on.
  *
- * @param {number} x
- * @param {number} y
+ * @param {Element | null} under
  * @returns {Target | null}
  */
-function targetAt(x, y) {
-  const under = document.elementFromPoint(x, y);
+function targetOf(under) {
   const tools = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=tool]") ?? null);
   if (tools) return { kind: "tool", tool: /** @type {Kind} */ (tools.dataset.tool) };
   const row = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=queue], [data-drop=table]") ?? null);

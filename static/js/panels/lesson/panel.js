@@ -15,6 +15,7 @@ import { grouped, hasText, inLanguage, t } from "../../tell/words.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
+import { Mend } from "./mend.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
 import { Work } from "./work.js";
@@ -176,6 +177,7 @@ function Part({ item }) {
   if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
   if (item.kind === "work") return html`<${Work} item=${item} />`;
+  if (item.kind === "mend") return html`<${Mend} item=${item} />`;
   if (item.kind === "do") return html`<${Do} item=${item} />`;
   if (item.kind === "sandbox") return html`<${Sandbox} item=${item} />`;
   return null;
@@ -218,7 +220,7 @@ function Do({ item }) {
  * @param {{moment: NonNullable<import("../../state/lessons.js").ToldDo["moment"]>}} props
  */
 function Reached({ moment: { run, records } }) {
-  const isShown = opened.value?.items.every((item) => item.kind !== "do" || (item.moment?.run ?? 0) <= run);
+  const isShown = opened.value?.items.every((item) => !("moment" in item) || (item.moment?.run ?? 0) <= run);
   if (!records) return null;
   const text = t("lesson.record", { i: grouped(records) });
   if (!isShown) return html`<span class="num">${text}</span>`;
@@ -260,10 +262,10 @@ function Sandbox({ item }) {
 
 /** How many questions so far were right at once. @param {{now: Opened}} props */
 function Score({ now }) {
-  const asked = now.items.filter((item) => item.kind === "ask" || item.kind === "work");
-  const right = asked.filter((item) =>
-    item.kind === "ask" ? item.given[0] === item.right : item.kind === "work" && item.given[0]?.right,
-  ).length;
+  const asked = now.items.flatMap((item) =>
+    item.kind === "ask" ? [item.given[0] === item.right] : "given" in item ? [item.given[0]?.right ?? false] : [],
+  );
+  const right = asked.filter(Boolean).length;
   return html`<p>${t("lesson.over", { right, n: asked.length })}</p>`;
 }
 

@@ -1,0 +1,54 @@
+// Dragging by pointer: what is dragged follows the pointer as a ghost, and is let go over an element.
+
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { html } from "../../kit/html.js";
+
+/**
+ * @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels
+ */
+
+const SLACK = 6; // px that a press may move and still be a tap
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<Drag | null>} */
+const drag = signal(null);
+
+/** Whether something is being dragged; still so in the click that ends it. */
+export const dragged = computed(() => drag.value?.moved ?? false);
+
+/**
+ * Handlers of an element that can be dragged. A finger scrolls, and drags only by a part with `data-grip`.
+ *
+ * @param {string} text of the ghost
+ * @param {(under: Element | null, y: number) => void} letGo
+ */
+export const draggable = (text, letGo) => ({
+  /** @param {PointerEvent} event */
+  onPointerDown: (event) => {
+    const [on, whole] = [/** @type {Element} */ (event.target), /** @type {Element} */ (event.currentTarget)];
+    if (event.button || (event.pointerType === "touch" && !on.closest("[data-grip]"))) return;
+    if (on !== whole && on.closest("button") !== whole.closest("button")) return; // a button on it
+    drag.value = { x: event.clientX, y: event.clientY, text, moved: false };
+    whole.setPointerCapture(event.pointerId);
+  },
+  /** @param {PointerEvent} event */
+  onPointerMove: ({ clientX: x, clientY: y }) => {
+    const now = drag.value;
+    if (now && (now.moved || Math.hypot(x - now.x, y - now.y) > SLACK)) drag.value = { ...now, x, y, moved: true };
+  },
+  /** @param {PointerEvent} event */
+  onPointerUp: ({ clientX, clientY }) => {
+    if (!drag.value?.moved) return void (drag.value = null);
+    letGo(document.elementFromPoint(clientX, clientY), clientY);
+    setTimeout(() => (drag.value = null)); // after the click that follows
+  },
+  onPointerCancel: () => (drag.value = null),
+});
+
+/** What is dragged, under the pointer. @param {{kind: string}} props */
+export const Ghost = ({ kind }) =>
+  drag.value?.moved
+    ? html`<span class=${`drag-ghost ${kind}`} style=${{
+        left: `${drag.value.x}px`,
+        top: `${drag.value.y}px`,
+      }}>${drag.value.text}</span>`
+    : null;
