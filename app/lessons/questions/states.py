@@ -81,7 +81,7 @@ def recalled(scene: Scene, seq: int = 0) -> Question:
         raise Undecided(f"the last {REPEATED} tokens of the prompt of sequence {seq} did not stand before")
     found = next(record.index for record in scene.all() for output in record.outputs if output.seq_id == seq)
     right = "yes" if chosen == prompt[before] else "no"
-    evidence = Evidence(record=found, figure="the token after the same words, and the one that is chosen")
+    evidence = Evidence(record=found, figure="outputs.token_id")
     back = len(prompt) - before
     return choice("recalled", right, ["yes", "no"], evidence, why=["yes", "no"], repeated=REPEATED, back=back)
 

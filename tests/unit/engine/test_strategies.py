@@ -21,6 +21,11 @@ def model() -> LoadedModel:
     return load_model("bundled")
 
 
+@pytest.fixture(scope="module")
+def hybrid() -> LoadedModel:
+    return load_model("bundled-hybrid")
+
+
 class Watch:
     """Memory of a run after each step."""
 
@@ -181,9 +186,9 @@ def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem
 
 
 @in_every_language
-def test_a_state_is_one_block_from_the_first_token_to_the_last(language: str) -> None:
+def test_a_state_is_one_block_from_the_first_token_to_the_last(hybrid: LoadedModel, language: str) -> None:
     watch = Watch()
-    played = play(load_model("bundled-hybrid"), "state", language, after_each=watch)
+    played = play(hybrid, "state", language, after_each=watch)
     held = watch.held[:-1]
     assert {states for _, states in held} == {1}
     assert [keys for keys, _ in held] == [-(-step.batch[0].context_len // 4) for step in played.steps[:-1]]

@@ -1,6 +1,7 @@
 // Layers with a state beside layers with keys: which are which, and the bytes of both over the length of a text.
 
 import { crossing } from "../../core/state_bytes.js";
+import { Asked } from "../../kit/asked.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { sequenceView } from "../../state/store.js";
@@ -28,7 +29,7 @@ export function Panel({ header }) {
     }
     <p>${t("memory.states.now", values)} <${Fidelity} kind="derived"
       formula="tokens · bytes per token + bytes of a state" /></p>
-    ${at ? html`<${Chart} ...${{ at, length, state, perToken }} />` : null}
+    ${at ? html`<${Asked} rule="lighter_from"><${Chart} ...${{ at, length, state, perToken }} /><//>` : null}
   </div>`;
 }
 
