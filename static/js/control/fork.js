@@ -19,7 +19,8 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
  * @typedef {import("../core/wire.js").ForkAbort} AbortChange
  * @typedef {import("../core/wire.js").ForkSampling} SamplingChange
  * @typedef {import("../core/wire.js").ForkConfig} ConfigChange
- * @typedef {TokenChange | KeepChange | AblateChange | RequestChange | AbortChange | SamplingChange | ConfigChange} Change
+ * @typedef {TokenChange | KeepChange | AblateChange | RequestChange | AbortChange | SamplingChange
+ *   | ConfigChange} Change
  */
 
 /** @type {Kind[]} what may be changed, in the order of the form */

@@ -92,14 +92,13 @@ const TYPES = { integer, number, switch: flag, text, list: text };
 
 /**
  * Options of a run as settings; null: as the server does it.
- *
  * @param {import("./options.js").OptionRow[]} rows
  * @returns {SettingTable}
  */
 function optionRows(rows) {
   /** @param {import("./options.js").OptionRow} row */
-  const typeOf = (row) =>
-    row.kind === "choice" ? oneOf(...(row.choices ?? []), `${row.control.none_as}`) : TYPES[row.kind];
+  const typeOf = ({ kind, choices, control: { none_as } }) =>
+    kind === "choice" ? oneOf(...(choices ?? []), ...(none_as ? [`${none_as}`] : [])) : TYPES[kind];
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }
 

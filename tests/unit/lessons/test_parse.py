@@ -76,6 +76,7 @@ def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
         (HEAD + "## a\ndo: run until=doomsday", 9, "'doomsday'"),
         (HEAD + "## a\ndo: submit 3", 9, "no prompt 3"),
         (HEAD + "## a\ndo: restart block_sise=3", 9, "block_sise"),
+        (HEAD + "## a\ndo: fork keep.en=3", 9, "fork: keep.en=… keep.zh=… in each language"),
         (HEAD + "## a\nshow: moon", 9, "no 'moon'"),
         (HEAD + "## a\nshow: stage tint=3", 9, "'tint'"),
         (HEAD + "## a\nask: meaning", 9, "no rule 'meaning'"),
