@@ -24,7 +24,7 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
   const engine = store.log.value?.header.engine ?? {};
   return !lessonRace.value && !player.value.shown
     && settings.theater.value === opened.value.theater && store.log.value === own.log.value
-    && store.numRecords.value === (done.at(-1)?.moment.records ?? 0)
+    && store.numRecords.value === (opened.value.items.findLast(({ moment }) => moment)?.moment.records ?? 0)
     && Object.entries(anew).every(([name, value]) => !(name in engine) || String(engine[name]) === String(value));
 })"""
 

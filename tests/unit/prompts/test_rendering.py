@@ -177,7 +177,7 @@ def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
     assert f"{sum(one['num_tokens'] for one in json.loads(capsys.readouterr().out)['requests']):,} tokens" in by_parts
 
 
-@pytest.mark.parametrize("source", [APPENDING, TRIMMING, None])
+@pytest.mark.parametrize("source", [APPENDING, TRIMMING, None], ids=["appending", "trimming", "parts"])
 def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
     templates: dict[str, ChatTemplate], source: str | None
 ) -> None:

@@ -221,8 +221,8 @@ const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(
 export function labelAt(slot, index) {
   const origin = log.value?.slotOrigin(slot, index);
   const seq = origin && state.value?.sequences.get(origin.seq_id);
-  if (!seq) return null;
-  return { label: tokenLabels(seq.token_bytes)[origin.position], generated: origin.position >= seq.num_prompt_tokens };
+  const label = seq && tokenLabels(seq.token_bytes)[origin.position]; // a draft's token is not in the text
+  return label ? { label, generated: origin.position >= seq.num_prompt_tokens } : null;
 }
 
 /**
