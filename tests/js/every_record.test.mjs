@@ -19,7 +19,7 @@ import "./words.mjs";
 
 const FOLDER = new URL("../golden/", import.meta.url);
 const LOGS = readdirSync(FOLDER).filter((name) => name.endsWith(".kvtrace"));
-const MOST = 60; // records of a log
+const MAX = 60; // records of a log
 const FIGURES = { used: "bytes_used", held: "bytes_held", cached: "bytes_cached" };
 
 /** Put links into words, in which every number is one. */
@@ -35,7 +35,7 @@ for (const name of LOGS)
     const trace = parseTrace(readFileSync(new URL(name, FOLDER)));
     const log = new TraceLog(trace.header);
     for (const [index, bytes] of trace.records.entries()) log.append(bytes, trace.captures[index]);
-    const pace = Math.ceil(log.length / MOST);
+    const pace = Math.ceil(log.length / MAX);
     for (let index = 0; index < log.length; index += pace) {
       const state = log.stateAt(index);
       if (index) motionsOf(log.stateAt(index - 1), log.records[index]);

@@ -11,7 +11,7 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { TraceStateError } from "../../static/js/core/state.js";
 import { canonical } from "./state_dump.mjs";
 
-const MOST_BLOCKS = 4096; // a larger pool is not written out
+const MAX_BLOCKS = 4096; // a larger pool is not written out
 
 function read(path) {
   const found = { records: 0, refused: null, captures: [], state: null };
@@ -26,7 +26,7 @@ function read(path) {
     } finally {
       found.records = log.length;
       const state = log.stateAt(log.length - 1);
-      if (state.blocks.length <= MOST_BLOCKS) found.state = canonical(state);
+      if (state.blocks.length <= MAX_BLOCKS) found.state = canonical(state);
       for (let index = 0; index < log.length; index += Math.ceil(log.length / 16)) log.writesIn(index);
     }
   } catch (error) {

@@ -38,6 +38,10 @@ def most_names() -> list[str]:
         for path, tree in sources()
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.startswith("MOST_")
+    ] + [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / "static" / "js").rglob("*.js")
+        for name in re.findall(r"\bconst (MOST\w*)", path.read_text("utf-8"))
     ]
 
 

@@ -6,7 +6,7 @@ import { NotARecord, parseRecord } from "./parse.js";
 import { keep, tell } from "./store.js";
 import { machineText } from "./where.js";
 
-const MOST_BYTES = 64 << 20; // as the program's own reader
+const MAX_BYTES = 64 << 20; // as the program's own reader
 
 /** Whether files are being held over the page. */
 export const hovering = signal(false);
@@ -19,7 +19,7 @@ export async function take(files) {
   for (const file of files) {
     try {
       if (/\.kvtrace$/i.test(file.name)) throw new NotARecord("bench.drop.trace");
-      if (file.size > MOST_BYTES) throw new NotARecord("bench.drop.large");
+      if (file.size > MAX_BYTES) throw new NotARecord("bench.drop.large");
       const record = parseRecord(await file.text());
       keep(file.name, record);
       tell(t("bench.drop.added", { title: inLanguage(record.scenario.title), machine: machineText(record) }));

@@ -11,7 +11,7 @@ import { durationText, numberText } from "./words.js";
 
 /** @typedef {import("./live.js").RunStatus} RunStatus */
 
-const MOST_ROUNDS = 1000;
+const MAX_ROUNDS = 1000;
 
 /** @param {RunStatus | null} status */
 const active = (status) => status?.state === "running" || status?.state === "stopping";
@@ -30,14 +30,14 @@ export function RunBox({ scenario }) {
   const wanted = rounds ?? card.rounds;
   const start = () => ask("bench_run", { scenario, rounds: wanted });
   const choose = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>
-    setRounds(Math.max(1, Math.min(MOST_ROUNDS, Math.round(Number(event.currentTarget.value)) || 1)));
+    setRounds(Math.max(1, Math.min(MAX_ROUNDS, Math.round(Number(event.currentTarget.value)) || 1)));
   const size = { points: card.num_points, variants: card.num_variants, rounds: wanted };
   return html`<section class="bench-run" aria-label=${t("bench.run")}>
     <div class="bench-run-row">
       <button class="command" id="bench-run" disabled=${status === null} onClick=${start}>${t("bench.run")}</button>
       <label>
         ${t("bench.run.rounds")}${" "}
-        <${Typed} id="bench-rounds" type="number" min="1" max=${MOST_ROUNDS} value=${wanted} onChange=${choose} />
+        <${Typed} id="bench-rounds" type="number" min="1" max=${MAX_ROUNDS} value=${wanted} onChange=${choose} />
       </label>
       <span class="hint num">${t("bench.run.size", size)}</span>
     </div>

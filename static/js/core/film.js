@@ -36,7 +36,7 @@ import { FEWEST, widestRow } from "./wide_rows.js";
  */
 
 const LEAST = 0.02; // of a word in the fan
-const MOST_WORDS = 5;
+const MAX_WORDS = 5;
 
 /**
  * The film of a recording `log`, whose requests are called A, B and C, and of `plain`, A again without a cache; null
@@ -157,7 +157,7 @@ function fanOf(log, seq, steps) {
   return {
     fanAt,
     fan: topOf(log, fanAt, seq)
-      .slice(0, MOST_WORDS)
+      .slice(0, MAX_WORDS)
       .filter((word) => word.p >= LEAST),
   };
 }

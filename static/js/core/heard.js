@@ -51,7 +51,7 @@ import { standingAt, standingsOf } from "./heard_standings.js";
  */
 
 const POINTS = 120;
-const MOST_ROOTS = 4096;
+const MAX_ROOTS = 4096;
 
 /** @type {WeakMap<TraceLog, Heard>} */
 const heards = new WeakMap();
@@ -69,7 +69,7 @@ export function heardIn(log) {
         const { roots } = standingsOf(log)[rank];
         const count = countUpTo(roots, index);
         if (last?.rank !== rank || last.count !== count)
-          last = { rank, count, some: roots.slice(Math.max(0, count - MOST_ROOTS), count) };
+          last = { rank, count, some: roots.slice(Math.max(0, count - MAX_ROOTS), count) };
         return last.some;
       },
       chains: (tokens, index) => standingsOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),

@@ -15,8 +15,8 @@ export const MEANINGS = ["owner", "age", "refs", "hits", "group", "tier"];
 export const ORDERS = ["id", "owner", "used"];
 /** What has a colour of its own, and no place on a scale. @type {readonly Meaning[]} */
 export const NAMED = ["owner", "group", "tier"];
-const MOST_REFS = 8; // owners, from which on a block is drawn as shared by many
-const MOST_HITS = 64;
+const MAX_REFS = 8; // owners, from which on a block is drawn as shared by many
+const MAX_HITS = 64;
 /** Of a colour that a block keeps that nobody holds: its content may be found again. */
 export const CACHED = 0.45;
 /** Of the scale, where it begins: what is least is not like a block without content. */
@@ -99,8 +99,8 @@ function shaded({ owner, used_in, ref_count, num_hits, tiers }, meaning, at, las
   if (meaning === "owner") return (id) => owner[id] % (last + 1);
   if (meaning === "group") return (id) => groupOf(id) % (last + 1);
   if (meaning === "tier") return (id) => tiers[id] % (last + 1);
-  if (meaning === "refs") return (id) => Math.round((last * Math.min(MOST_REFS, ref_count[id])) / MOST_REFS);
-  const steps = last / Math.log2(1 + (meaning === "hits" ? MOST_HITS : Math.max(1, at)));
-  if (meaning === "hits") return (id) => Math.round(steps * Math.log2(1 + Math.min(MOST_HITS, num_hits[id])));
+  if (meaning === "refs") return (id) => Math.round((last * Math.min(MAX_REFS, ref_count[id])) / MAX_REFS);
+  const steps = last / Math.log2(1 + (meaning === "hits" ? MAX_HITS : Math.max(1, at)));
+  if (meaning === "hits") return (id) => Math.round(steps * Math.log2(1 + Math.min(MAX_HITS, num_hits[id])));
   return (id) => last - Math.min(last, Math.round(steps * Math.log2(1 + Math.max(0, at - used_in[id])))); // records
 }

@@ -21,7 +21,7 @@ import { asBytes, decode, decodeAs } from "./codec.js";
 /** @type {Numbers[]} */
 const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
 const BYTES = /** @type {const} */ (["is_cached", "tiers"]);
-const MOST_BYTES = 32 << 20; // of changes and records before and after the one that is shown
+const MAX_BYTES = 32 << 20; // of changes and records before and after the one that is shown
 const NEAR = 256; // records before and after it of which all is kept, however large
 
 /**
@@ -33,7 +33,7 @@ export class BlockWindow {
    * `columns`: after record `at`.
    * @param {number} at @param {Columns} columns @param {number} [mostBytes]
    */
-  constructor(at, columns, mostBytes = MOST_BYTES) {
+  constructor(at, columns, mostBytes = MAX_BYTES) {
     this.mostBytes = mostBytes;
     this.numBytes = 0; // of the pieces
     this.at = at;

@@ -10,7 +10,7 @@ import { tips } from "./tooltip.js";
  * @typedef {import("../core/layer_differences.js").LayerDifference} LayerDifference
  */
 
-const MOST_NUMBERED = 12; // layers up to which each has its number below it
+const MAX_NUMBERED = 12; // layers up to which each has its number below it
 
 /**
  * A difference as it is: 0 is 0, everything else has two digits.
@@ -42,7 +42,7 @@ export const layerWords = (one) =>
  * }} props
  */
 export function LayerBars({ layers, chosen, label, choose = null }) {
-  return html`<div class="layer-bars" data-many=${layers.length > MOST_NUMBERED} role="group" aria-label=${label}>
+  return html`<div class="layer-bars" data-many=${layers.length > MAX_NUMBERED} role="group" aria-label=${label}>
     ${layers.map((one) => {
       const said = t("layers.one", { layer: one.layer, text: layerWords(one) });
       return html`<button key=${one.layer} class="layer-bar" data-layer=${one.layer} disabled=${!choose}

@@ -15,7 +15,7 @@ import { complain } from "./trouble.js";
  */
 
 const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
-const MOST_KEPT = 8; // classes
+const MAX_KEPT = 8; // classes
 const AGAIN = 1000; // ms after which a server that is busy is asked again, and as much more at random
 const FOR_GOOD = ["forbidden", "not_found", "refused"]; // what asking again does not change
 
@@ -141,7 +141,7 @@ export function keep(id, secret) {
   const { [id]: _, ...others } = readKept();
   delete secrets[id];
   if (secret) secrets[id] = secret;
-  const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MOST_KEPT);
+  const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MAX_KEPT);
   try {
     localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(all)));
   } catch {

@@ -17,7 +17,7 @@ import { tell } from "./trouble.js";
  * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
  */
 
-const MOST_MORE = 1.25; // times the length at which a log is too long, while its survey is made
+const MAX_MORE = 1.25; // times the length at which a log is too long, while its survey is made
 
 /**
  * The status of a theater on which a run is made again for this page; null when none is.
@@ -164,7 +164,7 @@ export class FollowedRun {
     const count = log.length;
     const isHere = () => store.own.log.peek() === log;
     const { surveyReaches } = await import("./surveyed.js");
-    await surveyReaches(theater, count, () => isHere() && log.length < MOST_MORE * count);
+    await surveyReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
     // who was cut off joins so when it comes back, and of a run that is gone the server says so
     if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
   }

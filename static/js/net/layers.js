@@ -4,7 +4,7 @@ import { decode } from "../core/codec.js";
 
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
-const MOST = 64; // records of one request
+const MAX = 64; // records of one request
 const PAUSE = 1000; // ms before what could not be fetched is asked for again
 
 /**
@@ -65,7 +65,7 @@ export class LayerFetcher {
     this.#waiting.clear();
     this.#round = null;
     for (const [layer, indices] of wanted) {
-      const most = layer === null ? 1 : MOST;
+      const most = layer === null ? 1 : MAX;
       for (let at = 0; at < indices.length; at += most) await this.#ask(layer, indices.slice(at, at + most));
     }
   }

@@ -3,7 +3,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 
 const MEMORY_KEY = "kvtheater.runs";
-const MOST = 32;
+const MAX = 32;
 
 /**
  * Their ids, the latest last.
@@ -19,7 +19,7 @@ export const asksToDrive = signal(false);
 function remembered() {
   try {
     const kept = JSON.parse(globalThis.localStorage?.getItem(MEMORY_KEY) ?? "[]");
-    return Array.isArray(kept) ? kept.filter((id) => typeof id === "string").slice(-MOST) : [];
+    return Array.isArray(kept) ? kept.filter((id) => typeof id === "string").slice(-MAX) : [];
   } catch {
     return []; // refused in some private windows, or of another version
   }
@@ -28,7 +28,7 @@ function remembered() {
 /** @param {string} theater a theater that was just made here, or that is driven from here from now on */
 export function rememberRun(theater) {
   asksToDrive.value = false;
-  ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MOST);
+  ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MAX);
   try {
     globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(ownRuns.peek()));
   } catch {

@@ -11,14 +11,14 @@ import { looksBack, sequenceView } from "../state/store.js";
 
 /** @typedef {import("../kit/places.js").Box} Box */
 
-const MOST = 48; // positions; of a longer prompt only its first ones are told apart anyway
+const MAX = 48; // positions; of a longer prompt only its first ones are told apart anyway
 
 /** What the record drawn wrote of the sequence on stage: [position, block, slot], in order. */
 const written = computed(() => {
   const now = sequenceView.value;
   if (!now?.entry || looksBack.value) return [];
   const { start, token_ids: tokens } = now.entry;
-  return tokens.slice(0, MOST).flatMap((_, i) => {
+  return tokens.slice(0, MAX).flatMap((_, i) => {
     const place = slotOf(now.table, now.blockSize, start + i);
     return place ? [/** @type {[number, number, number]} */ ([start + i, place.block, place.offset])] : [];
   });

@@ -17,7 +17,7 @@ export const name = { parse: (text) => (/^[\w.-]{1,80}$/.test(text) ? text : und
 /** Whole numbers with commas between. @type {SettingType} */
 export const list = { parse: (text) => (/^\d{1,9}(,\d{1,9}){0,11}$/.test(text) ? text : undefined), write: String };
 
-const MOST_PACKED = 3000; // characters of a link
+const MAX_PACKED = 3000; // characters of a link
 
 /** A text of JSON, packed so that a link carries it whole. @type {SettingType} */
 export const packed = {
@@ -34,7 +34,7 @@ export const packed = {
 export function shortened(text) {
   try {
     const short = JSON.stringify(JSON.parse(text));
-    return pack(short).length <= MOST_PACKED ? short : null;
+    return pack(short).length <= MAX_PACKED ? short : null;
   } catch {
     return null; // the server says what is wrong with it
   }

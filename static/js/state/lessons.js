@@ -165,7 +165,7 @@ export function keep(storage) {
 
 /** What the page calls questions that are asked once more on their own lesson's run. */
 export const REVIEW = "again";
-const MOST_REVIEWED = 8;
+const MAX_REVIEWED = 8;
 
 /**
  * Questions that were not answered right and that no later lesson's run decided: the learner has been at the end of all
@@ -185,10 +185,10 @@ export const leftOver = computed(() => {
 /** Those of the first lesson that has some, to be asked on one run. @returns {Earlier[]} */
 export function toReview() {
   const all = leftOver.peek();
-  return all.filter(({ lesson }) => lesson === all[0].lesson).slice(0, MOST_REVIEWED);
+  return all.filter(({ lesson }) => lesson === all[0].lesson).slice(0, MAX_REVIEWED);
 }
 
-const MOST_EARLIER = 4; // that are asked for at once
+const MAX_EARLIER = 4; // that are asked for at once
 const LESSONS_LATER = 2;
 
 /**
@@ -206,7 +206,7 @@ export function owedTo(id) {
     .filter((card) => card.kind === "lesson" && card.number <= number - LESSONS_LATER)
     .flatMap(({ id: lesson }) => (ways[lesson]?.missed ?? []).map((item) => ({ lesson, item })))
     .filter(({ lesson, item }) => !back.has(`${lesson}/${item}`))
-    .slice(-MOST_EARLIER);
+    .slice(-MAX_EARLIER);
 }
 
 /** How the first try was. @param {ToldAsk} item @returns {Result} */

@@ -27,7 +27,7 @@ export const stepFailed = (one) => t("error.step", { text: objectionWords(one) }
  * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
  */
 
-const MOST_NAMED = 6; // of a longer list only the first are told
+const MAX_NAMED = 6; // of a longer list only the first are told
 const MISSING = "–"; // for a value that a log lacks, because it contradicts itself
 
 /** The name of a sequence. @param {number} id */
@@ -110,5 +110,5 @@ export function rangesText(ids) {
   const words = ranges.map(([from, to]) =>
     from === to ? `${from}` : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`,
   );
-  return words.length > MOST_NAMED ? `${words.slice(0, MOST_NAMED - 1).join(", ")}, …` : words.join(", ");
+  return words.length > MAX_NAMED ? `${words.slice(0, MAX_NAMED - 1).join(", ")}, …` : words.join(", ");
 }

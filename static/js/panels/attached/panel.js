@@ -14,7 +14,7 @@ import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskedFor, WhyNoHits } from "./answers.js";
 import { Panel as Head } from "./head.js";
 
-const MOST_HEIGHT = 220; // CSS pixels
+const MAX_HEIGHT = 220; // CSS pixels
 const LARGEST = 12;
 const FRESH = 32; // records for which a content counts as new
 
@@ -22,7 +22,7 @@ const FRESH = 32; // records for which a content counts as new
 
 /** The side of a cell where `count` of them fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {
-  const rough = Math.sqrt((Math.max(1, width) * MOST_HEIGHT) / Math.max(1, count));
+  const rough = Math.sqrt((Math.max(1, width) * MAX_HEIGHT) / Math.max(1, count));
   return Math.max(1, Math.min(LARGEST, Math.floor(rough)));
 }
 

@@ -7,7 +7,7 @@ const BRACKET = 16; // px for the KV heads
 const GAP = 2;
 const GROUP_GAP = 8;
 const LEAST = 15; // px of a cell: where more are needed, the map shows them all (map_geometry.js)
-const MOST = 64;
+const MAX = 64;
 const STRIP = 30; // px of a cell's height at most when it shows one row
 
 /**
@@ -97,7 +97,7 @@ export function layerLayout(model, layer, width, height, square) {
 
 /** @type {(across: number, down: number, square: boolean) => [number, number]} */
 const sized = (across, down, square) => {
-  const [wide, high] = [Math.min(MOST, across), Math.min(square ? MOST : STRIP, down)];
+  const [wide, high] = [Math.min(MAX, across), Math.min(square ? MAX : STRIP, down)];
   return square ? [Math.min(wide, Math.round(high * 1.5)), Math.min(high, wide)] : [wide, high];
 };
 

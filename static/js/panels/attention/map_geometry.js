@@ -4,7 +4,7 @@ import { groupOf } from "../../core/shape.js";
 
 const LEFT = 24; // px for the layers' numbers
 const TOP = 17; // px for the heads' numbers, and the KV heads under them
-const [MOST_ACROSS, MOST_DOWN] = [48, 24];
+const [MAX_ACROSS, MAX_DOWN] = [48, 24];
 const GAP_FROM = 5; // px of a cell from which there is a pixel between two
 const GROUP_GAP = 2; // px more between heads of two KV heads
 const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
@@ -38,8 +38,8 @@ export function mapLayout(model, width, height, ratio) {
   const layers = everyNth(model.num_layers, (height - TOP) * ratio);
   const apart = group > 1 && (width - LEFT) / heads.length > GAP_FROM ? GROUP_GAP : 0;
   const spaces = Math.floor((heads.length - 1) / group) * apart;
-  const stepX = Math.min(MOST_ACROSS, (width - LEFT - spaces) / heads.length);
-  const stepY = Math.min(MOST_DOWN, (height - TOP) / layers.length);
+  const stepX = Math.min(MAX_ACROSS, (width - LEFT - spaces) / heads.length);
+  const stepY = Math.min(MAX_DOWN, (height - TOP) / layers.length);
   /** @param {number} at the edge of a cell, on a pixel of the screen */
   const snapped = (at) => Math.round(at * ratio) / ratio;
   /** @param {number} place */

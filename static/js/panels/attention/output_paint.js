@@ -18,7 +18,7 @@ const WEIGHT = 38; // px for its weight
 const GAP = 12; // px between V and weight · V
 const HEAD = 14; // px above the rows, for what the columns are
 const LEAST = 13; // px of a row
-const MOST = 22;
+const MAX = 22;
 const BOTH = 300; // px of width from which V stands beside weight · V
 
 /**
@@ -30,7 +30,7 @@ export function layoutOf(output, { width, height }) {
   const room = Math.max(1, Math.floor((height - HEAD - 4) / LEAST) - ends);
   const { shown, rest } = rowsFor(output, room);
   const count = shown.length + (rest.length ? 1 : 0) + ends;
-  const row = Math.min(MOST, (height - HEAD - 4) / count);
+  const row = Math.min(MAX, (height - HEAD - 4) / count);
   /** @type {Row[]} */
   const rows = shown.map((i, at) => ({ kind: "key", y: HEAD + at * row, keys: [i] }));
   if (rest.length) rows.push({ kind: "rest", y: HEAD + rows.length * row, keys: rest });

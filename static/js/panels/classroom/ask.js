@@ -10,7 +10,7 @@ import { stemText } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
-const MOST = 8;
+const MAX = 8;
 const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
 
 /** Whether another question can be asked now. */
@@ -53,7 +53,7 @@ function Quick() {
   /** @param {number} i @param {string} value */
   const change = (i, value) => {
     const next = options.map((one, at) => (at === i ? value : one));
-    if (i === next.length - 1 && value && next.length < MOST) next.push("");
+    if (i === next.length - 1 && value && next.length < MAX) next.push("");
     setOptions(next);
   };
   return html`<form class="class-form" id="class-quick" onSubmit=${submit}>

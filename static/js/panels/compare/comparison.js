@@ -71,7 +71,7 @@ export function alignedPair(pair) {
 }
 
 const FEW = 4; // sequences whose lanes are all looked at
-const MOST = 8; // lanes in sight of those that are not the same
+const MAX = 8; // lanes in sight of those that are not the same
 
 /**
  * Of more than a few sequences, those that chose the same in both runs to their ends are folded, and of the others
@@ -85,7 +85,7 @@ export function foldedPairs(sequences) {
   const equal = (/** @type {SequencePair} */ { a, b, same_prompt: same, equal_tokens: n }) =>
     Boolean(a && b) && same && n === a?.tokens.length && n === b?.tokens.length;
   const apart = sequences.filter((pair) => !equal(pair));
-  return { shown: apart.slice(0, MOST), apart: apart.slice(MOST), same: sequences.filter(equal) };
+  return { shown: apart.slice(0, MAX), apart: apart.slice(MAX), same: sequences.filter(equal) };
 }
 
 /**

@@ -8,7 +8,7 @@ import { grouped, inLanguage, t } from "../../tell/words.js";
  */
 
 const PROMPT = 20; // characters of a prompt; Chinese ones count double
-const MOST_SETTINGS = 3;
+const MAX_SETTINGS = 3;
 const MODEL = "model";
 /** Settings that follow from others, or that no two runs share. */
 const LEFT_OUT = new Set(["seed"]);
@@ -42,7 +42,7 @@ export function runName(run, differing, now = new Date()) {
     run.requests === null
       ? t("compare.records", { n: grouped(run.records) })
       : t("compare.num_requests", { n: grouped(run.requests), count: run.requests }),
-    ...differing.slice(0, MOST_SETTINGS).flatMap((name) => settingOf(run, name)),
+    ...differing.slice(0, MAX_SETTINGS).flatMap((name) => settingOf(run, name)),
     ...(run.created ? [timeText(run.created, now)] : []),
   ].join(" · ");
 }

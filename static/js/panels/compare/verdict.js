@@ -14,7 +14,7 @@ import { isUnsaid, SIDES } from "./comparison.js";
 
 const LEAST = 0.05; // share by which an outcome must differ to be spoken of
 const LEAST_OF_A_CLOCK = 0.2; // seconds differ by themselves
-const MOST_NAMED = 3; // settings
+const MAX_NAMED = 3; // settings
 
 /**
  * What is asked of a run first has the larger weight, and a count more than a clock: 46 of 71 preemptions say more than
@@ -95,12 +95,12 @@ function causesOf({ same_model, settings, sequences, a, b }, about) {
   const same = sequences.every((pair) => pair.a && pair.b && pair.same_prompt);
   const requests = { a: a.totals.requests, b: b.totals.requests };
   const other = about === "a" ? "b" : "a";
-  const named = settings.slice(0, MOST_NAMED).map((setting) => causeOf(setting, about, settings));
+  const named = settings.slice(0, MAX_NAMED).map((setting) => causeOf(setting, about, settings));
   return [
     ...(same_model ? [] : [t("compare.cause.model")]),
     ...(same ? [] : [requestsText(requests[about], requests[other])]),
     ...named,
-    ...(settings.length > MOST_NAMED ? [t("compare.cause.more", { n: settings.length - MOST_NAMED })] : []),
+    ...(settings.length > MAX_NAMED ? [t("compare.cause.more", { n: settings.length - MAX_NAMED })] : []),
   ];
 }
 

@@ -13,7 +13,7 @@ import { log, numRecords, toast, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { panelOf, panels } from "./regions.js";
 import { pngOf, save, sharply, sheetOf } from "./sheet.js";
-import { MOST, zipOfRecords } from "./steps.js";
+import { MAX, zipOfRecords } from "./steps.js";
 
 const making = signal(false);
 
@@ -181,7 +181,7 @@ function Series() {
 /** @param {{first: number, last: number}} range */
 async function takeSeries({ first, last }) {
   const total = last - first + 1;
-  if (total > MOST || total < 1) return toast(t("export.too_many", { most: MOST }), "error");
+  if (total > MAX || total < 1) return toast(t("export.too_many", { most: MAX }), "error");
   const panel = panelOf(chosen.value) ?? panels()[0];
   const control = new AbortController();
   /** @param {number} done */

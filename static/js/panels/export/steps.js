@@ -7,7 +7,7 @@ import { settings } from "../../state/settings.js";
 import { fetching } from "../../state/store.js";
 import { pngOf, sharply, sheetOf } from "./sheet.js";
 
-export const MOST = 500; // pictures in one zip
+export const MAX = 500; // pictures in one zip
 const HELD = 8 * 2 ** 20; // bytes that are kept before they move into a Blob
 const PATIENCE = 8000; // ms for one record: arrays that never come leave their places hatched, as on the page
 

@@ -24,7 +24,7 @@ const observed = computed(() => Boolean(own.large.value?.header.observed));
 /** Outside the pool, where the log says what lies there; those beyond the third share its place. */
 const media = computed(() => {
   const all = (overview.value?.media ?? []).map((name) => name.toUpperCase());
-  return all.length > MOST_MEDIA ? [...all.slice(0, 2), all.slice(2).join("/")] : all;
+  return all.length > MAX_MEDIA ? [...all.slice(0, 2), all.slice(2).join("/")] : all;
 });
 /** What can be known of a block: a watched server does not say who holds it, and most logs have no tiers. */
 const meanings = computed(() =>
@@ -32,9 +32,9 @@ const meanings = computed(() =>
 );
 const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
-const MOST_HIGH = 300; // px, of the picture
+const MAX_HIGH = 300; // px, of the picture
 const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the one that is looked at, and px for each
-const MOST_MEDIA = 3; // that a block has bits of
+const MAX_MEDIA = 3; // that a block has bits of
 /** @type {Meaning[]} */
 const SAID = ["owner", "refs", "hits"];
 /** The block that is looked at by pointer or keys; null: none. */
@@ -203,7 +203,7 @@ function paint(canvas, texture, { width, height }) {
   const now = shown.value;
   if (!now) return null;
   const ids = places();
-  const grid = gridFor(ids.length, width, MOST_HIGH);
+  const grid = gridFor(ids.length, width, MAX_HIGH);
   const { columns, rows, cell } = grid;
   if (texture.width !== columns || texture.height !== rows) [texture.width, texture.height] = [columns, rows];
   const small = contextOf(texture);

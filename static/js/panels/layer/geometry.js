@@ -7,7 +7,7 @@ const TOP = 18; // px of the labels above a branch
 const BETWEEN = 26; // from a branch down to the band
 const FOOT = 34; // px of the two lines below the band
 const LEAST = 38;
-const MOST = 150; // px of a column
+const MAX = 150; // px of a column
 const PHONE = 52; // where there is little width, and the page is as long as it needs to be
 const BESIDE = 54; // px of the layers before and after, which are not drawn
 const WIDE = ["weights", "hidden"];
@@ -27,7 +27,7 @@ export function layoutOf({ width, height }, { first }) {
   const narrow = width < NARROW;
   const rows = narrow ? 2 : 1;
   const spare = TOP + BETWEEN + FOOT + 4;
-  const tall = narrow ? PHONE : Math.round(Math.max(LEAST, Math.min(MOST, (height - spare) / 2)));
+  const tall = narrow ? PHONE : Math.round(Math.max(LEAST, Math.min(MAX, (height - spare) / 2)));
   const tight = width < TIGHT;
   const column = narrow ? 11 : tight ? 14 : 16;
   const row = 2 * tall + spare;

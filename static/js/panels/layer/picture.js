@@ -20,7 +20,7 @@ import { attentionOf, part } from "./model.js";
  */
 
 const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
-const MOST_CELLS = 128; // that a vector is pooled to
+const MAX_CELLS = 128; // that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
 const NORM = 18; // px of half a norm
@@ -110,7 +110,7 @@ function Heat({ one, box, first, room }) {
   const scale = colours().diverging;
   const values = /** @type {Float32Array} */ (one.values);
   const across = one.name === "hidden" ? ACROSS : 1;
-  const most = Math.min(MOST_CELLS, across * Math.floor(box.height / CELL));
+  const most = Math.min(MAX_CELLS, across * Math.floor(box.height / CELL));
   const cells = pooled(values, most);
   const down = Math.ceil(cells.length / across);
   const [wide, tall] = [box.width / across, box.height / down];

@@ -15,7 +15,7 @@ import { beatAt, linear } from "./time.js";
  * @typedef {ReturnType<typeof sceneOf>} Scene
  */
 
-const MOST_ASKED = 14; // words that the asking query may see
+const MAX_ASKED = 14; // words that the asking query may see
 const FEWEST_ASKED = 8;
 const ALONE = 1.7; // s for which the prompt stands alone
 
@@ -27,8 +27,8 @@ const ALONE = 1.7; // s for which the prompt stands alone
  * @param {number} width
  */
 export function sceneOf(c, film, width) {
-  const fits = fitting(c, film.words.slice(0, MOST_ASKED + 1), roomFor(width)) - 1;
-  const asking = askingOf(film, Math.max(FEWEST_ASKED, Math.min(MOST_ASKED, fits))) ?? {
+  const fits = fitting(c, film.words.slice(0, MAX_ASKED + 1), roomFor(width)) - 1;
+  const asking = askingOf(film, Math.max(FEWEST_ASKED, Math.min(MAX_ASKED, fits))) ?? {
     index: film.steps[0],
     head: 0,
     query: film.numPrompt - 1,

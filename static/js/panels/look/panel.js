@@ -40,8 +40,8 @@ import { Doors, Own, readAtOnce } from "./ways.js";
 const fanOpen = signal(false);
 /** The word that is being taken, or null. @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
 const taken = signal(null);
-const MOST_WORDS = 5;
-const MOST_SENTENCES = 2;
+const MAX_WORDS = 5;
+const MAX_SENTENCES = 2;
 
 export function Panel() {
   useEffect(readAtOnce, []);
@@ -102,7 +102,7 @@ function saying(over, open) {
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "look.choose" : "look.first.recorded");
   if (over) return t("look.first.end");
-  const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES);
+  const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MAX_SENTENCES);
   return sentences(atInstance(log, index, said));
 }
 
@@ -132,7 +132,7 @@ function SoFar({ now }) {
 /** @param {import("../../core/trace.js").Output} output @returns {Word[]} */
 const wordsOf = (output) =>
   output.top
-    .slice(0, MOST_WORDS)
+    .slice(0, MAX_WORDS)
     .map((one) => ({ token_id: one.token_id, text: wordOf(one.token_bytes), p: Math.exp(one.logprob) }));
 
 /** @param {{words: Word[], now: View}} props */

@@ -43,7 +43,7 @@ export function runsOf(ids, kindOf) {
   return runs;
 }
 
-const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
+const MAX_BUTTONS = 240; // runs; a queue more torn than that is text
 
 /**
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
@@ -89,7 +89,7 @@ function Queue({ at, group, name, queue }) {
     >
     <span class="queue-ids num" data-arrows>
       ${
-        runs.length > MOST_BUTTONS
+        runs.length > MAX_BUTTONS
           ? html`<span class="queue-text">▸ ${text}</span>`
           : runs.map(
               (run, i) => html`<${RunButton}

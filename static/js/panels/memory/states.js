@@ -10,7 +10,7 @@ import { bytesText, grouped, t } from "../../tell/words.js";
 /** @typedef {import("../../core/trace.js").Header} Header */
 
 const [WIDE, HIGH] = [300, 48];
-const MOST = 96; // layers that are drawn one by one
+const MAX = 96; // layers that are drawn one by one
 
 /** @param {{header: Header}} props */
 export function Panel({ header }) {
@@ -21,7 +21,7 @@ export function Panel({ header }) {
   const values = { length: grouped(length), state: bytesText(state), keys: bytesText(length * perToken) };
   return html`<div class="state-bytes num" id="state-bytes" data-crossing=${at?.tokens ?? ""}>
     ${
-      kinds.length > MOST
+      kinds.length > MAX
         ? null
         : html`<p class="layer-kinds" aria-label=${t("memory.kinds.label")}>
       ${kinds.map((kind, i) => html`<i class=${`of-${kind}`} title=${t(`memory.kind.${kind}`, { layer: i })}>${i}</i>`)}

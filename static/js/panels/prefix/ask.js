@@ -14,7 +14,7 @@ import { log, numRecords, shownSeq, state } from "../../state/store.js";
 import { grouped, sentences, t } from "../../tell/words.js";
 
 const WAIT = 250; // ms without a letter before the server is asked
-const MOST_REQUESTS = 200; // the newest ones, of which one is chosen
+const MAX_REQUESTS = 200; // the newest ones, of which one is chosen
 const PROMPT_TEXT = 28; // characters of a prompt beside its request's name
 
 /** @typedef {import("../../core/prefix_hit.js").Hit} Hit */
@@ -80,7 +80,7 @@ export function Ask() {
   const about = asked.value;
   const all = [...(log.value?.tail.sequences.values() ?? [])].filter((one) => one.parent_seq_id === null);
   const chosen = about && "seq" in about ? about.seq : null;
-  const offered = all.slice(-MOST_REQUESTS).reverse();
+  const offered = all.slice(-MAX_REQUESTS).reverse();
   return html`<div class="prefix-ask">
     ${
       canTokenize()

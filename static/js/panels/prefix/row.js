@@ -15,8 +15,8 @@ import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowL
 
 const INDENT = 14; // px a level
 const DEEPEST = 12; // levels that are indented; what is deeper says its level
-const MOST_CELLS = 48; // blocks of a row that have a cell each; of a longer one a cell stands for several
-const MOST_SWATCHES = 3;
+const MAX_CELLS = 48; // blocks of a row that have a cell each; of a longer one a cell stands for several
+const MAX_SWATCHES = 3;
 
 /**
  * @param {{
@@ -99,7 +99,7 @@ function Standing({ state, nodes }) {
   if (kind === "reusable")
     return findable ? t("prefix.reusable", { place: grouped(nextOut(state, nodes) ?? 0) }) : t("prefix.lost");
   const owners = ownersIn(state, nodes);
-  return html`${owners.slice(0, MOST_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}${
+  return html`${owners.slice(0, MAX_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}${
     owners.length === 1 ? t("sequence.name", { id: owners[0] }) : `× ${nodes[0].refs}`
   }`;
 }
@@ -110,10 +110,10 @@ function Standing({ state, nodes }) {
  * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
  */
 function Cells({ nodes, way, state }) {
-  const step = Math.ceil(nodes.length / MOST_CELLS);
+  const step = Math.ceil(nodes.length / MAX_CELLS);
   const shown = nodes.filter((_, i) => i % step === 0);
   return shown.map((node) => {
-    const owners = ownersIn(state, [node]).slice(0, MOST_SWATCHES);
+    const owners = ownersIn(state, [node]).slice(0, MAX_SWATCHES);
     return html`<i key=${node.hash} class=${`prefix-cell ${node.kind}${way.has(node.hash) ? " hit" : ""}`}
       data-block=${node.blocks[0]?.block_id}>${owners.map((id) => html`<b class=${`seq-${id % 8}`}></b>`)}</i>`;
   });

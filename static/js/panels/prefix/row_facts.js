@@ -11,7 +11,7 @@ import { grouped, t } from "../../tell/words.js";
 export const isPrivate = () => log.value?.header.engine.private === true;
 
 const FEW = 3; // runs of block ids that are named
-const MOST_TEXT = 160; // tokens of a row whose text is made: more are not seen
+const MAX_TEXT = 160; // tokens of a row whose text is made: more are not seen
 
 /**
  * @typedef {import("../../core/prefix_branches.js").Row} Row
@@ -34,7 +34,7 @@ export function piecesOf(state, nodes) {
     const from = nodes[0].content.logical * size;
     return [{ text: t("prefix.positions", { from, to: from + nodes.length * size - 1 }), prompt: true }];
   }
-  const few = nodes.slice(0, Math.ceil(MOST_TEXT / size));
+  const few = nodes.slice(0, Math.ceil(MAX_TEXT / size));
   /** @type {{labels: import("../../core/labels.js").Label[], prompt: boolean}[]} */
   const runs = [];
   for (const { content } of few) {

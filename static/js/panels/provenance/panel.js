@@ -26,7 +26,7 @@ const FORMULAS = {
  * @typedef {import("../../state/store.js").ChainLink} ChainLink
  */
 
-const MOST_EVENTS = 40;
+const MAX_EVENTS = 40;
 
 export function Panel() {
   const now = provenance.value;
@@ -171,7 +171,7 @@ const slotsOf = ({ from, to }) => (from === undefined || to === undefined ? "" :
  * @param {{events: import("../../core/provenance/types.js").LifeEvent[]}} props
  */
 function Life({ events }) {
-  const shown = events.slice(-MOST_EVENTS).reverse();
+  const shown = events.slice(-MAX_EVENTS).reverse();
   return html`<ul class="provenance-list life num">
     ${shown.map(
       (event) => html`<li>

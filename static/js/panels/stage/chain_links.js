@@ -33,7 +33,7 @@ const SHORT = new Set([
 const CLICKABLE = new Set(["loaded", "moved", "written", "decision", "freed", "lookup", "outside"]);
 /** @typedef {import("../../state/store.js").ChainLink} ChainLink */
 
-const MOST = 9;
+const MAX = 9;
 
 /** @param {{links: ChainLink[]}} props */
 export function Links({ links }) {
@@ -41,7 +41,7 @@ export function Links({ links }) {
   return html`<ol class="links">
     ${links
       .filter((link) => SHORT.has(link.kind))
-      .slice(0, MOST)
+      .slice(0, MAX)
       .map(
         (link) =>
           html`<${Link} link=${link}

@@ -30,7 +30,7 @@ import { BlockMarks, Tokens } from "./strip_tokens.js";
  * @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry
  */
 
-const MOST_FETCHES = 64; // arrays asked for at once
+const MAX_FETCHES = 64; // arrays asked for at once
 
 const PRINTING = ["beforeprint", "afterprint"];
 /** @type {import("../../state/moment.js").Phase[]} */
@@ -289,7 +289,7 @@ function fetchMissing(now, [first, last]) {
   if (!now) return;
   if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
   const asked = new Set();
-  for (let position = first; position < last && asked.size < MOST_FETCHES; position++) {
+  for (let position = first; position < last && asked.size < MAX_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;
     const record = originOf(now, position)?.record ?? -1; // of another sequence, where it was shared or moved
     if (record >= 0 && !asked.has(record)) {

@@ -33,7 +33,7 @@ const FOR_LETTERS = 46; // a column that holds most words of an alphabet
 const WIDEST = 84;
 const TIGHTEST = 0.8; // of the width that tokens need, so that a line is seen whole
 const NARROW = 400; // px: a phone's window, where columns are always that tight
-const MOST = 4096; // columns that room is kept for
+const MAX = 4096; // columns that room is kept for
 
 /**
  * The rows of the strip: with one for the state where the model keeps one.
@@ -153,7 +153,7 @@ export function layoutOf(now, width, withSampled) {
   const shown = seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0);
   return columns({
     count: Math.max(now.drafts ? now.numFilled : 0, shown),
-    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MOST)),
+    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MAX)),
     blockSize: now.blockSize,
     width,
     minimum: needed,

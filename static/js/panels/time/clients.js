@@ -13,9 +13,9 @@ import { grouped, langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/client_lanes.js").ClientRow} ClientRow */
 
-const MOST_CLIENTS = 8; // those with the most to do; how many more there are is said
-const MOST_MARKS = 6; // requests of a lane, and tokens, that have a mark each
-const MOST_SWATCHES = 4; // sequences, which are wider
+const MAX_CLIENTS = 8; // those with the most to do; how many more there are is said
+const MAX_MARKS = 6; // requests of a lane, and tokens, that have a mark each
+const MAX_SWATCHES = 4; // sequences, which are wider
 
 /** How many of each client wait now, as the server says; null: another moment is looked at, or another run. */
 const waitingNow = () =>
@@ -31,7 +31,7 @@ export function ClientLanes() {
   if (!now || (!waiting && !hasClients(now))) return null;
   const index = viewIndex.value;
   const all = clientsAt(now, index, waiting);
-  const shown = [...all].sort((a, b) => load(b) - load(a)).slice(0, MOST_CLIENTS);
+  const shown = [...all].sort((a, b) => load(b) - load(a)).slice(0, MAX_CLIENTS);
   const rows = all.filter((row) => shown.includes(row));
   const record = now.records[index];
   const isStep = record?.kind === "step";
@@ -79,7 +79,7 @@ function Row({ row: { client, lane, queued, running, tokens, streamed } }) {
   return html`<div role="row" class="clients-row num">
     <span role="cell" data-part="lane"><b class="clients-who" title=${client}>${client}</b>
       <span class="clients-lane" aria-label=${t("time.clients.waits", { n: lane })} role="img">${Array.from(
-        { length: Math.min(lane, MOST_MARKS) },
+        { length: Math.min(lane, MAX_MARKS) },
         () => html`<i></i>`,
       )}</span>${lane ? grouped(lane) : "·"}</span>
     <span role="cell" data-part="queue"><${Marks} seqs=${queued} /></span>
@@ -88,22 +88,22 @@ function Row({ row: { client, lane, queued, running, tokens, streamed } }) {
         ? html`<span class="clients-more">${t("time.clients.tokens", { tokens: grouped(tokens), n: tokens })}</span>`
         : null
     }<${Marks} seqs=${running} /></span>
-    <span role="cell" data-part="stream">${streamed.slice(0, MOST_MARKS).map(({ seq, bytes, end }) => {
+    <span role="cell" data-part="stream">${streamed.slice(0, MAX_MARKS).map(({ seq, bytes, end }) => {
       const text = bytes.length ? labelText(loneLabel(bytes)) : t("time.clients.hidden");
       return html`<button key=${seq} class="clients-token" lang=${langOf(text)}
           aria-label=${t("time.clients.gets", { name: t("sequence.name", { id: seq }), text })}
           onClick=${() => (settings.seq.value = seq)}><${Swatch} id=${seq} />${text}${end ? " ∎" : ""}</button>`;
-    })}${streamed.length > MOST_MARKS ? `+${streamed.length - MOST_MARKS}` : streamed.length ? null : "·"}</span>
+    })}${streamed.length > MAX_MARKS ? `+${streamed.length - MAX_MARKS}` : streamed.length ? null : "·"}</span>
   </div>`;
 }
 
 /** @param {{seqs: number[]}} props */
 const Marks = ({ seqs }) =>
   seqs.length
-    ? html`${seqs.slice(0, MOST_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}<span
+    ? html`${seqs.slice(0, MAX_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}<span
       class="visually-hidden">${t("time.clients.sequences", { n: seqs.length })}</span>${
-        seqs.length > MOST_SWATCHES
-          ? html`<span class="clients-more" aria-hidden="true">+${seqs.length - MOST_SWATCHES}</span>`
+        seqs.length > MAX_SWATCHES
+          ? html`<span class="clients-more" aria-hidden="true">+${seqs.length - MAX_SWATCHES}</span>`
           : null
       }`
     : "·";

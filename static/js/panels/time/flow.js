@@ -13,7 +13,7 @@ import { grouped, langOf, probabilityText, secondsText, t } from "../../tell/wor
 import { ClientLanes } from "./clients.js";
 
 const FEW_IDS = 4; // of a prompt
-const MOST_TEXT = 24; // characters
+const MAX_TEXT = 24; // characters
 /** @typedef {import("../../core/flow.js").Flow} Flow */
 /**
  * `vllm`: the class, and its method, that does this there. `subs`: sub-steps of the moment in which it works.
@@ -153,7 +153,7 @@ function PartView({ part, flow, sub, total }) {
 const fewIds = (ids) => ids.slice(0, FEW_IDS).join(" ") + (ids.length > FEW_IDS ? " …" : "");
 
 /** @param {string} text */
-const shortened = (text) => (text.length > MOST_TEXT ? `${[...text].slice(0, MOST_TEXT).join("")}…` : text);
+const shortened = (text) => (text.length > MAX_TEXT ? `${[...text].slice(0, MAX_TEXT).join("")}…` : text);
 
 /** @param {string} text */
-const ended = (text) => (text.length > MOST_TEXT ? `…${[...text].slice(-MOST_TEXT).join("")}` : text);
+const ended = (text) => (text.length > MAX_TEXT ? `…${[...text].slice(-MAX_TEXT).join("")}` : text);

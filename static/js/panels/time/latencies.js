@@ -9,7 +9,7 @@ import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { secondsText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
-import { MOST_GAPS } from "./sequences.js";
+import { MAX_GAPS } from "./sequences.js";
 
 /**
  * @typedef {"queue" | "ttft" | "tpot" | "itl_max"} Latency
@@ -29,7 +29,7 @@ const WIDE = new Set(["queue", "itl_max"]); // shown where there is room; the po
  * @param {{rows: import("./sequences.js").Row[]}} props
  */
 export function Latencies({ rows }) {
-  const { every } = drawnGaps(rows, MOST_GAPS);
+  const { every } = drawnGaps(rows, MAX_GAPS);
   /** @type {Partial<Record<Column, string>>} */
   const keys = { queue: "queue", ttft: "ttft", tpot: "tpot", itl_max: "itl" };
   /** @param {Column} column */

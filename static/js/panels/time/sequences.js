@@ -12,7 +12,7 @@ import { MS } from "./rows.js";
  */
 
 /** Gaps that are drawn, about: each is an element of its own, and a thousand requests have seventy thousand. */
-export const MOST_GAPS = 4000;
+export const MAX_GAPS = 4000;
 
 /**
  * @param {At} _
@@ -23,7 +23,7 @@ export function sequenceFigure(_, rows) {
   const names = rows.map((row) => String(row.seq));
   /** @param {(number | null)[]} values */
   const at = (values) => values.map((seconds) => (seconds === null ? null : seconds * MS));
-  const { gaps } = drawnGaps(rows, MOST_GAPS);
+  const { gaps } = drawnGaps(rows, MAX_GAPS);
   const shared = { hoverinfo: "none", customdata: rows.map((row) => [row.seq]) };
   const data = [
     {

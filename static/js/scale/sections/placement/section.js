@@ -58,14 +58,14 @@ function told(tried, share) {
 /** @param {number} share */
 const percent = (share) => String(Number((100 * share).toFixed(1)));
 
-const MOST = 16; // nodes that are drawn
+const MAX = 16; // nodes that are drawn
 const FEW = 4; // that are drawn even where they are free
 
 /** @param {{placement: Placement, nodes: number, gpus: number}} props */
 function Cluster({ placement, nodes, gpus }) {
   const { options, layout } = placement;
   const used = layout.nodes.length;
-  const shown = Array.from({ length: Math.min(MOST, Math.max(used, Math.min(nodes, FEW))) }, (_, at) => {
+  const shown = Array.from({ length: Math.min(MAX, Math.max(used, Math.min(nodes, FEW))) }, (_, at) => {
     const node = layout.nodes[at] ?? [];
     return [...node, ...Array(Math.max(0, gpus - node.length)).fill("free")];
   });
@@ -77,7 +77,7 @@ function Cluster({ placement, nodes, gpus }) {
         ${node.map((kind, i) => html`<i key=${i} class="scale-gpu" data-kind=${kind}></i>`)}
       </span>`,
     )}
-    ${used > MOST ? html`<span class="hint">${t("scale.placement.more", { nodes: used - MOST })}</span>` : null}
+    ${used > MAX ? html`<span class="hint">${t("scale.placement.more", { nodes: used - MAX })}</span>` : null}
   </div>`;
 }
 

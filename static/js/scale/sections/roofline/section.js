@@ -22,7 +22,7 @@ export const TABLE = {
 
 const values = inputs(TABLE);
 const OURS = new Set(["here", "recorded"]); // this machine as it is now, and as it was when nothing else ran
-const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
+const MAX_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
 
 /**
  * As `app/scale/steps.py` has it.
@@ -81,7 +81,7 @@ export function Section() {
       ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
       <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
-      <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MOST_CONTEXT} step=${1} />
+      <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MAX_CONTEXT} step=${1} />
       <${List} section="roofline" id="r_batches" held=${values.r_batches}
         usual=${lists?.decode[0]?.points.map(({ batch }) => batch) ?? []} />
       <${List} section="roofline" id="r_contexts" held=${values.r_contexts}
