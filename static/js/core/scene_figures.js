@@ -185,8 +185,8 @@ function ofBytes({ header }) {
 }
 
 /**
- * Where layers keep a state: its `state_bytes`, and `key_bytes` of K and V of all tokens that were computed; `all_bytes`
- * is what they would take with keys in every layer, which is as much as both at `equal_at` tokens.
+ * Where layers keep a state: its `state_bytes`, and `key_bytes` of K and V of all tokens that were computed;
+ * `all_bytes` is what they would take with keys in every layer, which is as much as both at `equal_at` tokens.
  * @param {TraceLog} log @param {Sequence} about @returns {Figures}
  */
 function ofStates({ header }, { token_bytes: tokens }) {

@@ -1,4 +1,4 @@
-// Mend a session: parts of its prompts are moved, by dragging or by buttons; then it is run, and shown as its log has it.
+// Mend a session: move parts of its prompts, by dragging or by buttons; then it is run, and shown as its log has it.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
@@ -119,7 +119,8 @@ function Part({ lines, at, isMovable, parts, onMove }) {
   const button = (by) => html`<button class="mend-step" disabled=${by < 0 ? at === 0 : at === lines.length - 1}
     aria-label=${t(by < 0 ? "lesson.mend.up" : "lesson.mend.down", { part })}
     onClick=${() => to(by < 0 ? at - 1 : at + 2)}>${by < 0 ? "▲" : "▼"}</button>`;
-  return html`<li class="mend-part" data-movable="true" data-drop="part" data-at=${at} ...${draggable(lines[at], letGo)}>
+  const dragged = draggable(lines[at], letGo);
+  return html`<li class="mend-part" data-movable="true" data-drop="part" data-at=${at} ...${dragged}>
     <span>${lines[at]}</span>${mark}<i data-grip aria-hidden="true">⠿</i>${button(-1)}${button(1)}</li>`;
 }
 
@@ -144,12 +145,15 @@ function Ran({ told, before, isShown }) {
     <ul class="mend-ran">${turns.map((turn, i) => {
       const { lines, num_tokens: n, num_hit: hit, parts, again, record } = turn;
       const shownHere = isShown && record < own.numRecords.value;
+      const isOver = parts === null || parts >= lines.length;
+      const link = t("lesson.record", { i: record + 1 });
+      const why = again.length ? "lesson.mend.again" : "lesson.mend.new";
       return html`<li>
         <b>${t("lesson.mend.turn", { n: i + 1 })}</b>
         <span class="mend-bar" aria-hidden="true"><i style=${{ width: `${(100 * hit) / n}%` }}></i></span>
         <span class="num">${t("lesson.mend.hit", { hit: grouped(hit), n: grouped(n) })}</span>
-        ${shownHere ? html`<button class="lesson-link num" onClick=${() => jumpTo(record)}>${t("lesson.record", { i: record + 1 })}</button>` : null}
-        ${parts === null || parts >= lines.length ? null : html`<small>${t(again.length ? "lesson.mend.again" : "lesson.mend.new", { part: lines[parts], n: again.length })}</small>`}
+        ${shownHere ? html`<button class="lesson-link num" onClick=${() => jumpTo(record)}>${link}</button>` : null}
+        ${isOver ? null : html`<small>${t(why, { part: lines[parts], n: again.length })}</small>`}
       </li>`;
     })}</ul>
     ${

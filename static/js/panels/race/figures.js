@@ -24,8 +24,8 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
  * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of K and V,
- * `states` bytes of the state that the step leaves, and `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
- * read and written. `total*` sum over the steps so far.
+ * `states` bytes of the state that the step leaves, and `perToken` bytes of K and V of a position. Of the bytes moved
+ * `weightBytes` are weights, `kvBytes` K and V that are read and written. `total*` sum over the steps so far.
  * @param {TraceLog} log
  * @param {number} step
  */
