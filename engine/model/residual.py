@@ -133,6 +133,8 @@ class ResidualWatch:
             return None
         both = added + last
         scale = (after - before) @ both / (both @ both).clamp_min(1e-12)  # some families multiply what is added
+        if scale < self._tolerance:  # a layer that is off
+            return None
         attention, ffn = added * scale, last * scale
         between = before + attention
         reads = calls[end + 1].given if end + 1 < len(calls) else None
