@@ -42,7 +42,7 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
     if config.forget_policy and (facts.latent_dim or facts.state_bytes):
         kept = "latents" if facts.latent_dim else "recurrent states"
         raise ConfigError(f"forget_policy forgets keys and values, and {facts.name} has {kept}: leave it out")
-    if wrong := refusal(_offs(config), facts):
+    if (offs := _offs(config)) and (wrong := refusal(offs, facts)):
         raise ConfigError(wrong)
     slots = slots_that_fit(facts, config.kv_cache_dtype)
     return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
