@@ -93,7 +93,11 @@ function fit(element) {
  * @param {HTMLElement | null} element
  */
 function mark(element) {
-  if (element) element.dataset.below = String(element.scrollTop + element.clientHeight < element.scrollHeight - 2);
+  if (!element) return;
+  element.dataset.below = String(element.scrollTop + element.clientHeight < element.scrollHeight - 2);
+  if (element.scrollHeight > element.clientHeight + 2)
+    element.tabIndex = 0; // the keyboard scrolls it
+  else element.removeAttribute("tabindex");
 }
 
 /**
