@@ -13,7 +13,8 @@ from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
 from tests.browser.overlaps import overlapping
 from tests.browser.settling import resized, still
 
-JOIN = "import('/static/js/state/classroom.js').then(({ presenting }) => presenting.value.join)"
+JOIN = """import('/static/js/state/classroom.js').then(({ presenting }) =>
+  new Promise((resolve) => presenting.subscribe((opened) => opened && resolve(opened.join))))"""
 SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
 SETTINGS = "import('/static/js/state/settings.js')"
 GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = 'look' }})"
