@@ -1,4 +1,4 @@
-"""What a question says and how many answers it has; what counts as another token than the full cache's."""
+"""Stems and numbers of answers of questions; tokens that count as changed against the full cache."""
 
 from functools import cache
 
