@@ -8,7 +8,7 @@ import { inEffect, MAX_MOVES, moved, nameOf } from "../../core/mending.js";
 import { html } from "../../kit/html.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { grouped, t } from "../../tell/words.js";
+import { grouped, sentences, t } from "../../tell/words.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
 
@@ -129,17 +129,18 @@ function Part({ turn, lines, at, isMovable, diverges, onMove }) {
   const own = { "data-drop": "part", "data-at": at, "data-part": part };
   if (!isMovable) return html`<li class="mend-part" ...${own}><span>${lines[at]}</span>${mark}</li>`;
   const canGo = (/** @type {number} */ by) => (by < 0 ? at > 0 : at < lines.length - 1);
-  /** @param {number} by places; down is before the line after the next */
-  const step = (by) => {
+  /** @param {number} by places; down is before the line after the next @param {number} [on] the button of the keyboard */
+  const step = (by, on = by) => {
     const next = lines[by < 0 ? at - 1 : at + 2];
-    if (canGo(by)) onMove({ part, before: next === undefined ? null : nameOf(next) }, { turn, part, by });
+    if (canGo(by)) onMove({ part, before: next === undefined ? null : nameOf(next) }, { turn, part, by: on });
   };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (!by || !(/** @type {Element} */ (event.target).closest("button"))) return;
+    const button = /** @type {Element} */ (event.target).closest("button");
+    if (!by || !button) return;
     event.preventDefault();
-    step(by);
+    step(by, Number(button.dataset.by));
   };
   /** @param {Element | null} under @param {number} y */
   const letGo = (under, y) => {
@@ -183,7 +184,10 @@ function Ran({ told, item: { before, block_size }, isShown }) {
     ${
       turns.length
         ? null
-        : html`<p>${t(right ? "lesson.mend.would_be_right" : "lesson.mend.would_not")} ${t("lesson.mend.not_run")}</p>`
+        : html`<p>${sentences([
+            t(right ? "lesson.mend.would_be_right" : "lesson.mend.would_not"),
+            t("lesson.mend.not_run"),
+          ])}</p>`
     }
     <ul class="mend-ran">${turns.map((turn, i) => {
       const { lines, num_tokens: n, num_hit: hit, diverges_at: at, record } = turn;
@@ -205,7 +209,7 @@ function Ran({ told, item: { before, block_size }, isShown }) {
             saved: grouped(Math.abs(saved)),
             hit: grouped(sum(turns, "num_hit")),
             before: grouped(sum(before, "num_hit")),
-          })}</b> ${t(right ? "lesson.mend.all_right" : "lesson.mend.more", {
+          })}</b>${t("join.sentences")}${t(right ? "lesson.mend.all_right" : "lesson.mend.more", {
             n: right ? Math.max(...again) : sum(turns, "num_again"),
             size: block_size,
           })}</p>`
