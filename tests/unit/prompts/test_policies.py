@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.policies import Hit, policies
@@ -39,6 +40,13 @@ def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) 
         one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
         found = engine.take(index, [player.tokens_of(segment) for segment in one.segments])
         assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
+
+
+def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() -> None:
+    """No segment has the same content, all of them the same tokens."""
+    one = request(*(f"{number:05}" for number in range(1500)))
+    other = replace(one, segments=[replace(segment, role="assistant") for segment in one.segments])
+    assert hits("sglang", one, other)[1].num_tokens == 5 * 1500 - 1
 
 
 def test_a_small_pool_evicts_and_says_for_whom() -> None:
