@@ -19,6 +19,7 @@ from engine.trace.telling import languages
 
 if TYPE_CHECKING:
     from engine.prompts.readers import PromptFile, PromptRequest
+    from engine.prompts.rendering import CannotRender
     from engine.prompts.report import Settings, Verdict
     from engine.prompts.savings import Saving
     from engine.prompts.tokens import Encode
@@ -71,7 +72,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Play the file's requests. 0 where no prompt parts from what was cached."""
     from engine.prompts.answers import with_answers
-    from engine.prompts.private import without_texts
+    from engine.prompts.private import without_reasons, without_texts
     from engine.prompts.readers import PromptError, read_prompts
     from engine.prompts.report import Settings
     from engine.prompts.savings import savings
@@ -86,25 +87,28 @@ def run(arguments: argparse.Namespace) -> int:
         requests = with_answers(file.requests)
         verdicts = _played(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
-        as_rendered, why = _rendered(requests, arguments.tokenizer) if not file.is_private else (None, "")
+        as_rendered, refusal = _rendered(requests, arguments.tokenizer) if not file.is_private else (None, None)
         if as_rendered is not None:
             verdicts = _played(as_rendered, encode, settings)
     except (PromptError, ValueError) as error:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
         raise UserError(f"--request must be between 1 and {len(verdicts)}, not {arguments.request}")
+    not_rendered = str(refusal or "")
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
+        file = file._replace(unread=without_reasons(file.unread))
+        not_rendered = refusal.refused if refusal else ""
     if arguments.json:
         told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
-        told |= {"rendered": as_rendered is not None, "not_rendered": why}
+        told |= {"rendered": as_rendered is not None, "not_rendered": not_rendered}
         sys.stdout.write(to_json(told).decode() + "\n")
     elif arguments.html:
         from app.prompts.report_page import Counted, report_page
 
         name = arguments.name or arguments.file.name
         counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
-        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, counted, why)
+        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, counted, not_rendered)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
@@ -113,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.request is not None:
         _tell_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _tell(file, verdicts, found, arguments, why if as_rendered is None else words("en")("rendered"))
+        _tell(file, verdicts, found, arguments, not_rendered if as_rendered is None else words("en")("rendered"))
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -130,20 +134,23 @@ def _played(requests: Sequence[PromptRequest], encode: Encode, settings: Setting
     return [player.play(request) for request in requests]
 
 
-def _rendered(requests: list[PromptRequest], name: str | None) -> tuple[list[PromptRequest] | None, str]:
-    """Return the requests as the chat template of the tokenizer renders them; None, and why: it does not, or "": the
-    tokenizer has none.
+def _rendered(
+    requests: list[PromptRequest], name: str | None
+) -> tuple[list[PromptRequest] | None, CannotRender | None]:
+    """Return the requests as the tokenizer's chat template renders them, or None and its refusal.
+
+    Both are None if the tokenizer has no chat template.
     """
     from app.openai.conversations import conversation_of
     from engine.prompts.rendering import CannotRender, rendered, template_of
 
     template = template_of(name) if name else None
     if template is None:
-        return None, ""
+        return None, None
     try:
-        return rendered(requests, template, conversation_of), ""
+        return rendered(requests, template, conversation_of), None
     except CannotRender as error:
-        return None, str(error)
+        return None, error
 
 
 def _tell(

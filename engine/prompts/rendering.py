@@ -32,7 +32,14 @@ class Conversation(NamedTuple):
 
 
 class CannotRender(ValueError):
-    """A request cannot be rendered; one sentence."""
+    """A request cannot be rendered; one sentence.
+
+    `refused`: which one, without the reason, in which a template may quote the request.
+    """
+
+    def __init__(self, refused: str, reason: object) -> None:
+        super().__init__(f"{refused}: {reason}")
+        self.refused = refused
 
 
 def template_of(name: str) -> ChatTemplate | None:
@@ -63,7 +70,7 @@ def rendered(
             text = template.render(told[-1].messages, add_generation_prompt=True, **told[-1].settings)
             prompt = cutter.cut(text, template.encode(text), template.starts(text), request.segments)
         except (ValueError, NotImplementedError) as error:  # a tokenizer without a fast form has no places of tokens
-            raise CannotRender(f"request {index + 1} cannot be rendered: {error}") from error
+            raise CannotRender(f"request {index + 1} cannot be rendered", error) from error
         found.append(replace(request, rendered=prompt, held=prompt))
     for index, request in enumerate(found):
         if request.followed_by is None or request.rendered is None:
@@ -76,7 +83,7 @@ def rendered(
         try:
             said = template.generated(messages, answer, text, settings)
         except ValueError as error:
-            raise CannotRender(f"the answer of request {index + 1} cannot be rendered: {error}") from error
+            raise CannotRender(f"the answer of request {index + 1} cannot be rendered", error) from error
         if said != answer["content"]:  # what the template writes, up to the token that ends the answer
             said = said.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
         ids = template.encode(said)

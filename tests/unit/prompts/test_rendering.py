@@ -214,3 +214,16 @@ def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
     player = Player(template.encode, Settings())
     assert [player.play(request).hits["vllm"].num_tokens for request in requests] == found
     assert sum(found) > 0
+
+
+@pytest.mark.parametrize("output", [[], ["--json"], ["--html", "-"]])
+def test_private_output_quotes_neither_a_refusal_nor_an_entry_that_is_not_read(
+    output: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_with("{{ raise_exception('cannot answer ' + messages[0].content) }}", tmp_path)
+    file = tmp_path / "requests.jsonl"
+    unread = {"path": "/", "time": "a secret time", "request": chat(1)}
+    file.write_text(f"{json.dumps(chat(1, 'A secret.'))}\n{json.dumps(unread)}")
+    main(["prompts", str(file), "--tokenizer", str(folder), "--private", *output])
+    shown = capsys.readouterr().out
+    assert "request 1 cannot be rendered" in shown and "secret" not in shown
