@@ -94,11 +94,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
         raise UserError(f"--request must be between 1 and {len(verdicts)}, not {arguments.request}")
-    not_rendered = str(refusal or "")
+    language = arguments.lang if arguments.html else "en"
+    not_rendered = ""
+    if refusal is not None:
+        not_rendered = refusal.refused if arguments.private else str(refusal)
+    elif as_rendered is None and arguments.tokenizer and not file.is_private:
+        not_rendered = words(language)("no_template", tokenizer=arguments.tokenizer)
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
         file = file._replace(unread=without_reasons(file.unread))
-        not_rendered = refusal.refused if refusal else ""
     if arguments.json:
         told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
         told |= {"rendered": as_rendered is not None, "not_rendered": not_rendered}
@@ -108,7 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         name = arguments.name or arguments.file.name
         counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
-        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, counted, not_rendered)
+        page = report_page(
+            name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, not_rendered
+        )
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:

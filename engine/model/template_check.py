@@ -45,6 +45,10 @@ GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token",
 GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # of transformers: it marks answers, and writes nothing
 
 
+class NoChatTemplateError(ValueError):
+    """The tokenizer has no chat template."""
+
+
 @dataclass(frozen=True)
 class ChatTemplate:
     """Jinja chat template as a server renders it."""
@@ -131,7 +135,8 @@ def open_template(name: str) -> ChatTemplate:
     """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a model's name.
 
     Raises:
-        OSError, ValueError: there is none; one sentence.
+        NoChatTemplateError: the tokenizer has none.
+        OSError, ValueError: it cannot be read; one sentence.
     """
     path = Path(name)
     of_gguf = is_gguf(name)
@@ -144,7 +149,7 @@ def open_template(name: str) -> ChatTemplate:
         tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
     if not is_file:
         if not tokenizer.chat_template:
-            raise ValueError("it has no chat template")
+            raise NoChatTemplateError("it has no chat template")
         source = tokenizer.get_chat_template()
     special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
     template = ChatTemplate(

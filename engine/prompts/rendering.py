@@ -43,13 +43,20 @@ class CannotRender(ValueError):
 
 
 def template_of(name: str) -> ChatTemplate | None:
-    """Return the chat template of a folder's tokenizer or a hub name's; None: it has none that can be read."""
-    from engine.model.template_check import open_template
+    """Return the chat template of a folder's tokenizer or a hub name's; None if it has none.
+
+    Raises:
+        ValueError: it cannot be read; one sentence.
+    """
+    from engine.model.template_check import NoChatTemplateError, open_template
 
     try:
         return open_template(name)
-    except (OSError, ValueError):
+    except NoChatTemplateError:
         return None
+    except Exception as error:  # transformers raises nothing narrower
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot read the chat template of {name}: {reason}") from error
 
 
 def rendered(

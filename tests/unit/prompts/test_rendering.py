@@ -227,3 +227,16 @@ def test_private_output_quotes_neither_a_refusal_nor_an_entry_that_is_not_read(
     main(["prompts", str(file), "--tokenizer", str(folder), "--private", *output])
     shown = capsys.readouterr().out
     assert "request 1 cannot be rendered" in shown and "secret" not in shown
+
+
+def test_a_template_that_cannot_be_read_is_an_error_and_none_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = folder_with("{% for m in messages %}\n{% endfo %}", tmp_path), tmp_path / "requests.jsonl"
+    file.write_text(json.dumps(chat(1)))
+    assert main(["prompts", str(file), "--tokenizer", str(folder)]) == 2
+    assert f"cannot read the chat template of {folder}: line 2: " in capsys.readouterr().err
+    (folder / "tokenizer_config.json").unlink()
+    for output in ([], ["--json"], ["--html", "-"]):
+        assert main(["prompts", str(file), "--tokenizer", str(folder), *output]) == 0
+        assert f"{folder} has no chat template" in capsys.readouterr().out
