@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
 
+MAX_MARKUP = 16  # tokens of an answer, and of each tool call in it, that need not come back: tags, or a stop string
+
 
 def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
     """Return requests with their answers: what the assistant says next in the first later request that goes on."""
@@ -29,13 +31,23 @@ def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
     ]
 
 
-def num_computed(num_tokens: int, reported: int | None) -> int:
-    """Return how many of an answer's tokens a cache has: all but the last one that was generated.
+def num_computed(request: PromptRequest, num_tokens: int) -> int:
+    """Return how many tokens of the answer a cache has right behind the prompt. `num_tokens`: of the answer as it came
+    back.
 
-    `reported`: generated tokens, of which the last one ends the answer or was the last that was allowed. None: not
-    reported; the answer ended by itself.
+    The last generated token is never computed; if usage is not reported, it ended the answer. Reasoning that did not
+    come back stands before the answer in the cache, so that nothing of the answer hits.
     """
-    return num_tokens if reported is None else max(0, min(num_tokens, reported - 1))
+    if request.reported_output is None:
+        return num_tokens
+    num_written = request.reported_output - 1
+    num_hidden = request.reported_reasoning
+    if num_hidden is None:
+        num_calls = sum(segment.kind == "call" for segment in request.answer)
+        num_hidden = max(0, num_written - num_tokens - MAX_MARKUP * (1 + num_calls))
+    elif any(segment.kind == "reasoning" and segment.text for segment in request.answer):
+        num_hidden = 0
+    return 0 if num_hidden else max(0, min(num_tokens, num_written))
 
 
 def cut_to(

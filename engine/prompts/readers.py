@@ -57,7 +57,8 @@ class PromptRequest(Struct, frozen=True):
     reported_tokens: int | None = None  # of the prompt
     reported_cached: int | None = None  # of these, read from the cache
     retention: str = ""  # what `prompt_cache_retention` asks for
-    reported_output: int | None = None  # tokens of the answer
+    reported_output: int | None = None  # tokens of the answer, reasoning included
+    reported_reasoning: int | None = None  # of these, reasoning
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
     followed_by: int | None = None  # the request that has the answer
     body: Mapping[str, Any] = {}
@@ -105,7 +106,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 continue
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
-            output = _count(sent.usage.get("completion_tokens", sent.usage.get("output_tokens")))
+            output, reasoning = reported_answer(sent.usage)
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -126,6 +127,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 cached,
                 retention,
                 output,
+                reasoning,
                 body=sent.body if keep_body else {},
             )
         )
@@ -142,6 +144,13 @@ def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
     cached = details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
     return _count(usage.get("prompt_tokens", usage.get("input_tokens"))), _count(cached)
+
+
+def reported_answer(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of an answer and those of its reasoning, as an API reported them; None: it did not."""
+    details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
+    output = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    return output, _count(details.get("reasoning_tokens"))
 
 
 def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:

@@ -97,7 +97,7 @@ def rendered(
         before = [token for own in request.rendered.tokens for token in own]
         starts = [*template.starts(text), *(len(text) + start for start in template.starts(said))]
         whole = cutter.cut(text + said, [*before, *ids], starts, [*request.segments, *request.answer])
-        count = len(before) + num_computed(len(ids), request.reported_output)
+        count = len(before) + num_computed(request, len(ids))
         held, tokens = cut_to(whole.segments, whole.tokens, count)
         found[index] = replace(request, held=Rendered(held, tokens, whole.of[: len(held)]))
     return found

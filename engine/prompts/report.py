@@ -168,7 +168,7 @@ class Player:
         if request.held is not None:
             return request.held.segments, request.held.tokens
         own = [self.tokens_of(segment) for segment in request.answer]
-        count = num_computed(sum(map(len, own)), request.reported_output)
+        count = num_computed(request, sum(map(len, own)))
         answer, answer_tokens = cut_to(request.answer, own, count)
         return [*request.segments, *answer], [*tokens, *answer_tokens]
 

@@ -101,6 +101,24 @@ def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tm
     assert [segment.text for segment in request.segments] == [segment.text for segment in body.segments]
 
 
+@pytest.mark.parametrize(
+    ("usage", "reported"),
+    [
+        ({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 5)),
+        ({"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 5}}, (9, 5)),
+        ({"output_tokens": 9}, (9, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_tokens_of_answers_and_their_reasoning_are_read(
+    usage: dict[str, Any], reported: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    path = tmp_path / "proxy"
+    path.write_text(json.dumps({"path": "/v1/responses", "time": TIME, "request": BODY, "usage": usage}))
+    (request,) = read_prompts(path).requests
+    assert (request.reported_output, request.reported_reasoning) == reported
+
+
 def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
     """Tools, system prompt, messages; in the API of Responses as items."""
     items = [

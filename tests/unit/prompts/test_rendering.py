@@ -53,7 +53,14 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ChatTemplat
 
 def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
     found = [
-        PromptRequest(line, body["model"], segments_of(body), body=body, reported_output=body.get("generated"))
+        PromptRequest(
+            line,
+            body["model"],
+            segments_of(body),
+            body=body,
+            reported_output=body.get("generated"),
+            reported_reasoning=body.get("reasoned"),
+        )
         for line, body in enumerate(bodies, 1)
     ]
     return with_answers(found)
@@ -156,6 +163,39 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
         answer = list(chain.from_iterable(request.held.tokens))[len(ids) :]
         assert verdict.num_tokens == len(ids)
         assert verdict.hits["vllm"].num_tokens == engine.take(index, [ids], "m", answer).num_tokens
+
+
+@pytest.mark.parametrize("source", [APPENDING, None], ids=["rendered", "parts"])
+@pytest.mark.parametrize(
+    ("reported", "reasoning", "is_cached"),
+    [
+        ({}, False, True),
+        ({"generated": 1}, False, True),
+        ({"generated": 12}, False, True),  # the stop string did not come back
+        ({"generated": 200}, False, False),
+        ({"generated": 12, "reasoned": 10}, False, False),
+        ({"generated": 200, "reasoned": 0}, False, True),
+        ({"generated": 200, "reasoned": 190}, True, True),
+    ],
+)
+def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
+    reported: dict[str, int], reasoning: bool, is_cached: bool, source: str | None, templates: dict[str, ChatTemplate]
+) -> None:
+    """`generated`: beside the tokens that came back."""
+    template = templates[source or APPENDING]
+    first, second = chat(1, reasoning=reasoning), chat(2, reasoning=reasoning)
+    shown = "".join(str(second["messages"][2].get(name, "")) for name in ("reasoning_content", "content"))
+    num_shown = len(template.encode(shown))
+    if reported:
+        first |= reported | {"generated": reported["generated"] + num_shown}
+    if source is None:
+        player = Player(template.encode, Settings())
+        verdicts = [player.play(one) for one in requests_of([first, second])]
+    else:
+        _, verdicts = played(template, [first, second])
+    num_hit = verdicts[1].hits["sglang"].num_tokens
+    assert (num_hit >= verdicts[0].num_tokens + num_shown - 1) == is_cached
+    assert is_cached or num_hit <= verdicts[0].num_tokens
 
 
 def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
