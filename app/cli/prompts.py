@@ -112,9 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         name = arguments.name or arguments.file.name
         counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
-        page = report_page(
-            name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, not_rendered
-        )
+        notes = [not_rendered, *_left_out(verdicts, language)]
+        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, notes)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
@@ -196,9 +195,17 @@ def _tell(
         if found_less.limit not in (None, "rounded"):
             hit_less = "request hits less" if count == 1 else "requests hit less"
             say(f"  {count} {hit_less}: {words('en').limit(found_less)}")
+    for line in _left_out(verdicts, "en"):
+        say(f"  {line}")
     for saving in found:
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
+
+
+def _left_out(verdicts: list[Verdict], language: str) -> list[str]:
+    """Return a sentence about the answers that did not fit in the pool, if there are any."""
+    answers = sum(verdict.is_answer_left_out for verdict in verdicts)
+    return [words(language)("left_out", answers=answers)] if answers else []
 
 
 def _tell_request(verdict: Verdict, policy: str) -> None:

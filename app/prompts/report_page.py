@@ -51,10 +51,10 @@ def report_page(
     tokenizer: str | None,
     language: str,
     counted: Counted = "parts",
-    not_rendered: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
-    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `not_rendered`: why its chat
-    template was not used.
+    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `notes`: sentences about how
+    they were counted.
     """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
@@ -84,7 +84,7 @@ def report_page(
         if told
         else None,
         savings=savings,
-        counted=" ".join([not_rendered, say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]).strip(),
+        counted=" ".join([*filter(None, notes), say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )
 

@@ -20,7 +20,10 @@ from engine.prompts.segments import Segment
 DAY = 86_400.0
 Tokens = Sequence[Sequence[int]]  # of each segment of a prompt
 Prompt = tuple[Sequence[Segment], Tokens]
-Limit = Literal["expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded"]
+Limit = Literal[
+    "expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded",
+    "larger_than_pool",
+]  # fmt: skip
 
 
 class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):

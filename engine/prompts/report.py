@@ -73,6 +73,7 @@ class Verdict(Struct, frozen=True):
     reported_tokens: int | None
     reported_cached: int | None
     session_number: int = 0
+    is_answer_left_out: bool = False  # it did not fit in this engine's cache
 
     @property
     def num_again(self) -> int:
@@ -110,11 +111,7 @@ class Player:
         return found
 
     def play(self, request: PromptRequest) -> Verdict:
-        """Let a request come.
-
-        Raises:
-            ValueError: the pool of blocks is smaller than the prompt.
-        """
+        """Play the next request."""
         index, raw = len(self._requests), request
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)
@@ -129,9 +126,11 @@ class Player:
             name: cache.look(request, tokens, matches[cache.policy.answers], now)
             for name, cache in model.caches.items()
         }
+        is_left_out = False
         if self._engine is not None:
-            answer = list(chain.from_iterable(held[1]))[sum(map(len, tokens)) :]
-            hits["vllm"] = self._engine.take(index, tokens, request.model, answer)
+            whole, num_tokens = list(chain.from_iterable(held[1])), sum(map(len, tokens))
+            hits["vllm"] = self._engine.admit(index, tokens, request.model, whole[num_tokens:])
+            is_left_out = len(whole) > num_tokens and not self._engine.has_room(len(whole))
         match = matches[policies()[self._settings.policy].answers]
         closest = model.closest(segments, match)
         if closest < 0:
@@ -155,7 +154,7 @@ class Player:
         return Verdict(
             index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
             closest if closest >= 0 else None, match.num_tokens, spans, broken,
-            request.reported_tokens, request.reported_cached, self._numbers.get(session, 0),
+            request.reported_tokens, request.reported_cached, self._numbers.get(session, 0), is_left_out,
         )  # fmt: skip
 
     def _prompt(self, request: PromptRequest) -> tuple[list[Segment], list[Sequence[int]]]:

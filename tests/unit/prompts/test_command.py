@@ -85,7 +85,27 @@ def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
     assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
-    assert main(["prompts", str(file), "--num-blocks", "3"]) == 2
+
+
+def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"role": "user", "content": "a" * 160}  # 10 blocks
+    answered = [asked, {"role": "assistant", "content": "b" * 80}]
+    conversations = [[asked], [*answered, {"role": "user", "content": "c" * 16}], [asked]]  # 10, 16 and 10 blocks
+    file.write_text("\n".join(json.dumps({"messages": messages}) for messages in conversations))
+    options = ["prompts", str(file), "--num-blocks", "12"]
+    assert main(options) == 0
+    shown = capsys.readouterr().out
+    assert "1 answer does not fit in the pool of blocks behind the prompt: only its prompt is cached." in shown
+    assert "1 request hits less: larger than the pool of blocks" in shown
+    page = tmp_path / "page.html"
+    main([*options, "--html", str(page)])
+    assert "1 answer does not fit in the pool" in page.read_text()
+    main([*options, "--json"])
+    found = json.loads(capsys.readouterr().out.partition("\n")[2])["requests"]
+    assert [one["hits"]["vllm"]["num_tokens"] for one in found] == [0, 0, 144]
+    assert [one["is_answer_left_out"] for one in found] == [True, False, False]
 
 
 def test_every_cause_limit_and_proposal_has_words() -> None:

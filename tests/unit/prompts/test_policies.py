@@ -38,7 +38,7 @@ def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) 
     player = Player(lambda text: [ord(char) for char in text], Settings())
     for index, texts in enumerate(prompts):
         one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
-        found = engine.take(index, [player.tokens_of(segment) for segment in one.segments])
+        found = engine.admit(index, [player.tokens_of(segment) for segment in one.segments])
         assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
 
 
@@ -52,9 +52,9 @@ def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() 
 def test_a_small_pool_evicts_and_says_for_whom() -> None:
     engine = EngineCache(num_blocks=4, block_size=16)
     prompts = [[[n] * 40] for n in range(3)]
-    assert [engine.take(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
-    assert engine.take(3, prompts[0]) == Hit(0, "evicted", "3")
-    assert engine.take(4, prompts[0], "another model").num_tokens == 0
+    assert [engine.admit(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
+    assert engine.admit(3, prompts[0]) == Hit(0, "evicted", "3")
+    assert engine.admit(4, prompts[0], "another model").num_tokens == 0
 
 
 def test_openai_counts_from_1024_in_steps_of_128_and_forgets() -> None:

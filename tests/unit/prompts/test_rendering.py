@@ -162,7 +162,7 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
         ids = list(template.encode(template.render(conversation_of(request.body).messages, add_generation_prompt=True)))
         answer = list(chain.from_iterable(request.held.tokens))[len(ids) :]
         assert verdict.num_tokens == len(ids)
-        assert verdict.hits["vllm"].num_tokens == engine.take(index, [ids], "m", answer).num_tokens
+        assert verdict.hits["vllm"].num_tokens == engine.admit(index, [ids], "m", answer).num_tokens
 
 
 @pytest.mark.parametrize("source", [APPENDING, None], ids=["rendered", "parts"])
