@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
         requests = with_answers(file.requests)
         verdicts = _played(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
-        as_rendered, refusal = _rendered(requests, arguments.tokenizer) if not file.is_private else (None, None)
-        if as_rendered is not None:
-            verdicts = _played(as_rendered, encode, settings)
+        by_template, refusal = None, None
+        if not file.is_private:
+            by_template, refusal = _played_as_rendered(requests, arguments.tokenizer, encode, settings)
+        verdicts = by_template or verdicts
     except (PromptError, ValueError) as error:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
@@ -98,20 +99,20 @@ def run(arguments: argparse.Namespace) -> int:
     not_rendered = ""
     if refusal is not None:
         not_rendered = refusal.refused if arguments.private else str(refusal)
-    elif as_rendered is None and arguments.tokenizer and not file.is_private:
+    elif by_template is None and arguments.tokenizer and not file.is_private:
         not_rendered = words(language)("no_template", tokenizer=arguments.tokenizer)
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
         file = file._replace(unread=without_reasons(file.unread))
     if arguments.json:
         told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
-        told |= {"rendered": as_rendered is not None, "not_rendered": not_rendered}
+        told |= {"rendered": by_template is not None, "not_rendered": not_rendered}
         sys.stdout.write(to_json(told).decode() + "\n")
     elif arguments.html:
         from app.prompts.report_page import Counted, report_page
 
         name = arguments.name or arguments.file.name
-        counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
+        counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
         page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, notes)
         if str(arguments.html) == "-":
@@ -122,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.request is not None:
         _tell_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _tell(file, verdicts, found, arguments, not_rendered if as_rendered is None else words("en")("rendered"))
+        _tell(file, verdicts, found, arguments, not_rendered if by_template is None else words("en")("rendered"))
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -132,17 +133,17 @@ def _encode(name: str | None) -> Encode:
     return open_encoder(name)
 
 
-def _played(requests: Sequence[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
+def _played(requests: Iterable[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
     from engine.prompts.report import Player
 
     player = Player(encode, settings)
     return [player.play(request) for request in requests]
 
 
-def _rendered(
-    requests: list[PromptRequest], name: str | None
-) -> tuple[list[PromptRequest] | None, CannotRender | None]:
-    """Return the requests as the tokenizer's chat template renders them, or None and its refusal.
+def _played_as_rendered(
+    requests: Sequence[PromptRequest], name: str | None, encode: Encode, settings: Settings
+) -> tuple[list[Verdict] | None, CannotRender | None]:
+    """Play the requests as the tokenizer's chat template renders them, or return None and its refusal.
 
     Both are None if the tokenizer has no chat template.
     """
@@ -153,7 +154,7 @@ def _rendered(
     if template is None:
         return None, None
     try:
-        return rendered(requests, template, conversation_of), None
+        return _played(rendered(requests, template, conversation_of), encode, settings), None
     except CannotRender as error:
         return None, error
 

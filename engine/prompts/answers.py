@@ -54,12 +54,12 @@ def cut_to(
     segments: Sequence[Segment], tokens: Sequence[Sequence[int]], count: int
 ) -> tuple[list[Segment], list[Sequence[int]]]:
     """Return the first `count` tokens of segments, the last segment cut where it has more."""
-    found, own = list[Segment](), list[Sequence[int]]()
-    for segment, of_it in zip(segments, tokens, strict=True):
-        if count <= 0:
-            break
-        less = len(of_it) - count
-        found.append(replace(segment, cut=-less) if less > 0 else segment)
-        own.append(of_it[:count] if less > 0 else of_it)
-        count -= len(of_it)
+    found, own = list(segments), list(tokens)
+    surplus = sum(map(len, own)) - count
+    while own and surplus >= len(own[-1]):
+        surplus -= len(own.pop())
+        found.pop()
+    if own and surplus > 0:
+        found[-1] = replace(found[-1], cut=-surplus)
+        own[-1] = own[-1][:-surplus]
     return found, own

@@ -7,7 +7,7 @@ is counted and named, not guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -43,7 +43,7 @@ class Rendered(Struct, frozen=True):
 
     segments: list[Segment]
     tokens: list[Sequence[int]]
-    of: list[int]
+    of: MutableSequence[int]
 
 
 class PromptRequest(Struct, frozen=True):
@@ -86,7 +86,7 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
         PromptError: it cannot be read, or has no request.
     """
     found = PromptFile([], Counter(), Counter())
-    same: dict[Segment, Segment] = {}  # what is repeated in every request is kept once
+    same: dict[Any, Any] = {}  # what is repeated in every request is kept once: segments, and parts of bodies by JSON
     try:
         for line, entry in _entries(path, found.unread):
             _read(line, entry, found, same, keep_bodies)
@@ -98,7 +98,7 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
     return found
 
 
-def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment], keep_body: bool) -> None:
+def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_body: bool) -> None:
     for name, of in SHAPES.items():
         try:
             sent = of(entry) if isinstance(entry, dict) else None
@@ -107,6 +107,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
             output, reasoning = reported_answer(sent.usage)
+            body = _shared(sent.body, same) if keep_body else {}
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -128,12 +129,20 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 retention,
                 output,
                 reasoning,
-                body=sent.body if keep_body else {},
+                body=body,
             )
         )
         found.shapes[name] += 1
         return
     found.unread["an entry that is no request"] += 1
+
+
+def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
+    """Return a body whose messages and tools are the objects that earlier bodies have, where they are the same."""
+    return {
+        name: [same.setdefault(msgspec.json.encode(part), part) for part in value] if isinstance(value, list) else value
+        for name, value in body.items()
+    }
 
 
 def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -94,6 +94,7 @@ class Player:
     def __init__(self, encode: Encode, settings: Settings) -> None:
         self._encode, self._settings = encode, settings
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
+        self._spans: dict[Span, Span] = {}  # those of a history come again in each request, and are kept once
         self._models: dict[str, _Model] = {}
         self._requests: list[PromptRequest] = []
         self._now = 0.0
@@ -142,13 +143,14 @@ class Player:
         session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
-        spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with))
+        cut = _spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with)
+        spans = [self._spans.setdefault(span, span) for span in cut]
         paths = {name: tree.add(segments, tokens, index, now) for name, tree in model.trees.items()}
         model.trees[True].add(*held, index, now)
         for cache in model.caches.values():
             answers = cache.policy.answers
             cache.add(request, held if answers else (segments, tokens), paths[answers], now)
-        self._requests.append(raw)
+        self._requests.append(replace(raw, body={}, rendered=None))
         model.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
         self._turns[session] += 1
         return Verdict(

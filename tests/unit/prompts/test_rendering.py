@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ DROPPING = HEAD + "{% if loop.index0 + 3 > messages | length %}" + THOUGHT + "{%
 EMPTY_THOUGHT = HEAD + BODY + ASK.replace("<|assistant|>", "<|assistant|><think></think>")
 TRIMMING = HEAD + "{{ m.content | trim }}\n{% endfor %}Answer: "
 
+SPECIAL = TOOLS + HEAD + "{{ m.content | trim }}<|endoftext|>{% endfor %}" + ASK  # which is one token
+
 
 def folder_with(source: str, folder: Path) -> Path:
     """Write a tokenizer with a chat template."""
@@ -47,7 +50,7 @@ def folder_with(source: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ChatTemplate]:
-    sources = (APPENDING, DROPPING, EMPTY_THOUGHT, TRIMMING)
+    sources = (APPENDING, DROPPING, EMPTY_THOUGHT, TRIMMING, SPECIAL)
     return {source: open_template(str(folder_with(source, tmp_path_factory.mktemp("one")))) for source in sources}
 
 
@@ -67,7 +70,7 @@ def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
 
 
 def played(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
-    requests = rendered(requests_of(bodies), template, conversation_of)
+    requests = list(rendered(requests_of(bodies), template, conversation_of))
     player = Player(template.encode, Settings())
     return requests, [player.play(request) for request in requests]
 
@@ -141,7 +144,7 @@ TURNS = st.lists(st.tuples(SAID, SAID, st.one_of(st.none(), SAID)), min_size=1, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(sessions=st.lists(TURNS, min_size=1, max_size=3), which=st.integers(0, 3))
+@given(sessions=st.lists(TURNS, min_size=1, max_size=3), which=st.integers(0, 4))
 def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
     templates: dict[str, ChatTemplate], sessions: list[Any], which: int
 ) -> None:
@@ -198,6 +201,33 @@ def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
     assert is_cached or num_hit <= verdicts[0].num_tokens
 
 
+def test_a_short_text_is_not_taken_for_a_word_of_the_template(templates: dict[str, ChatTemplate]) -> None:
+    said = ["user", "assistant", "end", "|>user", "user"]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
+    (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])
+    assert request.rendered is not None
+    marks = ["<|user|>", "<|end|><|assistant|>", "<|end|><|user|>", "<|end|><|assistant|>", "<|end|><|user|>"]
+    expected = [*chain.from_iterable(zip(marks, said, strict=True)), "<|end|><|assistant|>"]
+    assert [one.text for one in request.rendered.segments] == expected
+
+
+def test_each_prompt_is_encoded_once_and_after_a_special_token_what_is_new(templates: dict[str, ChatTemplate]) -> None:
+    bodies = [chat(turns, tools=("read",)) for turns in range(1, 9)]
+    for source, most in ((APPENDING, 1.1), (SPECIAL, 0.4)):
+        encoded = list[str]()
+
+        def tokenize(text: str, source: str = source, encoded: list[str] = encoded) -> tuple[list[int], list[int]]:
+            encoded.append(text)
+            return templates[source].tokenize(text)
+
+        requests = list(rendered(requests_of(bodies), replace(templates[source], tokenize=tokenize), conversation_of))
+        prompts = ["".join(one.text for one in request.rendered.segments) for request in requests if request.rendered]
+        assert sum(map(len, encoded)) <= most * sum(map(len, prompts))
+        for request, prompt in zip(requests, prompts, strict=True):
+            assert request.rendered is not None
+            assert list(chain.from_iterable(request.rendered.tokens)) == templates[source].encode(prompt)
+
+
 def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
     tmp_path: Path, templates: dict[str, ChatTemplate], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,7 +247,9 @@ def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
     assert f"{sum(one['num_tokens'] for one in json.loads(capsys.readouterr().out)['requests']):,} tokens" in by_parts
 
 
-@pytest.mark.parametrize("source", [APPENDING, TRIMMING, None], ids=["appending", "trimming", "parts"])
+@pytest.mark.parametrize(
+    "source", [APPENDING, TRIMMING, SPECIAL, None], ids=["appending", "trimming", "special", "parts"]
+)
 def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
     templates: dict[str, ChatTemplate], source: str | None
 ) -> None:
@@ -250,7 +282,7 @@ def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
             found += [op.num_hit_tokens for op in log.record(index).ops if isinstance(op, Lookup)]
     requests = requests_of(bodies)
     if source is not None:
-        requests = rendered(requests, template, conversation_of)
+        requests = list(rendered(requests, template, conversation_of))
     player = Player(template.encode, Settings())
     assert [player.play(request).hits["vllm"].num_tokens for request in requests] == found
     assert sum(found) > 0
