@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "prompts",
-        "tell why prompts missed a prefix cache: where they part, the cause and the cost; exit status 1 where one does",
+        "explain why prompts missed a prefix cache: where they part, the cause and the cost; exit status 1 if one does",
         "  kvtheater prompts session.jsonl\n"
         "  kvtheater prompts traffic.har --policy anthropic --request 12\n"
         "  kvtheater prompts session.jsonl --tokenizer Qwen/Qwen3-0.6B --html report.html\n"
@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
         help="a hub name or a folder; its chat template, if it has one, renders the requests (default: the bundled "
         "model's, whose counts differ)",
     )
-    parser.add_argument("--request", type=int, metavar="N", help="tell all of this request, counted from 1")
+    parser.add_argument("--request", type=int, metavar="N", help="show all of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
     parser.add_argument(
         "--cached-price", type=float, metavar="P", default=0.0, help="of a million that hit (default: 0)"
@@ -105,9 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts, found = without_texts(verdicts, found)
         file = file._replace(unread=without_reasons(file.unread))
     if arguments.json:
-        told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
-        told |= {"rendered": by_template is not None, "not_rendered": not_rendered}
-        sys.stdout.write(to_json(told).decode() + "\n")
+        report = {"file": arguments.file.name, "requests": verdicts, "savings": found}
+        report |= {"rendered": by_template is not None, "not_rendered": not_rendered}
+        sys.stdout.write(to_json(report).decode() + "\n")
     elif arguments.html:
         from app.prompts.report_page import Counted, report_page
 
@@ -121,9 +121,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.html.write_text(page, encoding="utf-8")
             say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
-        _tell_request(verdicts[arguments.request - 1], arguments.policy)
+        _print_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _tell(file, verdicts, found, arguments, not_rendered if by_template is None else words("en")("rendered"))
+        _print_report(
+            file, verdicts, found, arguments, not_rendered if by_template is None else words("en")("rendered")
+        )
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -159,7 +161,7 @@ def _played_as_rendered(
         return None, error
 
 
-def _tell(
+def _print_report(
     file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace, how: str
 ) -> None:
     policy = arguments.policy
@@ -178,17 +180,17 @@ def _tell(
     say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:
         say(f"  {name:<12} {percent(sum(v.hits[name].num_tokens for v in verdicts), total):>7} of the tokens hit")
-    told = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]
-    if told:
-        share = percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told))
-        say(f"  {'reported':<12} {share:>7} by the server, of {len(told)} requests")
-    said = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
-    say(f"computed again: {again:,} tokens" + said + _price(again, arguments))
+    reported = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]
+    if reported:
+        share = percent(sum(v.reported_cached or 0 for v in reported), sum(v.reported_tokens or 0 for v in reported))
+        say(f"  {'reported':<12} {share:>7} by the server, of {len(reported)} requests")
+    prefill = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
+    say(f"computed again: {again:,} tokens" + prefill + _price(again, arguments))
     breaks = sorted((v for v in verdicts if v.parted), key=lambda v: -v.num_again)
     for verdict in breaks[:MAX_BREAKS]:
         assert verdict.parted is not None
         place = f"request {verdict.request + 1} ({verdict.session}, turn {verdict.turn})"
-        say(f"  {verdict.num_again:>8,}  {place}: {_said(verdict)}")
+        say(f"  {verdict.num_again:>8,}  {place}: {_break(verdict)}")
     if len(breaks) > MAX_BREAKS:
         say(f"  and {len(breaks) - MAX_BREAKS} more")
     limits = Counter(replace(v.hits[policy], num_tokens=0, maybe=False) for v in verdicts)
@@ -209,7 +211,7 @@ def _left_out(verdicts: list[Verdict], language: str) -> list[str]:
     return [words(language)("left_out", answers=answers)] if answers else []
 
 
-def _tell_request(verdict: Verdict, policy: str) -> None:
+def _print_request(verdict: Verdict, policy: str) -> None:
     say(f"request {verdict.request + 1}, line {verdict.line}: {verdict.model or 'no model'}, {verdict.session}")
     say(f"  {verdict.num_tokens:,} tokens, turn {verdict.turn}")
     for name, hit in verdict.hits.items():
@@ -217,13 +219,13 @@ def _tell_request(verdict: Verdict, policy: str) -> None:
     if verdict.reported_cached is not None:
         say(f"  {'reported':<12} {verdict.reported_cached:>9,} of {verdict.reported_tokens or 0:,}")
     if (parted := verdict.parted) is not None:
-        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_said(verdict)}")
+        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_break(verdict)}")
         say(f"    {parted.earlier_path}: {parted.earlier_text!r}", f"    {parted.path}: {parted.text!r}")
     for span in verdict.spans:
         say(f"  {span.num_tokens:>9,}  {words('en')(f'fate.{span.fate}'):<28} {span.path}")
 
 
-def _said(verdict: Verdict) -> str:
+def _break(verdict: Verdict) -> str:
     assert verdict.parted is not None
     return f"{words('en').cause(verdict.parted)}, at {verdict.parted.path}"
 

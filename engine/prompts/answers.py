@@ -1,4 +1,4 @@
-"""Answers of a server, found in the requests that follow: a server's cache has their tokens, too."""
+"""Answers of a server, found in later requests: the server's cache holds their tokens too."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_MARKUP = 16  # tokens of an answer, and of each tool call in it, that need n
 
 
 def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
-    """Return requests with their answers: what the assistant says next in the first later request that goes on."""
+    """Return requests with their answers: the assistant's next message in the first later request that continues."""
     answers: dict[int, tuple[list[Segment], int]] = {}
     waiting: dict[int, int] = {}  # the last request that ended with a prefix, by its hash
     for index, request in enumerate(requests):
         prefix = hash(request.model)
         for at, segment in enumerate(request.segments):
             if segment.role == "assistant" and prefix in waiting:
-                said = takewhile(lambda one: one.role == "assistant", request.segments[at:])
-                answers[waiting.pop(prefix)] = list(said), index
+                answer = takewhile(lambda one: one.role == "assistant", request.segments[at:])
+                answers[waiting.pop(prefix)] = list(answer), index
             prefix = hash((prefix, segment.content))
         waiting[prefix] = index
     return [

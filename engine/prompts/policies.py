@@ -68,14 +68,14 @@ def policies() -> dict[str, Policy]:
 
 
 class PolicyCache:
-    """Cache of one model's prompts under a policy. Call `look` before the prompt is added to the tree."""
+    """Cache of one model's prompts under a policy. Call `lookup` before the prompt is inserted into the tree."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._slots: list[Prompt] = []  # what each holds, the latest at the end
 
-    def look(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
-        """Find what is cached of a prompt; `tokens`: of each of its segments."""
+    def lookup(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
+        """Return what is cached of a prompt. `tokens`: of each of its segments."""
         policy = self.policy
         if policy.breakpoints:
             return self._at_breakpoint(request, match, now)
@@ -96,10 +96,8 @@ class PolicyCache:
         maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
-    def add(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
-        """Let the cache take a prompt that was looked up, or the prompt and its answer, `mine`; `path`: its nodes in
-        the tree.
-        """
+    def insert(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
+        """Cache `mine`: a prompt that was looked up, or the prompt and its answer. `path`: its nodes in the tree."""
         policy = self.policy
         if policy.slots:
             if len(self._slots) == policy.slots:
@@ -118,7 +116,7 @@ class PolicyCache:
         return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
 
     def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
-        """A lookup goes back from each breakpoint, to what an earlier breakpoint wrote."""
+        """Look back from each breakpoint for an entry that an earlier breakpoint wrote."""
         marks = self._breakpoints(request)
         if not marks:
             return Hit(0, "no_breakpoint" if match.num_tokens else None)
@@ -128,7 +126,7 @@ class PolicyCache:
         reached = [at for at in alive if any(0 <= mark - at < self.policy.lookback for mark in marks)]
         if reached:
             node = shared[reached[-1]]
-            for earlier in reached:  # each use begins its time anew
+            for earlier in reached:  # each use restarts its time to live
                 shared[earlier].until = max(shared[earlier].until, now + shared[earlier].kept)
             found = node.end
         else:

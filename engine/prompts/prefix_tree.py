@@ -1,4 +1,4 @@
-"""The prompts that came before, as a tree of their segments: with which of them does a prompt share most?
+"""Tree of earlier prompts by segment: finds the one that shares the longest beginning with a new prompt.
 
 A path from the root is a prompt. Two segments with the same content have the same tokens, so prompts are compared
 segment by segment, and token by token only where they part.
@@ -22,9 +22,9 @@ class Node:
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
-        self.last = -1  # the request that came by last
+        self.last = -1  # the last request whose prompt passes this node
         self.ends = -1  # the last request that ended here; -1: none did
-        self.touched = 0.0  # when the last request came by
+        self.touched = 0.0  # time of that request
         self.until = -1.0  # until when an entry at a breakpoint here is kept, and for how many seconds after a use
         self.kept = 0.0
 
@@ -98,8 +98,10 @@ class PrefixTree:
         best, longest = _best_child(node, list(chain.from_iterable(tokens[depth:]))) if node.children else (None, 0)
         return Match(path, best, node.end + longest)
 
-    def add(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float) -> list[Node]:
-        """Let a prompt come by. Returns its nodes, without the root."""
+    def insert(
+        self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float
+    ) -> list[Node]:
+        """Insert the prompt of `request`, or mark its nodes as used. Returns them without the root."""
         node, path = self.root, list[Node]()
         for segment, own in zip(segments, tokens, strict=True):
             child = node.children.get(segment.content)

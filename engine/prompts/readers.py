@@ -86,7 +86,7 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
         PromptError: it cannot be read, or has no request.
     """
     found = PromptFile([], Counter(), Counter())
-    same: dict[Any, Any] = {}  # what is repeated in every request is kept once: segments, and parts of bodies by JSON
+    same: dict[Any, Any] = {}  # interned segments, and parts of bodies by their JSON: requests repeat them
     try:
         for line, entry in _entries(path, found.unread):
             _read(line, entry, found, same, keep_bodies)
@@ -323,9 +323,9 @@ def _usage_in(answer: Any) -> dict[str, Any]:
     return usage_of(answer) or {}
 
 
-def usage_of(told: Any) -> dict[str, Any] | None:
+def usage_of(answer: Any) -> dict[str, Any] | None:
     """Return the usage in an answer, or in an event of a stream: Anthropic's first, the last of Responses."""
-    inner = (told, *map(told.get, ("message", "response", "data"))) if isinstance(told, dict) else ()
+    inner = (answer, *map(answer.get, ("message", "response", "data"))) if isinstance(answer, dict) else ()
     found = (one.get("usage") for one in inner if isinstance(one, dict))
     usage = next((one for one in found if isinstance(one, dict)), None)
     return None if usage is None else {name: value for name, value in usage.items() if value is not None}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.model.template_check import ChatTemplate
 
 GENERATION = "generation prompt"  # the path of what a template writes behind the last message
-MAX_OPEN = 8  # conversations whose last prompt is kept: the next one is mostly the same
+MAX_OPEN = 8  # conversations whose last prompt is kept, since the next one mostly repeats it
 
 
 class Conversation(NamedTuple):
@@ -194,7 +194,7 @@ def _first(parts: Rendered, count: int) -> Rendered:
 class _Cutter:
     """Cuts rendered texts into segments; `cut` of a segment says with which of its tokenizations it was met.
 
-    What is repeated in every prompt is kept once.
+    Segments and tokens are interned: prompts repeat them.
     """
 
     def __init__(self) -> None:

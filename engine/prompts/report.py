@@ -94,7 +94,7 @@ class Player:
     def __init__(self, encode: Encode, settings: Settings) -> None:
         self._encode, self._settings = encode, settings
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
-        self._spans: dict[Span, Span] = {}  # those of a history come again in each request, and are kept once
+        self._spans: dict[Span, Span] = {}  # interned: a history repeats them in each request
         self._models: dict[str, _Model] = {}
         self._requests: list[PromptRequest] = []
         self._now = 0.0
@@ -117,14 +117,14 @@ class Player:
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)
         segments, tokens = self._prompt(request)
-        if request.time is not None:  # else it comes right after the one before
+        if request.time is not None:  # else it follows the previous one at once
             self._now = request.time
         now = self._now
         model = self._models.setdefault(request.model, _Model())
         held = self._held(request, tokens)
         matches = {name: tree.match(segments, tokens) for name, tree in model.trees.items()}
         hits = {
-            name: cache.look(request, tokens, matches[cache.policy.answers], now)
+            name: cache.lookup(request, tokens, matches[cache.policy.answers], now)
             for name, cache in model.caches.items()
         }
         is_left_out = False
@@ -145,11 +145,11 @@ class Player:
             broken = None
         cut = _spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with)
         spans = [self._spans.setdefault(span, span) for span in cut]
-        paths = {name: tree.add(segments, tokens, index, now) for name, tree in model.trees.items()}
-        model.trees[True].add(*held, index, now)
+        paths = {name: tree.insert(segments, tokens, index, now) for name, tree in model.trees.items()}
+        model.trees[True].insert(*held, index, now)
         for cache in model.caches.values():
             answers = cache.policy.answers
-            cache.add(request, held if answers else (segments, tokens), paths[answers], now)
+            cache.insert(request, held if answers else (segments, tokens), paths[answers], now)
         self._requests.append(replace(raw, body={}, rendered=None))
         model.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
         self._turns[session] += 1

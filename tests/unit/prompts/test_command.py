@@ -29,11 +29,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prompts", str(file), "--price", "3", "--model", "llama-2-7b", "--gpu", "a100-80gb"]) == 1
-    told = capsys.readouterr().out
-    assert "s of prefill (layers of Llama 2 7B" in told
+    shown = capsys.readouterr().out
+    assert "s of prefill (layers of Llama 2 7B" in shown
     assert main(["prompts", str(file), "--model", "llama-2-7b"]) == 2
-    assert "the keys of a schema came in another order" in told and "more than if they had hit" in told
-    assert "would save" in told and "move what changes out of the system prompt" in told
+    assert "the keys of a schema came in another order" in shown and "more than if they had hit" in shown
+    assert "would save" in shown and "move what changes out of the system prompt" in shown
 
 
 def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,8 +66,8 @@ def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.C
     main(["prompts", str(file), "--private", "--html", str(page)])
     main(["prompts", str(file), "--private", "--json"])
     main(["prompts", str(file), "--private"])
-    told = page.read_text() + capsys.readouterr().out
-    assert "tower" not in told and "2026-11-27 13:0" not in told
+    shown = page.read_text() + capsys.readouterr().out
+    assert "tower" not in shown and "2026-11-27 13:0" not in shown
 
 
 @pytest.mark.parametrize(("language", "first"), [("en", "Session 1"), ("zh", "会话 1")])

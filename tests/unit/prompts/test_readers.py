@@ -205,7 +205,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
-    """Anything that is read can be played, told and shown."""
+    """Anything that is read can be played and shown."""
     document = copy.deepcopy(data.draw(st.sampled_from([BODY, anthropic(2), *(one for _, one in FILES.values())])))
     path = data.draw(st.sampled_from(parts(document)[1:]))
     part = document
@@ -218,5 +218,5 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
         found = read_prompts(file)
     encode = ENCODE()
     player = Player(encode, Settings())
-    told = [player.play(request) for request in found.requests]
-    report_page("file", told, savings(found.requests, told, encode, Settings()), "vllm", None, "en").encode()
+    verdicts = [player.play(request) for request in found.requests]
+    report_page("file", verdicts, savings(found.requests, verdicts, encode, Settings()), "vllm", None, "en").encode()
