@@ -75,8 +75,14 @@ def with_marks(body: Mapping[str, Any], segments: Sequence[Segment]) -> tuple[di
 
 def skeleton_of(rendered: str, leaves: Sequence[Leaf]) -> Skeleton:
     """Return what stands around the marks of a text that was rendered with them."""
-    pieces = MARK.split(rendered)
-    return Skeleton(pieces[::2], [leaves[int(number)] for number in pieces[1::2]])
+    found, at = Skeleton([], []), 0
+    for mark in MARK.finditer(rendered):
+        if int(mark[1]) < len(leaves):  # else a tool quotes a mark
+            found.gaps.append(rendered[at : mark.start()])
+            found.leaves.append(leaves[int(mark[1])])
+            at = mark.end()
+    found.gaps.append(rendered[at:])
+    return found
 
 
 def places_of(text: str, skeleton: Skeleton, segments: Sequence[Segment]) -> list[Place]:

@@ -94,6 +94,12 @@ def test_a_text_that_a_template_changes_has_no_place_and_the_next_ones_have() ->
     assert [begin for _, begin, _ in places] == [text.index(">user") + 1, text.rindex(">user<") + 1, text.rindex("us<")]
 
 
+def test_a_tool_that_quotes_a_mark_is_no_text() -> None:
+    body = {"tools": [tool("read", "\ue0007\ue001")], "messages": [{"role": "user", "content": "user"}]}
+    text, places = rendered("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
+    assert places == [("messages[0].content", text.index(">user") + 1, text.index("</user>"))]
+
+
 @pytest.mark.parametrize("arguments", [{"path": "a.txt"}, '{"path":"a.txt"}'])
 def test_tools_and_calls_are_found_between_the_texts(arguments: Any) -> None:
     """Also where a text quotes them, and where the template writes as an object what the request has as a text."""
