@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -144,13 +145,11 @@ class PolicyCache:
 
 
 def _shared(one: Prompt, other: Prompt) -> int:
-    """Return how many tokens two prompts begin with together."""
-    count = 0
-    for left, right, own, others in zip(one[0], other[0], one[1], other[1], strict=False):
-        if left.content != right.content:
-            return count + common_prefix(own, others)
-        count += len(own)
-    return count
+    """Return how many tokens two prompts begin with together, also where they are cut at other places."""
+    pairs = enumerate(zip(one[0], other[0], strict=False))
+    at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
+    rest = [list(chain.from_iterable(tokens[at:])) for _, tokens in (one, other)]
+    return sum(map(len, one[1][:at])) + common_prefix(*rest)
 
 
 def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:

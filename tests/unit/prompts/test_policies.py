@@ -97,5 +97,10 @@ def test_a_slot_has_the_prompt_before() -> None:
     assert hits("llama.cpp", one, other, one)[2].limit == "other_slot"
 
 
+def test_prompts_that_are_cut_at_other_places_share_their_tokens() -> None:
+    one, other = request("ab", "cd", "e"), request("a", "bc", "de")
+    assert [hits(policy, one, other)[1].num_tokens for policy in ("sglang", "llama.cpp")] == [4, 4]
+
+
 def test_every_policy_has_a_source() -> None:
     assert all(policy.sources for policy in policies().values())
