@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.model.template_check import ChatTemplate
 
 GENERATION = "generation prompt"  # the path of what a template writes behind the last message
-MAX_OPEN = 8  # conversations whose last prompt is kept, since the next one mostly repeats it
+MAX_OPEN = 32  # conversations whose last prompt is kept, since the next one mostly repeats it
 
 
 class Conversation(NamedTuple):
