@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from engine.model.loader import from_module
 from engine.model.recompute import RecomputeError, recompute_sequence
 from engine.trace.records import BatchEntry
 from engine.trace.residual import ResidualStream
+from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.parity.harness import eager_forward
 from tests.tiny_models import tiny_model
@@ -50,6 +53,29 @@ def test_parts_add_up_to_the_models_own_states_and_next_token(family: str) -> No
     assert len(stream.lens) == model.facts.num_layers + 1
     assert [one.token_id for one in stream.lens[-1]] == own.indices.tolist()
     assert [one.logprob for one in stream.lens[-1]] == pytest.approx(own.values.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "minicpm3"])
+def test_only_what_is_scaled_gets_a_factor(family: str) -> None:
+    """In half precision a sum rounds; a factor fitted to that would change what the blocks return."""
+    module = causal_model(causal_config(family, tie_word_embeddings=False)).to(torch.bfloat16)
+    factor = getattr(module.model.layers[0], "residual_scale", 1)
+    returned: list[np.ndarray[Any, Any]] = []
+    with torch.no_grad():
+        for layer in module.model.layers:
+            layer.self_attn.o_proj.register_forward_hook(lambda *of: returned.append(row(of[2]).numpy()))
+        for block in (module.model.layers[1].self_attn.o_proj, module.model.layers[1].mlp.down_proj):
+            block.weight *= 1e-3  # what this layer adds is less than the tolerance of the sum
+    model = from_module(module)
+    for layer in range(model.facts.num_layers):
+        returned.clear()
+        attention = stream_of(model, layer).vectors["attention"]
+        np.testing.assert_allclose(attention, factor * returned[layer], rtol=0 if factor == 1 else 0.01)
+
+
+def row(output: torch.Tensor) -> torch.Tensor:
+    """The last token's."""
+    return output.reshape(-1, output.shape[-1])[-1].float()
 
 
 def test_lens_of_an_earlier_layer_is_norm_and_head_of_its_residual() -> None:
