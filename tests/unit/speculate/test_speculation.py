@@ -17,6 +17,7 @@ from engine.engine import Engine
 from engine.lab.rerun import Rerun
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.scheduling.sequence import Sequence
+from engine.speculate.draft_model import ModelDrafter
 from engine.speculate.ngram import NgramDrafter
 from engine.trace.check import check
 from engine.trace.events import Draft, Preempt, Sample, TakeBack, Verify
@@ -287,6 +288,31 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
     # after the first proposal only the last, partial block is computed again
     assert drafts[1].num_computed_tokens <= 3 + 4 + 3
     assert drafts[1].num_bytes % model.facts.num_layers == 0 < drafts[0].num_bytes < drafts[1].num_bytes
+
+
+@pytest.mark.parametrize("method", ["add_request", "step"])
+def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call fails, be it a request or a step."""
+    asked = [
+        (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
+    ]
+    with Engine(tiny_llama(), ROOMY, keep_log=False) as engine:
+        whole, calls = getattr(engine, method), Counter[str]()
+
+        def fail_second(*args: object, **options: object) -> object:
+            calls[method] += 1
+            if calls[method] == 2:
+                raise OSError("on purpose")
+            return whole(*args, **options)
+
+        drafter = ModelDrafter(engine.model, engine)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, method, fail_second)
+            with pytest.raises(OSError, match="on purpose"):
+                drafter.propose(asked)
+        assert not engine.has_unfinished()
+        assert engine.snapshot().memory.blocks_held == 0
+        assert [len(proposal.token_ids) for proposal in drafter.propose(asked)] == [3, 3]
 
 
 @pytest.mark.parametrize(
