@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from engine.accounting.work import StepWork, layer_flops
+from engine.cache.forget_settings import ForgetSettings
+from engine.cache.reach import WindowPolicy
+from engine.model.forgetting.forgetting import Forgetting, Remembered
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.model.recompute import RecomputeError, recompute_sequence
+from engine.trace.events import Forget
 from engine.trace.records import BatchEntry
 from engine.trace.residual import ResidualStream
 from tests.causal_types import causal_config, causal_model
@@ -120,10 +124,30 @@ def test_it_needs_one_layer_and_a_model_without_states() -> None:
         recompute_sequence(from_module(hybrid_model("jamba")), 0, TOKENS, 0, [0], residual=True)
 
 
+def num_keys(model: LoadedModel, layer: int, **more: Any) -> int:
+    return recompute_sequence(model, 0, TOKENS, layer, [0], **more).num_keys
+
+
 def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
+    start, count = len(TOKENS) - 1, len(TOKENS)
     for family in ("llama", "mistral", "deepseek_v3"):
-        facts = from_module(tiny_model(family)).facts
-        step = BatchEntry(seq_id=0, phase="decode", start=19, token_ids=[1], context_len=20, samples=True)
-        layers = [layer_flops(facts, layer, 20) for layer in range(facts.num_layers)]
+        model = from_module(tiny_model(family))
+        facts = model.facts
+        step = BatchEntry(seq_id=0, phase="decode", start=start, token_ids=TOKENS[-1:], context_len=count, samples=True)
+        layers = [layer_flops(facts, layer, num_keys(model, layer)) for layer in range(facts.num_layers)]
         total = sum(map(sum, layers)) + 2 * facts.vocab_size * facts.hidden_size
         assert abs(StepWork(facts).of([step]).flops - total) <= 2 * facts.num_layers  # the average layer is rounded
+
+
+def test_the_keys_are_those_that_the_last_query_gives_weight() -> None:
+    """Under a window over the model's own, and for a sequence that has forgotten some, in each head others."""
+    model = from_module(tiny_model("gemma2"))  # windows of 5 keys in two layers of three
+    forgetting = Forgetting(ForgetSettings("h2o", 9), model)
+    full = model.facts.sliding_windows.index(None)
+    gone, scores = [[1, 2, 3], [2]], [[0.3, 0.2, 0.1], [0.1]]
+    op = Forget(seq_id=0, layer=full, at=9, positions=gone, scores=scores, ranks=gone, lowest_kept=[None, None])
+    for more in ({}, {"policy": WindowPolicy(4, 2)}, {"forgetting": Remembered(0, [op], forgetting)}):
+        for layer in range(model.facts.num_layers):
+            [arrays] = recompute_sequence(model, 0, TOKENS, layer, None, **more).layers
+            assert num_keys(model, layer, **more) == np.count_nonzero(arrays.rows[0].weights[:, -1])
+    assert num_keys(model, full, **more) == 4 * len(TOKENS) - 2 * 3 - 2 * 1
