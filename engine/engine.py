@@ -55,7 +55,7 @@ from engine.setup.resolve import resolve_for
 from engine.speculate.build import build_drafter
 from engine.speculate.settings import speculative_of
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, Fork, Keep, KVRole, Op
+from engine.trace.events import Adjust, Choose, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -176,7 +176,7 @@ class Engine:
             )
         offs = read_ablation(self.config.ablate)
         self._ablation = Ablation(offs) if offs else None
-        self._cache.prefixes.mark = self._ablation.mark if self._ablation else None
+        self._cache.prefixes.marks = self._ablation
         self._stride = place.seq_id_stride
         self._num_requests = 0
         self._num_records = 0
@@ -733,20 +733,17 @@ class Engine:
                 follower.follow(self._ops)
         self._ops.clear()
         self._num_records += 1
-        self._ablate(record.ops)
+        self._ablate()
         self._cache.tick(self._num_records, self._num_steps)
         if self._deferred is not None:
             self._deferred.put(record, capture, is_last)
         return record
 
-    def _ablate(self, ops: Items[Op] = ()) -> None:
-        """Let forks continue what is off in their parents, and begin what `config.ablate` switches off now."""
+    def _ablate(self) -> None:
+        """Begin what `config.ablate` switches off now."""
         if self._ablation is None:
             return
-        for op in ops:
-            if isinstance(op, Fork):
-                self._ablation.fork(op.parent_seq_id, op.seq_id)
-        num_computed = {i: one.sequence.num_computed_tokens for i, one in self._outputs.live.items()}
+        num_computed = {i: one.sequence.most_computed_tokens for i, one in self._outputs.live.items()}
         if self._ablation.begin(self._num_records, self._outputs.next_seq_id, num_computed):
             self._runner.ablation, self._runner.compiled, self._runner.uses_graphs = self._ablation, None, False
             for seq_id, count in num_computed.items():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.cli.hub import ask_hub
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.settings import ServerSettings
@@ -45,8 +46,6 @@ def load(
         raise UserError(f"{allowed >> 20} MiB of memory are allowed here; torch and a small model take {LEAST >> 20}")
     # no import of torch for a sign of life
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
-    # A failing hub is reported in one sentence below, not retry by retry.
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
     is_told = sys.stderr.isatty() if aloud is None else aloud
@@ -57,8 +56,8 @@ def load(
             _say(f"loading {name}: {IN_WORDS[stage]}")
             working(IN_WORDS[stage])
 
-    if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
-        _say(f"{name} is not a folder here; asking the Hugging Face hub")
+    if not is_local:
+        ask_hub(name)
     tell("torch")
     from app.models import live_model
 
@@ -73,7 +72,3 @@ def load(
 def _say(text: str) -> None:
     say(f"kvtheater: {text}", to=sys.stderr)
     sys.stderr.flush()
-
-
-def _may_be_of_the_hub(name: str) -> bool:
-    return not name.startswith((".", "/", "~")) and name.count("/") <= 1

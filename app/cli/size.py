@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.cli.hub import ask_hub
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
 from app.ground.plain import to_json
@@ -115,6 +116,7 @@ def _model(asked: str, known: Presets) -> Architecture | None:
     """Return a model that is no preset: a file, a folder or a hub name (it has a slash or exists); else None."""
     if asked in known.models or not ("/" in asked or Path(asked).exists()):
         return None
+    ask_hub(asked)
     from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read
 
     return architecture_of(asked)

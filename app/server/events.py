@@ -121,7 +121,7 @@ class Events:
         before, is_owner = theater.model_name, self._access.person(sid).is_owner
         if not is_owner:
             bounds.check_model(theater, message.model)
-        base = self._settings.moved(theater.config, before, self._models.find(message.model or before).name)
+        base = self._settings.moved(theater.next_config, before, self._models.find(message.model or before).name)
         config = parse_config(message.config, base)
         if not is_owner:
             bounds.check_configure(theater, config)

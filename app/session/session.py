@@ -103,6 +103,11 @@ class Session:
         return self._loop.config
 
     @property
+    def next_config(self) -> EngineConfig:
+        """Settings of a run that begins anew: without ablations, which name records of the present one."""
+        return structs.replace(self.config, ablate=None)
+
+    @property
     def model_name(self) -> str:
         """Name of the present run's model."""
         return self._loop.model
@@ -262,7 +267,7 @@ class Session:
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
         lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
         try:
-            return self._ask(lambda: self._loop.begin(config or self._loop.config, lease, self._own))
+            return self._ask(lambda: self._loop.begin(config or self.next_config, lease, self._own))
         except BaseException:
             lease.close()
             raise
@@ -352,7 +357,7 @@ class Session:
     def _begin_anew(self) -> None:
         """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
         lease = self._models.lease(self.model_name)
-        self._loop.begin(self._loop.config, lease, self._own)
+        self._loop.begin(self.next_config, lease, self._own)
         self._loop.notice = "the log had become long: this run began anew, with an empty cache"
 
     def _perform(self) -> None:

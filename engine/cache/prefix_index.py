@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import MisuseError
@@ -23,6 +23,18 @@ class Shelf(NamedTuple):
     evicted: EvictedBlocks
 
 
+class Marks(Protocol):
+    """What the content of each sequence's blocks depends on besides its tokens (`engine.model.ablation.Ablation`)."""
+
+    def mark(self, seq_id: int, start: int, end: int) -> bytes:
+        """Return the `prefix_cache.Mark` of positions [start, end) of a sequence."""
+        ...
+
+    def fork(self, parent_seq_id: int, seq_id: int) -> None:
+        """Give a child its parent's marks."""
+        ...
+
+
 class PrefixIndex:
     """Looks sequences up in the pools of all groups.
 
@@ -35,7 +47,7 @@ class PrefixIndex:
         self.enabled = enabled
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
-        self.mark: Callable[[int, int, int], bytes] | None = None  # seq_id, first position, end -> `prefix_cache.Mark`
+        self.marks: Marks | None = None
         self._shelves = shelves
         self._block_size = block_size
 
@@ -91,7 +103,7 @@ class PrefixIndex:
             missing = (self._missing(shelf, chain, token_ids, logical) for shelf in self._shelves)
             lost = next((found for found in missing if found is not None), None)
         found = self.memory.explain(
-            token_ids, self._kept_apart(seq_id, cache_salt), num_hit_tokens, self._block_size, all_hit, lost
+            token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost, self._mark_of(seq_id)
         )
         if (
             found.reason not in (None, "evicted")
@@ -146,18 +158,15 @@ class PrefixIndex:
         return chain
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """Give the child the parent's hashes."""
+        """Give the child the parent's marks and hashes."""
+        if self.marks is not None:
+            self.marks.fork(parent_seq_id, seq_id)
         if parent_seq_id in self.chains:
             self.chains[seq_id] = self.chains[parent_seq_id].copy(self._mark_of(seq_id))
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """Let later lookups be explained by this sequence."""
-        self.memory.admitted(seq_id, token_ids, self._kept_apart(seq_id, cache_salt))
+        self.memory.admitted(seq_id, token_ids, cache_salt, self._mark_of(seq_id))
 
     def _mark_of(self, seq_id: int) -> Mark:
-        return unmarked if self.mark is None else partial(self.mark, seq_id)
-
-    def _kept_apart(self, seq_id: int, cache_salt: str | None) -> str | None:
-        """Return the salt, another one for a sequence that is marked from its first token on."""
-        mark = self._mark_of(seq_id)(0, 1)
-        return f"{cache_salt or ''}\0{mark.hex()}" if mark else cache_salt
+        return unmarked if self.marks is None else partial(self.marks.mark, seq_id)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from engine.cache.prefix_cache import Mark, unmarked
 from engine.trace.events import Lookup, LookupReason
 
 RECENT_SEQUENCES = 64
@@ -55,6 +56,7 @@ class RecentSequence:
     seq_id: int
     token_ids: Sequence[int]
     cache_salt: str | None
+    mark: Mark = unmarked
     num_computed: int | None = None  # when it gave up its blocks; None while it holds them
 
 
@@ -83,9 +85,9 @@ class PrefixMemory:
     def __init__(self) -> None:
         self._recent: OrderedDict[int, RecentSequence] = OrderedDict()
 
-    def admitted(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
+    def admitted(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, mark: Mark = unmarked) -> None:
         """A sequence got blocks."""
-        self._recent[seq_id] = RecentSequence(seq_id, token_ids, cache_salt)
+        self._recent[seq_id] = RecentSequence(seq_id, token_ids, cache_salt, mark)
         self._recent.move_to_end(seq_id)
         if len(self._recent) > RECENT_SEQUENCES:
             self._recent.popitem(last=False)
@@ -104,22 +106,29 @@ class PrefixMemory:
         block_size: int,
         all_hit: bool,
         lost: LostBlock | None,
+        mark: Mark = unmarked,
     ) -> Explanation:
         """Return why `num_hit` tokens hit and no more.
 
         `all_hit`: every block that may hit did. `lost`: where the content of the first block that did not was.
         """
-        closest, shared = self._closest(token_ids, [s for s in self._recent.values() if s.cache_salt == cache_salt])
+        needed = num_hit + block_size
+        own_mark = mark(0, needed)
+        alike: list[RecentSequence] = []  # those of which a block could hit
+        others: list[RecentSequence] = []
+        for sequence in self._recent.values():
+            can_hit = sequence.cache_salt == cache_salt and sequence.mark(0, needed) == own_mark
+            (alike if can_hit else others).append(sequence)
+        closest, shared = self._closest(token_ids, alike)
         seq_id = closest.seq_id if closest else None
         if all_hit:
             return Explanation(None, seq_id, shared)
         if lost is not None:
             return Explanation("evicted", seq_id, shared, lost)
-        needed = num_hit + block_size
-        others = [s for s in self._recent.values() if s.cache_salt != cache_salt]
         other, shared_with_other = self._closest(token_ids, others)
         if shared < needed <= shared_with_other and other:
-            return Explanation("other_salt", other.seq_id, shared_with_other)
+            reason: LookupReason = "other_salt" if other.cache_salt != cache_salt else "other_ablation"
+            return Explanation(reason, other.seq_id, shared_with_other)
         return Explanation(self._reason(closest, shared, num_hit, needed), seq_id, shared)
 
     @staticmethod

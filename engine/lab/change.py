@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.cache.ablate_settings import Off
+from engine.cache.ablate_settings import Off, read_ablation
 from engine.config import EngineConfig, SamplingParams
 
 
@@ -65,8 +65,13 @@ Change = TokenChange | KeepChange | AblateChange | RequestChange | AbortChange |
 
 
 def config_of_fork(config: EngineConfig, at: int, change: Change | None) -> EngineConfig:
-    """Return the settings of the engine that a run of `config` is forked to after `at` records."""
+    """Return the settings of the engine that a run of `config` is forked to after `at` records.
+
+    A change begins another future, to which ablations that began later do not belong.
+    """
+    if change is None or isinstance(change, ConfigChange):
+        return config if change is None else change.config
+    offs = [off for off in read_ablation(config.ablate) if off.record <= at]
     if isinstance(change, AblateChange):
-        off = Off(change.layer, change.head, at)
-        return replace(config, ablate=" ".join([*(config.ablate or "").split(), str(off)]))
-    return change.config if isinstance(change, ConfigChange) else config
+        offs.append(Off(change.layer, change.head, at))
+    return replace(config, ablate=" ".join(map(str, offs)) or None)

@@ -46,7 +46,7 @@ from engine.trace.records import Header, StepRecord
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
     "head_dim", "v_head_dim", "vocab_size", "max_position", "dtype",
-    "rounded_to", "layer_shapes",
+    "rounded_to",
 )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ class Rerun:
             raise RerunError(f"settings hold from the first step on: such a fork comes after 0 records, not {at}")
         assert engine.log is not None
         logged = source.header
-        if isinstance(change, AblateChange):
+        if change is not None:  # which ablations are left: `config_of_fork`
             logged = replace(logged, engine={**logged.engine, "ablate": engine.log.header.engine.get("ablate")})
         check_origin(logged, engine.log.header, same_settings=not isinstance(change, ConfigChange))
         engine.disconnect()  # what lay outside the pool then need not lie there now

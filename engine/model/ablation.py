@@ -37,7 +37,9 @@ class Ablation:
         self._begins: dict[Off, tuple[int, dict[int, int]]] = {}  # first later seq_id; positions of those before it
 
     def begin(self, num_records: int, next_seq_id: int, num_computed: Mapping[int, int]) -> bool:
-        """Begin what is due now, and return whether anything is; `num_computed`: tokens of the unfinished sequences.
+        """Begin what is due now, and return whether anything is.
+
+        `num_computed`: of each unfinished sequence, how many of its tokens have ever been computed.
 
         Sequences from `next_seq_id` on are ablated as a whole, finished ones not at all.
         """

@@ -23,6 +23,7 @@ LookupReason = Literal[
     "differs",
     "earlier_ended",
     "other_salt",
+    "other_ablation",
     "no_state",
     "not_computed",
     "nothing_shared",

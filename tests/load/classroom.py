@@ -62,6 +62,7 @@ class Follower(Viewer):
         self.latencies: list[float] = []  # of records appended while it was there
         self._later = later
         self._poll: tuple[int, int] | None = None  # that is open: number and round
+        self._was_busy = False  # the server, when it asked to enter: it asks again
         self._given: set[int] = set()  # questions of which the server has said that it has the answer
 
     def came(self) -> None:
@@ -70,6 +71,7 @@ class Follower(Viewer):
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
         if number == ENTERED and not ack["ok"]:
             assert ack["error"]["code"] == "busy", ack  # all of them come from one address
+            self._was_busy = True
             self._later.append((now + random.uniform(1.0, 2.0), self))
         elif number == ENTERED:
             self._given = {one["poll"] for one in ack["mine"]["answers"]}
@@ -96,11 +98,12 @@ class Follower(Viewer):
 
     def drop(self) -> None:
         super().drop()
-        self._poll = None
+        self._poll, self._was_busy = None, False
 
     def answer(self) -> None:
         """Its answer to what is open, if the server does not have it yet; it enters first."""
-        if self.socket is not None and not self._theater:
+        if self._was_busy:
+            self._was_busy = False
             self.came()
             return
         if self._poll is not None and self._poll[0] not in self._given and self.socket is not None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -329,10 +330,26 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
         raise ValueError("nobody answers")
 
     monkeypatch.setattr(live_model, "load", load)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [])
     for name in ("nobody/nothing", "./nothing"):
         status, out, err = run(capsys, "info", name)
         assert (status, out) == (2, "") and "nobody answers" in err
     assert said == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+    assert "HF_HUB_OFFLINE" not in os.environ
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["info", "size"])
+def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(command: str, tmp_path: Path) -> None:
+    """One sentence, and no retries: they would take 25 s, of which the clock of a test says nothing."""
+    nowhere = {**os.environ, "HF_ENDPOINT": "https://hub.invalid", "HF_HOME": str(tmp_path), "HF_HUB_VERBOSITY": "info"}
+    done = subprocess.run(
+        [sys.executable, "-m", "app", command, "nobody/nothing"],
+        env=nowhere, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "without a network" in done.stderr and "Traceback" not in done.stderr
+    assert "etry" not in done.stderr
 
 
 def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(

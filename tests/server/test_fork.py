@@ -337,3 +337,18 @@ def test_what_cannot_be_compared_is_said(server, theater):
     ):
         answer = requests.get(f"{server.url}/api/compare?{query}")
         assert answer.json()["error"]["code"] == code and answer.status_code in (400, 404)
+
+
+def test_what_is_off_in_a_fork_is_not_in_the_run_that_follows_it(server, client, theater):
+    """An ablation names a record of its own run: a run that begins anew has nothing off."""
+    perform(client, theater)
+    change = {"kind": "ablate", "layer": 0, "head": None}
+    made = client.do("fork", theater=theater, at=4, change=change)["theater"]
+    settled(client, server, made)
+    assert server.theaters.get(made).run.config.ablate == "0@4"
+    client.do("reset", theater=made)
+    assert server.theaters.get(made).run.config.ablate is None
+    again = client.do("fork", theater=theater, at=4, change=change)["theater"]
+    settled(client, server, again)
+    client.do("configure", theater=again, config={"block_size": 8})
+    assert server.theaters.get(again).run.config.ablate is None

@@ -316,6 +316,7 @@ export const STRUCTS = {
               "no_state",
               "not_computed",
               "nothing_shared",
+              "other_ablation",
               "other_salt",
               "shared_too_short",
             ],

@@ -309,6 +309,7 @@ export interface Lookup {
     | "no_state"
     | "not_computed"
     | "nothing_shared"
+    | "other_ablation"
     | "other_salt"
     | "shared_too_short" | null;
   closest_seq_id?: number | null;

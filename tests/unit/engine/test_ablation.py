@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from engine.cache.ablate_settings import Off, read_ablation
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.lab.change import AblateChange, Change, config_of_fork
+from engine.lab.change import AblateChange, AbortChange, Change, RequestChange, config_of_fork
 from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
@@ -36,6 +37,16 @@ def finished(config: EngineConfig, prompts: list[list[int]], capture: CaptureReq
         engine.add_request(prompt, GREEDY)
         while engine.has_unfinished():
             engine.step()
+    return engine
+
+
+def run_of(config: EngineConfig, prompts: Sequence[list[int]]) -> Engine:
+    """Return an engine after these prompts, submitted at once; the caller closes it."""
+    engine = Engine(tiny_llama(), config)
+    for prompt in prompts:
+        engine.add_request(prompt, replace(GREEDY, max_tokens=20))
+    while engine.has_unfinished():
+        engine.step()
     return engine
 
 
@@ -127,15 +138,63 @@ def test_a_preempted_sequence_computes_again_what_it_had() -> None:
     found = []
     for num_blocks, finds in ((64, True), (12, True), (12, False)):
         config = replace(CONFIG, num_blocks=num_blocks, enable_prefix_caching=finds, ablate="1.2@4")
-        with Engine(tiny_llama(), config) as engine:
-            for prompt in (TOKENS, PROMPTS[5]):
-                engine.add_request(prompt, replace(GREEDY, max_tokens=20))
-            while engine.has_unfinished():
-                engine.step()
+        with run_of(config, (TOKENS, PROMPTS[5])) as engine:
             log = log_of(engine)
             assert any(ops_of(log.record(i), Preempt) for i in range(5, len(log))) == (num_blocks == 12)
             found.append([outputs_of(engine, seq_id) for seq_id in (0, 1)])
     assert found[0] == found[1] == found[2]
+
+
+def test_a_sequence_that_is_preempted_when_it_begins_keeps_what_it_had() -> None:
+    """It is off from the first token on that was never computed, also where nothing of the sequence is computed now."""
+    requests = (TOKENS, PROMPTS[5])
+    with run_of(replace(CONFIG, num_blocks=12), requests) as engine:
+        log = log_of(engine)
+        [at, *_] = [(i, op) for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
+        record, count = at[0] + 1, at[1].num_computed_tokens
+    with run_of(CONFIG, requests) as engine:
+        log = log_of(engine)
+        ends = [(i, b.start + len(b.token_ids)) for i in range(len(log)) for b in log.record(i).batch if b.seq_id == 1]
+        same = next(i for i, end in ends if end == count) + 1
+    with (
+        run_of(replace(CONFIG, num_blocks=12, ablate=f"0@{record}"), requests) as preempted,
+        run_of(replace(CONFIG, ablate=f"0@{same}"), requests) as alone,
+    ):
+        assert outputs_of(preempted, 1) == outputs_of(alone, 1)
+
+
+def test_without_a_cache_it_is_off_for_the_same_tokens() -> None:
+    with (
+        run_of(replace(CONFIG, ablate="0@4"), [TOKENS]) as paged,
+        run_of(replace(CONFIG, ablate="0@4", strategy="none"), [TOKENS]) as none,
+    ):
+        assert outputs_of(none, 0) == outputs_of(paged, 0)
+
+
+def test_a_fork_of_a_sequence_is_remembered_as_its_parent_is() -> None:
+    """The layer is off from the middle of the prompt on: the same prompt again, off from its start, finds neither."""
+    config = replace(CONFIG, max_num_batched_tokens=4, ablate="0@3")
+    with finished(config, []) as engine:
+        for n in (2, 1):
+            engine.add_request(TOKENS, replace(GREEDY, n=n, temperature=1.0, seed=1))
+            while engine.has_unfinished():
+                engine.step()
+        _, again = lookups_of(engine)
+        assert (again.num_hit_tokens, again.reason, again.closest_seq_id) == (0, "other_ablation", 1)
+
+
+def test_a_change_drops_ablations_that_began_later() -> None:
+    config = replace(CONFIG, ablate="1.2@4 0@6")
+    assert config_of_fork(config, 5, AbortChange(request_id="x")).ablate == "1.2@4"
+    assert config_of_fork(config, 3, AblateChange(layer=2)).ablate == "2@3"
+    assert config_of_fork(config, 3, AbortChange(request_id="x")).ablate is None
+    assert config_of_fork(config, 3, None) == config
+    with (
+        finished(CONFIG, [TOKENS]) as source,
+        forked(source, 6, AblateChange(layer=0)) as ablated,
+        forked(ablated, 4, RequestChange(prompt=PROMPTS[5], sampling=GREEDY)) as fork,
+    ):
+        assert fork.config.ablate is None and outputs_of(fork, 0) == outputs_of(source, 0)
 
 
 def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alone() -> None:
@@ -149,7 +208,7 @@ def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alon
         found = lookups_of(fork)
         assert [(op.num_hit_tokens, op.reason) for op in found] == [
             (0, "nothing_shared"),
-            (0, "other_salt"),
+            (0, "other_ablation"),
             (16, None),
         ]
         assert outputs_of(fork, 1) == outputs_of(fork, 2) != outputs_of(fork, 0)
