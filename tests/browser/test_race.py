@@ -137,6 +137,8 @@ def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page
         expect(page.locator("#tooltip")).to_contain_text(
             f"{blocks * 4 * per_token + state:,} bytes".replace(",", "\u2009")
         )
+    layers_box, words = (page.locator("#state-bytes > p").nth(place).bounding_box() for place in (0, 1))
+    assert layers_box and words and words["y"] >= layers_box["y"] + layers_box["height"] and words["height"] < 20
     assert page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => settings.model.value)") is None
 
 

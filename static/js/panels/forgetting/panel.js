@@ -153,6 +153,8 @@ function KeepButton({ view, position }) {
 
 /** @param {{now: import("../../core/log.js").TraceLog, at: import("../../core/state.js").State, view: View}} props */
 function Memory({ now, at, view }) {
+  if (view.seq.status === "finished")
+    return html`<p class="hint" id="forgetting-memory">${t("forgetting.finished")}</p>`;
   const found = memoryOf(now, at, view.seq);
   return html`<dl class="num" id="forgetting-memory">
     <dt>${t("forgetting.masked")} <${Fidelity} kind="derived" formula=${t("forgetting.masked.formula")} /></dt>
