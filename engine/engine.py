@@ -604,11 +604,11 @@ class Engine:
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
-        backend = None
+        forgetting = None
         if self._forgetting and logged is not None:
-            backend = ForgettingAttention(Remembered(seq_id, logged.forgotten, self._forgetting))
+            forgetting = Remembered(seq_id, logged.forgotten, self._forgetting)
         settings = self.config.kv_cache_dtype, self.config.policy
-        asked = layer, heads, *settings, backend, residual, self._ablation
+        asked = layer, heads, *settings, forgetting, residual, self._ablation
         return recompute_sequence(self.model, seq_id, token_ids[:count], *asked)
 
     def snapshot(self) -> Snapshot:

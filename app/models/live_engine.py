@@ -11,7 +11,7 @@ from app.ground.settings import MIB
 from app.models.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.models.live_cluster import LiveCluster
 from app.models.observed_layers import Observed, Observing
-from app.models.pool_bytes import pool_bytes
+from app.models.pool_bytes import pool_parts
 from app.models.specs import specs_of
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import AllInUseError, Workers
@@ -118,8 +118,7 @@ def check_limits(
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.
     """
-    found = resolve_for(config, facts)
-    resolved = found.config
+    resolved = resolve_for(config, facts).config
     draft = speculative_of(resolved)
     if draft is not None and draft.model is not None and draft.model not in (*SHIPPED, *draft_models):
         raise ConfigError(
@@ -127,13 +126,10 @@ def check_limits(
         )
     if wrong := over_served_max(resolved):
         raise ConfigError(wrong)
-    size = pool_bytes(config, facts)
-    if size > max_pool_bytes:
-        swap = f" and {found.swap_space} more to swap to" if found.swap_space else ""
-        raise ConfigError(
-            f"a pool of {found.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
-            f"the limit is {max_pool_bytes // MIB} MiB"
-        )
+    parts = pool_parts(config, facts)
+    if sum(parts.values()) > max_pool_bytes:
+        each = " and ".join(f"{part} takes {size // MIB} MiB" for part, size in parts.items())
+        raise ConfigError(f"{each}; the limit is {max_pool_bytes // MIB} MiB")
 
 
 def engine_builder(

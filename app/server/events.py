@@ -28,7 +28,6 @@ from app.session.session import Session
 from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer
 from engine.accounting.work import layer_flops
-from engine.cache.reach import reaches_of
 from engine.lab.change import config_of_fork
 from engine.trace import codec
 
@@ -148,9 +147,7 @@ class Events:
             epoch=epoch, token_ids=done.token_ids, arrays=arrays if message.layer is None else arrays[0]
         )
         if done.residual is not None and message.layer is not None:
-            windows = [reach.num_keys for reach in reaches_of(facts.sliding_windows, theater.config.policy)]
-            seen = structs.replace(facts, sliding_windows=windows)
-            linear, attention = layer_flops(seen, message.layer, len(done.token_ids))
+            linear, attention = layer_flops(facts, message.layer, done.num_keys)
             stream = codec.encode(done.residual)
             answer["residual"] = {"stream": stream, "linear_flops": linear, "attention_flops": attention}
         return answer

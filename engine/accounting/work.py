@@ -82,16 +82,15 @@ def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "ev
     return least + one * (experts_read(facts, num_tokens) - facts.num_experts_per_tok)
 
 
-def layer_flops(facts: ModelShape, layer: int, context_len: int) -> tuple[int, int]:
-    """Return the operations of the last of `context_len` tokens in one layer: of its matrices (the average layer's),
-    and of attention over the keys that it sees. As decode, by the formulas of `StepWork`.
+def layer_flops(facts: ModelShape, layer: int, num_keys: int) -> tuple[int, int]:
+    """Return the operations of one token in one layer: of its matrices (the average layer's), and of attention, whose
+    query heads read `num_keys` keys, all heads together. As decode, by the formulas of `StepWork`.
     """
-    window = facts.sliding_windows[layer]
-    keys = context_len if window is None else min(context_len, window)
     if facts.latent_dim:
-        return 2 * layer_params(facts) // facts.num_layers, int(absorbed_flops(facts).value) * keys
-    _, head_dim, v_head_dim = kv_shapes(facts)[layer]
-    attention = 2 * facts.num_heads * (head_dim + v_head_dim) * keys
+        attention = int(absorbed_flops(facts).value) * num_keys // facts.num_heads
+    else:
+        _, head_dim, v_head_dim = kv_shapes(facts)[layer]
+        attention = 2 * (head_dim + v_head_dim) * num_keys
     return 2 * layer_params(facts) // facts.num_layers, attention
 
 

@@ -18,8 +18,10 @@ from torch import Tensor
 from engine.cache.reach import WindowPolicy
 from engine.model.ablation import Ablation
 from engine.model.attention import StepContext
-from engine.model.attention_backend import AttentionBackend, AttentionOutput
+from engine.model.attention_backend import AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from engine.model.forgetting.attention import ForgettingAttention
+from engine.model.forgetting.forgetting import Forgetting
 from engine.model.loaded import LoadedModel
 from engine.model.residual import ResidualWatch
 from engine.model.runner import ModelRunner
@@ -39,6 +41,7 @@ class Recomputed(NamedTuple):
 
     token_ids: list[int]  # inputs from position 0
     layers: list[LayerCapture]  # float32; `rows` of each has one entry: the chosen heads, every query over every key
+    num_keys: int = 0  # that the last token's query heads read in `layer`, all heads together; 0 of all layers
     residual: ResidualStream | None = None  # of the last token, if it was asked for
 
 
@@ -50,7 +53,7 @@ def recompute_sequence(
     heads: Sequence[int] | None,
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
-    backend: AttentionBackend | None = None,
+    forgetting: Forgetting | None = None,
     residual: bool = False,
     ablation: Ablation | None = None,
 ) -> Recomputed:
@@ -58,7 +61,7 @@ def recompute_sequence(
     the query heads `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
-    hidden here too. `backend`: computes the attention; None: the device's own. `residual`: return the residual stream
+    hidden here too. `forgetting`: what the sequence has forgotten. `residual`: return the residual stream
     of the last token as well, with the vectors of `layer`. `ablation`: what is off in the engine.
 
     Raises:
@@ -84,6 +87,7 @@ def recompute_sequence(
             f"the rows of {len(chosen)} heads over {count} tokens{of} are {numbers} numbers; "
             f"at most {MAX_WEIGHTS} are sent, so ask for {fewer}"
         )
+    backend = ForgettingAttention(forgetting) if forgetting else None
     runner = ModelRunner(
         model, 1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype, backend=backend
     )
@@ -97,7 +101,23 @@ def recompute_sequence(
         with watch.watching(context) if watch else nullcontext():
             logits = runner.forward(batch, context)
         stream = watch.result(logits[0], count - 1) if watch else None
-    return Recomputed(list(token_ids), [recorder.arrays[layer] for layer in layers], stream)
+        num_keys = 0 if layer is None else _num_keys(model, batch, layer, forgetting)
+    return Recomputed(list(token_ids), [recorder.arrays[layer] for layer in layers], num_keys, stream)
+
+
+def _num_keys(model: LoadedModel, batch: StepBatch, layer: int, forgetting: Forgetting | None) -> int:
+    """Return how many keys the query heads of a layer read for the last token of the batch's one sequence."""
+    facts, piece = model.facts, batch.slices[0]
+    query, heads = len(piece.token_ids) - 1, model.layer_shapes[layer].num_kv_heads
+    seen = torch.ones((heads, query + 1), dtype=torch.bool)
+    reach = batch.reach(layer, facts.sliding_windows[layer])
+    if reach.window is not None:
+        seen[:, reach.sinks : max(query - reach.window + 1, reach.sinks)] = False
+    if forgetting and layer in forgetting.layers:
+        hidden = forgetting.hidden(layer, piece.seq_id, query, query + 1)
+        if hidden is not None:
+            seen &= ~hidden[:, 0].cpu()
+    return int(seen.sum()) * (facts.num_heads // heads)
 
 
 class _Layers:

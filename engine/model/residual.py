@@ -5,8 +5,10 @@
 No family is named here. The hooks record each direct child of a layer, with the last token's input and output, in the
 order in which they run. What attention adds is the output of the child that has the attention, and of what reads just
 that (a norm after it, dropout); what the feed-forward block adds is the output of the last child. The sum is compared
-with what the layer returns: a layer that adds in another way has no parts. The modules that run after the last layer
-are the final norm and the output head; applied to the last residual they must give the pass's own logits.
+with what the layer returns: a layer that adds in another way has no parts. Some families multiply what is added by a
+constant: it is fitted to the layers whose plain sum is not what they return, else it would be fitted to rounding. The
+modules that run after the last layer are the final norm and the output head; applied to the last residual they must
+give the pass's own logits.
 
 Logit lens: nostalgebraist, "interpreting GPT: the logit lens" (2020).
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +44,14 @@ class Call(NamedTuple):
     module: nn.Module
     given: Vector | None
     returned: Vector | None
+
+
+class Added(NamedTuple):
+    """What the two blocks of a layer return, and what the feed-forward block's side reads."""
+
+    attention: Vector
+    ffn: Vector
+    reads: Vector
 
 
 class ResidualWatch:
@@ -93,11 +104,15 @@ class ResidualWatch:
         vectors: dict[str, Vector] = {}
         norms = np.zeros((len(self._layers), len(PARTS)), np.float32)
         is_parallel, is_apart = False, False
-        for index, (whole, before) in enumerate(zip(self._whole, self._begins, strict=True)):
-            if before is None or whole.returned is None:
-                continue
-            found = {"before": before, "after": whole.returned}
-            parts = self._parts(index, before, whole.returned)
+        passed = [
+            (index, before, whole.returned, self._added(index, before, whole.returned))
+            for index, (whole, before) in enumerate(zip(self._whole, self._begins, strict=True))
+            if before is not None and whole.returned is not None
+        ]
+        factor = self._factor([(before, after, added) for _, before, after, added in passed if added])
+        for index, before, after, added in passed:
+            found = {"before": before, "after": after}
+            parts = self._parts(before, after, added, factor) if added else None
             if parts is None:
                 is_apart = True
             else:
@@ -120,8 +135,10 @@ class ResidualWatch:
             missing=missing,
         )
 
-    def _parts(self, index: int, before: Vector, after: Vector) -> tuple[dict[str, Vector], bool] | None:
-        """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
+    def _added(self, index: int, before: Vector, after: Vector) -> Added | None:
+        """Return what the blocks of a layer return; None if it is off, or has no two blocks as wide as the residual."""
+        if _same(before, after):
+            return None
         calls = [call for call in self._children[index] if call.returned is not None]
         end = next((i for i, call in enumerate(calls) if attends(call.module)), None)
         if end is None or end + 1 >= len(calls):
@@ -129,19 +146,29 @@ class ResidualWatch:
         while end + 1 < len(calls) and _same(calls[end + 1].given, calls[end].returned):
             end += 1
         added, last = calls[end].returned, calls[-1].returned
-        if added is None or last is None or added.shape != before.shape or last.shape != before.shape:
-            return None
-        both = added + last
-        scale = (after - before) @ both / (both @ both).clamp_min(1e-12)  # some families multiply what is added
-        if scale < self._tolerance:  # a layer that is off
-            return None
-        attention, ffn = added * scale, last * scale
-        between = before + attention
         reads = calls[end + 1].given if end + 1 < len(calls) else None
-        if reads is None or not self._close(between + ffn, after):
+        if added is None or last is None or reads is None or added.shape != before.shape or last.shape != before.shape:
             return None
-        parts = {"attention": attention, "between": between, "ffn": ffn}
-        return parts, not self._close(reads, between)
+        return Added(added, last, reads)
+
+    def _factor(self, layers: list[tuple[Vector, Vector, Added]]) -> float:
+        """Return what the model multiplies each block's output by, given each layer's `before`, `after` and blocks."""
+        fitted = []
+        for before, after, added in layers:
+            both = added.attention + added.ffn
+            if not self._close(before + both, after):
+                fitted.append(float((after - before) @ both / (both @ both).clamp_min(1e-12)))
+        return median(fitted) if fitted else 1
+
+    def _parts(
+        self, before: Vector, after: Vector, added: Added, factor: float
+    ) -> tuple[dict[str, Vector], bool] | None:
+        """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
+        attention, ffn = added.attention * factor, added.ffn * factor
+        between = before + attention
+        if not self._close(between + ffn, after):
+            return None
+        return {"attention": attention, "between": between, "ffn": ffn}, not self._close(added.reads, between)
 
     def _inputs(self, missing: list[MissingPart]) -> dict[str, Vector]:
         """Return what the blocks of the chosen layer read, and the hidden activation of the feed-forward block."""
@@ -170,8 +197,10 @@ class ResidualWatch:
         rows = rows.float()
         if rows.shape[1:] == logits.shape:
             cap = getattr(self._model.module.config.get_text_config(), "final_logit_softcapping", None)
-            scale = (rows[-1] @ logits) / (rows[-1] @ rows[-1])  # some families multiply logits by a constant
-            rows = cap * torch.tanh(rows / cap) if cap else rows * scale
+            if cap:
+                rows = cap * torch.tanh(rows / cap)
+            elif not self._close(rows[-1], logits):  # some families multiply logits by a constant
+                rows = rows * (rows[-1] @ logits) / (rows[-1] @ rows[-1])
         if not self._close(rows[-1], logits):
             missing.append("logits")
             return []

@@ -29,7 +29,7 @@ def build_drafter(
     """Return the drafter for an engine of `model`. `new_engine`: makes the engine of a draft model.
 
     Raises:
-        ConfigError: the draft model cannot be opened, or has another vocabulary or states.
+        ConfigError: the draft model cannot be opened, has another vocabulary or states, or its pool does not fit.
     """
     if speculative.method == "ngram":
         return NgramDrafter(*speculative.lookup_lengths)
@@ -60,21 +60,28 @@ def build_drafter(
         count_copies=False,
         private=False,
     )
-    return ModelDrafter(draft, new_engine(draft, own))
+    try:
+        return ModelDrafter(draft, new_engine(draft, own))
+    except ModelError as error:
+        raise ConfigError(
+            f"the draft model's pool, as large as the model's and {config.max_num_seqs} drafts: {error}"
+        ) from error
 
 
-def draft_pool_bytes(config: EngineConfig) -> int:
-    """Return the most bytes that the pool of a shipped draft model takes beside the engine's own; 0 without one.
+def draft_pool(config: EngineConfig) -> tuple[int, int]:
+    """Return the blocks of a shipped draft model's pool, which lies beside the engine's own, and the most bytes that it
+    takes; 0, 0 without one.
 
     From its config.json alone; the cache stores 4 bytes a number at most.
     """
     speculative = speculative_of(config)
     shipped = shipped_model(speculative.model) if speculative and speculative.model else None
     if speculative is None or shipped is None:
-        return 0
+        return 0, 0
     shapes = kv_shapes(json.loads((shipped.folder / "config.json").read_text(encoding="utf-8")))
     each = 4 * sum(shape.num_layers * shape.elements for shape in shapes)
-    return _num_blocks(speculative, config) * BLOCK_SIZE * each
+    num_blocks = _num_blocks(speculative, config)
+    return num_blocks, num_blocks * BLOCK_SIZE * each
 
 
 def _num_blocks(speculative: Speculative, config: EngineConfig) -> int:

@@ -67,14 +67,14 @@ class ModelDrafter:
         """Return up to so many draft tokens for each sequence."""
         requests: list[Drafted | None] = []
         longest = self._engine.config.max_model_len or 0
-        for sequence, most in asked:
-            most = min(most, longest - sequence.num_tokens)
-            sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
-            prompt = list(sequence.token_ids)
-            salt = sequence.cache_salt
-            requests.append(self._engine.add_request(prompt, sampling, cache_salt=salt) if sampling else None)
         computed: Counter[int] = Counter()
         try:
+            for sequence, most in asked:
+                most = min(most, longest - sequence.num_tokens)
+                sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
+                prompt = list(sequence.token_ids)
+                salt = sequence.cache_salt
+                requests.append(self._engine.add_request(prompt, sampling, cache_salt=salt) if sampling else None)
             while self._engine.has_unfinished():
                 for entry in self._engine.step().batch:
                     computed[entry.seq_id] += len(entry.token_ids)

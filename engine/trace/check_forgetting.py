@@ -81,12 +81,16 @@ class ForgettingBook:
                 self._ended.append(op.seq_id)
 
     def _forget(self, op: Forget) -> Iterator[str]:
-        budget, heads = self._engine.get("forget_budget"), self._model.num_kv_heads
+        budget = self._engine.get("forget_budget")
         if not isinstance(budget, int):
             yield "the header has no forget_budget"
             return
-        if not 0 <= op.layer < self._model.num_layers or len(op.positions) != heads:
-            yield f"layer {op.layer}, {len(op.positions)} KV heads; the model has {self._model.num_layers} and {heads}"
+        if not 0 <= op.layer < self._model.num_layers:
+            yield f"layer {op.layer}; the model has {self._model.num_layers}"
+            return
+        heads, _, _ = self._model.kv_shape(op.layer)
+        if len(op.positions) != heads:
+            yield f"layer {op.layer}, {len(op.positions)} KV heads; the layer has {heads}"
             return
         sequence = self._gone.setdefault(op.seq_id, _Gone())
         for head, positions in enumerate(op.positions):
@@ -104,9 +108,12 @@ class ForgettingBook:
                 yield f"KV head {head} forgets a token with score {best} and keeps one with {lowest}"
 
     def wrong_in_capture(self, capture: Capture) -> Iterator[str]:
-        """Yield each weight that goes to a forgotten key. The capture's record has been given."""
+        """Yield each weight that goes to a forgotten key. The capture's record has been given.
+
+        Layers that the model does not have are `wrong_in_capture`'s of `check_arrays`.
+        """
         for layer in capture.layers:
-            for rows in layer.rows:
+            for rows in layer.rows if 0 <= layer.layer < self._model.num_layers else ():
                 gone = self._gone.get(rows.seq_id)
                 if gone and rows.weights.ndim == 3 and self._wrong_weights(rows, layer.layer, gone):
                     yield f"layer {layer.layer}: sequence {rows.seq_id} gives weight to a key that it has forgotten"
@@ -114,7 +121,7 @@ class ForgettingBook:
     def _wrong_weights(self, rows: AttentionRows, layer: int, gone: _Gone) -> bool:
         _, num_queries, num_keys = rows.weights.shape
         queries = np.arange(num_queries) + rows.query_start
-        group = max(self._model.group_size, 1)
+        group = max(self._model.num_heads // self._model.kv_shape(layer)[0], 1)  # query heads of a KV head
         for index, head in enumerate(rows.heads[: rows.weights.shape[0]]):
             own = gone.of((layer, head // group))
             places = [(p - rows.key_start, at) for p, at in own.items() if 0 <= p - rows.key_start < num_keys]

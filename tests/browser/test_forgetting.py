@@ -45,3 +45,12 @@ def test_a_gone_key_says_why_and_is_kept_in_a_fork(open_page: OpenPage) -> None:
     row = page.locator(f'#forgetting tr[data-row="{position}"]')
     expect(row).to_have_attribute("data-pinned", "true")
     expect(row.locator(".forgetting-cell[data-gone=true]")).to_have_count(0)
+
+
+def test_a_finished_sequence_says_so_in_place_of_zeros(open_page: OpenPage) -> None:
+    page = open_page("/?forget_policy=tova&forget_budget=8&max_tokens=2&ignore_eos=1&detail=forgetting")
+    prefill(page, POEM)
+    memory = page.locator("#forgetting-memory")
+    expect(memory).to_contain_text("pairs,")
+    step(page)
+    expect(memory).to_have_text("The sequence has finished: its blocks are free, and nothing of it is masked any more.")

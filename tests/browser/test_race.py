@@ -13,6 +13,16 @@ from tests.browser.settling import comes_to
 OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 
 
+TOUCHING = """() => [...document.querySelectorAll('.race-lanes tr')].flatMap((row) => {
+  const texts = [...row.children].map((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return { text: cell.textContent, box: range.getBoundingClientRect() };
+  });
+  return texts.slice(1).filter(({ box }, i) => box.left - texts[i].box.right < 4).map(({ text }) => text);
+})"""
+
+
 def steps(page: Page, count: int) -> None:
     """Take `count` steps of the race, one at a time."""
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
@@ -127,6 +137,8 @@ def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page
         expect(page.locator("#tooltip")).to_contain_text(
             f"{blocks * 4 * per_token + state:,} bytes".replace(",", "\u2009")
         )
+    layers_box, words = (page.locator("#state-bytes > p").nth(place).bounding_box() for place in (0, 1))
+    assert layers_box and words and words["y"] >= layers_box["y"] + layers_box["height"] and words["height"] < 20
     assert page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => settings.model.value)") is None
 
 
@@ -187,6 +199,7 @@ def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> N
         (1280, 720, "en-US", "strategies"),
         (1280, 720, "en-US", "caches"),
         (1920, 1080, "zh-CN", "caches"),
+        (1280, 720, "en-US", "drafts"),
         (1280, 720, "en-US", "models"),
         (1920, 1080, "zh-CN", "models"),
         (390, 844, "en-US", "models"),
@@ -199,7 +212,7 @@ def test_everything_is_seen_at_once_and_no_serious_violation(
     phone = width < 720
     page = open_with_axe(
         open_page,
-        f"/?detail=race&max_tokens=6&region=detail&lanes={lanes}",
+        f"/?detail=race&max_tokens=24&ignore_eos=1&region=detail&lanes={lanes}",
         width=width,
         height=height,
         locale=locale,
@@ -219,3 +232,4 @@ def test_everything_is_seen_at_once_and_no_serious_violation(
     cut = """[...document.querySelectorAll('.race-lanes td, .race-lanes th')]
       .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"""
     assert page.evaluate(cut) == []
+    assert page.evaluate(TOUCHING) == []

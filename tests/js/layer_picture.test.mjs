@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { largestOf, layoutOf, pooled } from "../../static/js/panels/layer/geometry.js";
+import { largestOf, layoutOf, pooled, spaced } from "../../static/js/panels/layer/geometry.js";
 
 test("no part lies on another one or outside of the picture, whatever its width", () => {
   for (let width = 330; width < 1800; width += 7) {
@@ -19,6 +19,39 @@ test("no part lies on another one or outside of the picture, whatever its width"
       }
     }
   }
+});
+
+test("names above the parts of a branch do not touch, whatever the width", () => {
+  // px at 12 px in a wide font, as the page has it where no other is installed
+  const texts = { reads: 33, Q: 10, K: 9, V: 9, weights: 47, "Σ w·V": 34, W_O: 27, hidden: 41, W_down: 50 };
+  const branches = [
+    { attention_in: "reads", q: "Q", k: "K", v: "V", weights: "weights", sum: "Σ w·V", attention: "W_O" },
+    { ffn_in: "reads", hidden: "hidden", ffn: "W_down" },
+  ];
+  for (let width = 330; width < 1800; width++)
+    for (const first of [true, false]) {
+      const { boxes } = layoutOf({ width, height: 162 }, { first });
+      for (const names of branches) {
+        let end = Number.NEGATIVE_INFINITY;
+        for (const [name, text] of Object.entries(names)) {
+          const [center, half] = [boxes[name].x + boxes[name].width / 2, texts[text] / 2];
+          assert(center - half >= end + 2, `${text} at ${width}: ${(center - half - end).toFixed(1)} px`);
+          end = center + half;
+        }
+      }
+    }
+});
+
+test("of texts that would touch, the ones that come first stay", () => {
+  const stay = (...places) =>
+    spaced(
+      places.map((x) => ({ x, width: 10 })),
+      50,
+      3,
+    ).map(({ x }) => x);
+  assert.deepEqual(stay(30, 38, 20, 43, 16), [30, 43, 16]);
+  assert.deepEqual(stay(49, 2, 36), [45, 5]); // moved into the room, where the third then finds none
+  assert.deepEqual(spaced([{ x: 25, width: 51 }], 50, 3), []);
 });
 
 test("a cell shows the number of its values that is largest without its sign", () => {

@@ -10,6 +10,8 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { branchesOf, rowsOf } from "../../static/js/core/prefix_branches.js";
 import { wouldHit } from "../../static/js/core/prefix_hit.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
+import { answer, asked } from "../../static/js/panels/prefix/ask.js";
+import { drawing, own } from "../../static/js/state/store.js";
 import { evicted, hybrid, logOf, reused, shared } from "./histories.mjs";
 import { bytes, op } from "./log_builder.mjs";
 import { lookupsAgree } from "./prefix_lookups.mjs";
@@ -182,4 +184,21 @@ test("a beginning of five thousand blocks is no deep call", () => {
     rowsOf(branchesOf(tree.roots), new Set(), new Set()).map((row) => row.nodes.length),
     [5000, 2],
   );
+});
+
+test("no hit is predicted where a head or layer is off", () => {
+  const answers = (ablate) => {
+    const log = shared();
+    Object.assign(log.header.engine, { ablate });
+    own.log.value = log;
+    own.numRecords.value = log.length;
+    asked.value = { text: "a", tokens: [1, 2, 5] };
+    return [0, 1, 2].map((index) => {
+      drawing.value = index;
+      return answer.value?.way.length ?? null;
+    });
+  };
+  assert.deepEqual(answers(null), [0, 1, 1]);
+  assert.deepEqual(answers("1.0@0"), [null, null, null]);
+  assert.deepEqual(answers("2.1@9 0@2"), [0, null, null]); // from before record 2 on
 });

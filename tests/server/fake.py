@@ -52,6 +52,7 @@ KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a flo
 class Recomputed(NamedTuple):
     token_ids: list[int]
     layers: list[LayerCapture]
+    num_keys: int = 0
     residual: None = None
 
 

@@ -3,7 +3,9 @@
 
 import { attentionTerms, softmaxOf } from "./attention.js";
 import { RELEASED } from "./groups.js";
+import { kvTerms } from "./metrics.js";
 import { vectorOf } from "./sequence_view.js";
+import { kvHeadsOf, kvShapeOf } from "./shape.js";
 
 /**
  * @typedef {import("./state.js").Sequence} Sequence
@@ -11,6 +13,15 @@ import { vectorOf } from "./sequence_view.js";
  * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone why a key went: `at` tokens were
  *   computed, `lowest` is the score of the last one that stayed
  */
+
+/**
+ * The KV heads that can forget: all of the layers without a sliding window of their own.
+ * @param {import("./shape.js").Model} model @returns {{layer: number, head: number}[]}
+ */
+export const forgettingHeads = (model) =>
+  Array.from({ length: model.num_layers }, (_, layer) =>
+    (model.sliding_windows[layer] ?? null) === null ? kvHeadsOf(model, layer).map((head) => ({ layer, head })) : [],
+  ).flat();
 
 /**
  * The keys that a KV head of a layer has forgotten, by position.
@@ -68,7 +79,7 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
  */
 export function memoryOf(log, state, sequence) {
   const size = state.block_size;
-  const { num_kv_heads: heads } = log.header.model;
+  const { model } = log.header;
   const found = {
     pairs: 0,
     maskedBytes: 0,
@@ -83,13 +94,13 @@ export function memoryOf(log, state, sequence) {
   for (const [index, group] of log.groups.entries()) {
     const table = sequence.block_tables[index] ?? [];
     if (group.window !== null || !table.length) continue;
-    const layers = group.layers.length
-      ? group.layers
-      : Array.from({ length: log.header.model.num_layers }, (_, i) => i);
-    const pairBytes = group.kv_bytes_per_token / (layers.length * heads);
+    const layers = group.layers.length ? group.layers : Array.from({ length: model.num_layers }, (_, i) => i);
+    const { element_bytes, scale_bytes } = kvTerms(log.header, group);
     let most = 0;
-    for (const layer of layers)
-      for (let head = 0; head < heads; head++) {
+    for (const layer of layers) {
+      const { head_dim, v_head_dim } = kvShapeOf(model, layer);
+      const pairBytes = (head_dim + v_head_dim) * element_bytes + 2 * scale_bytes;
+      for (const head of kvHeadsOf(model, layer)) {
         const gone = forgottenBy(sequence, layer, head);
         let [kept, masked, moves] = [0, 0, 0];
         for (let position = 0; position < computed; position++)
@@ -103,6 +114,7 @@ export function memoryOf(log, state, sequence) {
         found.moves += moves;
         found.movedBytes += moves * pairBytes;
       }
+    }
     const released = table.filter((id) => id === RELEASED).length;
     const packed = Math.max(0, table.length - released - Math.max(1, Math.ceil(most / size)));
     found.freedBlocks += released;

@@ -81,6 +81,16 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
 }
 
 /**
+ * Whether a head or layer is off for a prompt that comes after record `index`: what is computed then has hashes that do
+ * not follow from its tokens alone. Mirrors engine/cache/ablate_settings.py.
+ * @param {Pick<import("./trace.js").Header, "engine">} header @param {number} index
+ */
+export const isAblated = ({ engine }, index) =>
+  String(engine.ablate ?? "")
+    .split(" ")
+    .some((off) => Number(off.split("@")[1]) <= index + 1);
+
+/**
  * The last eviction from these groups.
  * @param {import("./cached_contents.js").Eviction[]} evictions ascending @param {import("./groups.js").Group[]} groups
  * @param {number} until record

@@ -15,6 +15,10 @@ export function kvShapeOf(model, layer) {
 export const kvHeadOf = (model, layer, head) =>
   Math.floor((head * kvShapeOf(model, layer).num_kv_heads) / model.num_heads);
 
+/** The numbers of a layer's KV heads. @param {Model} model @param {number} layer */
+export const kvHeadsOf = (model, layer) =>
+  Array.from({ length: kvShapeOf(model, layer).num_kv_heads }, (_, head) => head);
+
 /**
  * Layers of one shape together, in the order of their first layers.
  * @param {Model} model @param {number[]} layers empty: all

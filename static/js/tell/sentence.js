@@ -10,6 +10,7 @@ import { ownAtCompute } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { partsWhere } from "../core/operations.js";
+import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
 
 /**
@@ -208,8 +209,7 @@ function headsOf(log, layer, context, seqId) {
   const sequence = seqId < 0 ? null : log.tail.sequences.get(seqId);
   if (!sequence?.forgotten.length) return [];
   const all = visibleKeys(log.header, layer, context - 1);
-  const heads = Array.from({ length: log.header.model.num_kv_heads }, (_, head) => head);
-  return heads.map((head) => notForgotten(sequence, layer, head, context - 1, all));
+  return kvHeadsOf(log.header.model, layer).map((head) => notForgotten(sequence, layer, head, context - 1, all));
 }
 
 /**

@@ -1,12 +1,15 @@
 """The server's engine adds captures that can be chosen, left out, or ended for good."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from app.models.live_engine import LiveEngine
+from app.ground.settings import MIB
+from app.models.live_engine import LiveEngine, check_limits
 from app.session.messages import SubmittedPrompt
-from engine.config import EngineConfig, SamplingParams
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.model.loader import load_model
 from tests.unit.engine.runs import tiny_llama
 
 
@@ -30,3 +33,23 @@ def test_captures_that_were_stopped_do_not_come_back_with_a_focus(live: LiveEngi
     live.stop_captures()
     live.focus([0], None)
     assert not live.step().has_capture
+
+
+@pytest.mark.parametrize(
+    ("settings", "beside"),
+    [
+        ({}, ""),
+        (
+            {"speculative_config": '{"model": "bundled-mqa", "num_speculative_tokens": 5}'},
+            " and the draft model's pool of 4112 blocks of 4 slots takes 6 MiB",  # 1024 * 16 / 4, and 2 for each of 8
+        ),
+        ({"forget_policy": "h2o", "forget_compare": True}, " and the full cache to compare with takes 8 MiB"),
+        ({"preemption_mode": "swap", "swap_space": 9}, ""),
+    ],
+)
+def test_a_refused_pool_says_what_lies_beside_it(settings: dict[str, Any], beside: str) -> None:
+    config = EngineConfig(block_size=16, num_blocks=1024, max_num_seqs=8, max_model_len=512, **settings)
+    swap = " and 9 more to swap to" if "swap_space" in settings else ""
+    with pytest.raises(ConfigError) as refused:
+        check_limits(load_model("bundled").facts, config, 30 * MIB)
+    assert str(refused.value) == f"a pool of 1024 blocks of 16 slots{swap} takes 32 MiB{beside}; the limit is 30 MiB"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from engine.accounting.work import StepWork, layer_flops
+from engine.cache.forget_settings import ForgetSettings
+from engine.cache.reach import WindowPolicy
+from engine.model.forgetting.forgetting import Forgetting, Remembered
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.model.recompute import RecomputeError, recompute_sequence
+from engine.trace.events import Forget
 from engine.trace.records import BatchEntry
 from engine.trace.residual import ResidualStream
+from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.parity.harness import eager_forward
 from tests.tiny_models import tiny_model
@@ -50,6 +57,29 @@ def test_parts_add_up_to_the_models_own_states_and_next_token(family: str) -> No
     assert len(stream.lens) == model.facts.num_layers + 1
     assert [one.token_id for one in stream.lens[-1]] == own.indices.tolist()
     assert [one.logprob for one in stream.lens[-1]] == pytest.approx(own.values.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "minicpm3"])
+def test_only_what_is_scaled_gets_a_factor(family: str) -> None:
+    """In half precision a sum rounds; a factor fitted to that would change what the blocks return."""
+    module = causal_model(causal_config(family, tie_word_embeddings=False)).to(torch.bfloat16)
+    factor = getattr(module.model.layers[0], "residual_scale", 1)
+    returned: list[np.ndarray[Any, Any]] = []
+    with torch.no_grad():
+        for layer in module.model.layers:
+            layer.self_attn.o_proj.register_forward_hook(lambda *of: returned.append(row(of[2]).numpy()))
+        for block in (module.model.layers[1].self_attn.o_proj, module.model.layers[1].mlp.down_proj):
+            block.weight *= 1e-3  # what this layer adds is less than the tolerance of the sum
+    model = from_module(module)
+    for layer in range(model.facts.num_layers):
+        returned.clear()
+        attention = stream_of(model, layer).vectors["attention"]
+        np.testing.assert_allclose(attention, factor * returned[layer], rtol=0 if factor == 1 else 0.01)
+
+
+def row(output: torch.Tensor) -> torch.Tensor:
+    """The last token's."""
+    return output.reshape(-1, output.shape[-1])[-1].float()
 
 
 def test_lens_of_an_earlier_layer_is_norm_and_head_of_its_residual() -> None:
@@ -94,10 +124,30 @@ def test_it_needs_one_layer_and_a_model_without_states() -> None:
         recompute_sequence(from_module(hybrid_model("jamba")), 0, TOKENS, 0, [0], residual=True)
 
 
+def num_keys(model: LoadedModel, layer: int, **more: Any) -> int:
+    return recompute_sequence(model, 0, TOKENS, layer, [0], **more).num_keys
+
+
 def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
+    start, count = len(TOKENS) - 1, len(TOKENS)
     for family in ("llama", "mistral", "deepseek_v3"):
-        facts = from_module(tiny_model(family)).facts
-        step = BatchEntry(seq_id=0, phase="decode", start=19, token_ids=[1], context_len=20, samples=True)
-        layers = [layer_flops(facts, layer, 20) for layer in range(facts.num_layers)]
+        model = from_module(tiny_model(family))
+        facts = model.facts
+        step = BatchEntry(seq_id=0, phase="decode", start=start, token_ids=TOKENS[-1:], context_len=count, samples=True)
+        layers = [layer_flops(facts, layer, num_keys(model, layer)) for layer in range(facts.num_layers)]
         total = sum(map(sum, layers)) + 2 * facts.vocab_size * facts.hidden_size
         assert abs(StepWork(facts).of([step]).flops - total) <= 2 * facts.num_layers  # the average layer is rounded
+
+
+def test_the_keys_are_those_that_the_last_query_gives_weight() -> None:
+    """Under a window over the model's own, and for a sequence that has forgotten some, in each head others."""
+    model = from_module(tiny_model("gemma2"))  # windows of 5 keys in two layers of three
+    forgetting = Forgetting(ForgetSettings("h2o", 9), model)
+    full = model.facts.sliding_windows.index(None)
+    gone, scores = [[1, 2, 3], [2]], [[0.3, 0.2, 0.1], [0.1]]
+    op = Forget(seq_id=0, layer=full, at=9, positions=gone, scores=scores, ranks=gone, lowest_kept=[None, None])
+    for more in ({}, {"policy": WindowPolicy(4, 2)}, {"forgetting": Remembered(0, [op], forgetting)}):
+        for layer in range(model.facts.num_layers):
+            [arrays] = recompute_sequence(model, 0, TOKENS, layer, None, **more).layers
+            assert num_keys(model, layer, **more) == np.count_nonzero(arrays.rows[0].weights[:, -1])
+    assert num_keys(model, full, **more) == 4 * len(TOKENS) - 2 * 3 - 2 * 1

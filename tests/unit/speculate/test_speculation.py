@@ -15,9 +15,14 @@ from msgspec.structs import replace
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.lab.rerun import Rerun
+from engine.model.errors import ModelError
+from engine.model.loader import load_model
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.scheduling.sequence import Sequence
+from engine.speculate.build import build_drafter
+from engine.speculate.draft_model import ModelDrafter
 from engine.speculate.ngram import NgramDrafter
+from engine.speculate.settings import Speculative
 from engine.trace.check import check
 from engine.trace.events import Draft, Preempt, Sample, TakeBack, Verify
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, PROMPTS, log_of, ops_of, outputs_of, tiny_llama
@@ -270,8 +275,6 @@ def test_ngrams_are_those_that_a_plain_search_finds(tokens: list[int], low: int,
 
 def test_a_draft_model_costs_tokens_and_bytes() -> None:
     """The bundled model drafts for itself: with equal logits every draft is right."""
-    from engine.model.loader import load_model
-
     model = load_model("bundled")
     config = EngineConfig(
         block_size=4, num_blocks=40, max_model_len=96, enforce_eager=True,
@@ -287,6 +290,31 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
     # after the first proposal only the last, partial block is computed again
     assert drafts[1].num_computed_tokens <= 3 + 4 + 3
     assert drafts[1].num_bytes % model.facts.num_layers == 0 < drafts[0].num_bytes < drafts[1].num_bytes
+
+
+@pytest.mark.parametrize("method", ["add_request", "step"])
+def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call fails, be it a request or a step."""
+    asked = [
+        (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
+    ]
+    with Engine(tiny_llama(), ROOMY, keep_log=False) as engine:
+        whole, calls = getattr(engine, method), Counter[str]()
+
+        def fail_second(*args: object, **options: object) -> object:
+            calls[method] += 1
+            if calls[method] == 2:
+                raise OSError("on purpose")
+            return whole(*args, **options)
+
+        drafter = ModelDrafter(engine.model, engine)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, method, fail_second)
+            with pytest.raises(OSError, match="on purpose"):
+                drafter.propose(asked)
+        assert not engine.has_unfinished()
+        assert engine.snapshot().memory.blocks_held == 0
+        assert [len(proposal.token_ids) for proposal in drafter.propose(asked)] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -306,6 +334,19 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
 def test_what_does_not_go_together_is_refused(changes: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Engine(tiny_llama(), replace(ROOMY, **changes))
+
+
+def test_a_draft_models_pool_that_does_not_fit_is_named() -> None:
+    """The user's own `num_blocks` is another number than the draft pool's."""
+
+    def no_memory(_model: object, config: EngineConfig) -> Engine:
+        raise ModelError(f"{config.num_blocks} blocks do not fit")
+
+    config = EngineConfig(block_size=16, num_blocks=10, max_num_seqs=8, max_model_len=96)
+    speculative = Speculative(method="draft_model", model="bundled", num_speculative_tokens=3)
+    said = "the draft model's pool, as large as the model's and 8 drafts: 48 blocks do not fit"
+    with pytest.raises(ConfigError, match=said):
+        build_drafter(speculative, load_model("bundled"), config, no_memory)
 
 
 def test_beams_are_refused() -> None:

@@ -4,6 +4,7 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { rowOf, strongest } from "../../core/attention.js";
 import { tellingHeads } from "../../core/heads.js";
 import { labelText } from "../../core/labels.js";
+import { kvHeadOf } from "../../core/shape.js";
 import { roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { log, sequenceView } from "../../state/store.js";
@@ -18,8 +19,7 @@ import { sources } from "./matrix_image.js";
  */
 export function headName(l, h) {
   const model = log.value?.header.model;
-  const group = model ? model.num_heads / model.num_kv_heads : 1;
-  return t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) });
+  return t("overview.cell", { layer: l, head: h, kv: model ? kvHeadOf(model, l, h) : h });
 }
 
 /**

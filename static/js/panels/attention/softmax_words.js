@@ -1,5 +1,6 @@
 // What the softmax says of itself: its formula with this model's numbers, why numbers may differ, numbers as text.
 
+import { kvShapeOf } from "../../core/shape.js";
 import { t } from "../../tell/words.js";
 
 /**
@@ -14,7 +15,7 @@ import { t } from "../../tell/words.js";
  * @param {Terms} terms
  */
 export function scoreFormula(now, { scaling, softcap }) {
-  const d = now.log.header.model.head_dim;
+  const d = kvShapeOf(now.log.header.model, now.layer).head_dim;
   const usual = Math.abs(scaling * Math.sqrt(d) - 1) < 1e-6;
   const product = usual
     ? t("softmax.score_usual", { d, scaling: plain(scaling) })

@@ -3,7 +3,14 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem } from "../../control/fork.js";
 import { jumpTo } from "../../control/playback.js";
-import { forgottenBy, heaviestForgotten, memoryOf, qualityOf, scoresOf } from "../../core/forgetting.js";
+import {
+  forgettingHeads,
+  forgottenBy,
+  heaviestForgotten,
+  memoryOf,
+  qualityOf,
+  scoresOf,
+} from "../../core/forgetting.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
@@ -28,8 +35,8 @@ export function Panel() {
   captureVersion.value; // arrays that arrive are drawn
   if (!now || !view || !at) return html`<p class="hint">${t("forgetting.empty")}</p>`;
   const { engine, model } = now.header;
-  const columns = columnsOf(now.header, layer.value);
-  const isPart = columns.length < model.num_layers * model.num_kv_heads;
+  const heads = forgettingHeads(model);
+  const columns = heads.length <= WIDE ? heads : heads.filter((one) => one.layer === layer.value);
   const values = { policy: t(`option.forget_policy.${engine.forget_policy}`), budget: Number(engine.forget_budget) };
   return html`<div class="forgetting" id="forgetting">
     <header>
@@ -47,22 +54,14 @@ export function Panel() {
         <${Why} view=${view} cell=${cell} budget=${values.budget} />
         <${Memory} now=${now} at=${at} view=${view} />
         <${Quality} view=${view} choose=${setCell} />
-        ${isPart ? html`<p class="hint">${t("forgetting.one_layer")}</p>` : null}
+        ${
+          columns.length < heads.length
+            ? html`<p class="hint">${t(columns.length ? "forgetting.one_layer" : "forgetting.other_layers")}</p>`
+            : null
+        }
       </div>
     </div>
   </div>`;
-}
-
-/**
- * @param {import("../../core/trace.js").Header} header
- * @param {number} shown
- * @returns {{layer: number, head: number}[]}
- */
-function columnsOf({ model }, shown) {
-  const layers = Array.from({ length: model.num_layers }, (_, i) => i);
-  const own = layers.filter((i) => (model.sliding_windows?.[i] ?? null) === null);
-  const some = own.length * model.num_kv_heads <= WIDE ? own : own.filter((i) => i === shown);
-  return some.flatMap((i) => Array.from({ length: model.num_kv_heads }, (_, head) => ({ layer: i, head })));
 }
 
 /**
@@ -154,6 +153,8 @@ function KeepButton({ view, position }) {
 
 /** @param {{now: import("../../core/log.js").TraceLog, at: import("../../core/state.js").State, view: View}} props */
 function Memory({ now, at, view }) {
+  if (view.seq.status === "finished")
+    return html`<p class="hint" id="forgetting-memory">${t("forgetting.finished")}</p>`;
   const found = memoryOf(now, at, view.seq);
   return html`<dl class="num" id="forgetting-memory">
     <dt>${t("forgetting.masked")} <${Fidelity} kind="derived" formula=${t("forgetting.masked.formula")} /></dt>

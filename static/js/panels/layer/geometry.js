@@ -10,6 +10,8 @@ const LEAST = 38;
 const MAX = 150; // px of a column
 const PHONE = 52; // where there is little width, and the page is as long as it needs to be
 const BESIDE = 54; // px of the layers before and after, which are not drawn
+const BESIDE_TIGHT = 46;
+const BESIDE_NARROW = 20; // without words
 const WIDE = ["weights", "hidden"];
 const INNER = 5; // px between q, k and v
 
@@ -37,9 +39,9 @@ export function layoutOf({ width, height }, { first }) {
     (boxes[name] = { x, y, width: wide, height: tall });
   const bandOf = (/** @type {number} */ index) => index * row + TOP + tall + BETWEEN;
   const edge = narrow ? 14 : 26;
-  const beside = narrow ? 0 : BESIDE; // on the right the next layer
-  const start = first ? edge : edge + column + (narrow ? BESIDE / 2 : BESIDE);
-  const end = width - edge - column - beside;
+  const beside = narrow ? BESIDE_NARROW : tight ? BESIDE_TIGHT : BESIDE;
+  const start = first ? edge : edge + column + beside;
+  const end = width - edge - column - (narrow ? 0 : beside); // on the right the next layer
   const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
   if (!first) put("embedding", edge, bandOf(0));
   put("before", start, bandOf(0));
@@ -49,7 +51,7 @@ export function layoutOf({ width, height }, { first }) {
   put("after", end, bandOf(second));
   const attention = branch(start + column, middle, 0);
   const ffn = branch((narrow ? edge : middle) + column, end, second);
-  const gap = tight ? 20 : 32;
+  const gap = tight ? 17 : 32;
   fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap + 8, "attention"]);
   fill(ffn, ["ffn_in", gap, "hidden", gap + 4, "ffn"]);
 
@@ -70,7 +72,7 @@ export function layoutOf({ width, height }, { first }) {
    * @param {Branch} of @param {(string | number)[]} parts
    */
   function fill(of, parts) {
-    const lead = narrow ? 12 : tight ? 18 : 28;
+    const lead = tight ? 10 : 28;
     const widthOf = (/** @type {string | number} */ one) => (typeof one === "number" ? one : column);
     const taken = parts.reduce(
       (/** @type {number} */ sum, one) => sum + (WIDE.includes(String(one)) ? 0 : widthOf(one)),
@@ -98,6 +100,22 @@ export function pooled(values, count) {
     if (Math.abs(values[i]) > Math.abs(out[cell])) out[cell] = values[i];
   }
   return out;
+}
+
+/**
+ * The texts that stay, moved into [0, width] and with `gap` px between them; an earlier one goes before a later one.
+ * @template {{x: number, width: number}} T `x`: of the middle
+ * @param {T[]} texts @param {number} width @param {number} gap
+ */
+export function spaced(texts, width, gap) {
+  /** @type {T[]} */
+  const found = [];
+  for (const text of texts) {
+    const x = Math.max(text.width / 2, Math.min(width - text.width / 2, text.x));
+    if (text.width <= width && found.every((other) => Math.abs(other.x - x) >= (other.width + text.width) / 2 + gap))
+      found.push({ ...text, x });
+  }
+  return found;
 }
 
 /** The largest number of some vectors without its sign; 1 where all are 0. @param {(Float32Array | null)[]} vectors */

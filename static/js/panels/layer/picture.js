@@ -4,11 +4,10 @@ import { labelText } from "../../core/labels.js";
 import { kvShapeOf } from "../../core/shape.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
-import { fittedSize } from "../../kit/fitted.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { grouped, probabilityText, t } from "../../tell/words.js";
-import { largestOf, layoutOf, pooled } from "./geometry.js";
+import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 
 /**
@@ -24,7 +23,9 @@ const MAX_CELLS = 128; // that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
 const NORM = 18; // px of half a norm
-const LETTERS = 11; // px at most of a key's token below its bar
+const LETTERS = 11; // px of a key's token below its bar
+const LABELLED = 100; // keys with the largest weights, of which as many have their token there as have room
+const APART = 4; // px
 
 /** @param {{found: Found, width: number, height: number}} props */
 export function Picture({ found, width, height }) {
@@ -234,8 +235,14 @@ function Weights({ found, box }) {
   const bars = pooled(weights.values, Math.floor(box.width / 3));
   const wide = box.width / bars.length;
   const most = largestOf([bars]);
-  const order = [...weights.values.keys()].sort((a, b) => weights.values[b] - weights.values[a]).slice(0, 3);
-  const keys = order.map((i) => `“${labelText(now.labels[i])}” ${i}: ${probabilityText(weights.values[i])}`);
+  const order = [...weights.values.keys()].sort((a, b) => weights.values[b] - weights.values[a]);
+  const texts = order.slice(0, LABELLED).map((i) => {
+    const text = labelText(now.labels[i]);
+    return { text, x: ((i + 0.5) / order.length) * box.width, width: labelWidth(text) * (LETTERS / 17) };
+  });
+  const keys = order
+    .slice(0, 3)
+    .map((i) => `“${labelText(now.labels[i])}” ${i}: ${probabilityText(weights.values[i])}`);
   const tip = t("layer.weights.tip", { n: grouped(place + 1), head: now.head });
   const kind = t(weights.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
   return html`<g class="layer-part" data-part="weights" tabindex="-1" role="img" data-arrows
@@ -247,14 +254,10 @@ function Weights({ found, box }) {
         height=${Math.max(0.5, tall)} fill=${sequentialAt(scale, 0.25 + (0.75 * value) / most)} />`;
     })}
     <path class="layer-line" d=${`M${box.x} ${box.y + box.height - 13.5}h${box.width}`} />
-    ${Array.from(bars, (_, i) => {
-      const text = labelText(now.labels[i]);
-      const size = bars.length === weights.values.length ? fittedSize(text, wide, LETTERS) : null;
-      return size === null
-        ? null
-        : html`<text class="layer-key" style=${{ fontSize: `${size}px` }} x=${box.x + (i + 0.5) * wide}
-            y=${box.y + box.height - 2}>${text}</text>`;
-    })}
+    ${spaced(texts, box.width, APART).map(
+      ({ text, x }) => html`<text class="layer-key" style=${{ fontSize: `${LETTERS}px` }} x=${box.x + x}
+        y=${box.y + box.height - 2}>${text}</text>`,
+    )}
     <text class="layer-name" x=${box.x + box.width / 2} y=${box.y - 6}>${t("layer.weights")}</text>
   </g>`;
 }

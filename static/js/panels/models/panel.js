@@ -3,6 +3,7 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.js";
+import { sizeOf } from "../../core/shape.js";
 import { html } from "../../kit/html.js";
 import { Side } from "../../kit/side.js";
 import { complain } from "../../net/trouble.js";
@@ -75,7 +76,7 @@ function Row({ listed }) {
           ? html`<span class="model-facts num">${t("models.facts", {
               params: countText(model.num_params),
               q: model.num_heads,
-              kv: model.num_kv_heads,
+              kv: sizeOf(model, "num_kv_heads"),
               kind: kindOf(model),
               bytes: grouped(bytes),
             })}</span>`

@@ -3,7 +3,7 @@
 
 import { SAME } from "../../core/layer_differences.js";
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
-import { kvHeadOf } from "../../core/shape.js";
+import { kvHeadOf, kvHeadsOf } from "../../core/shape.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
 /**
@@ -69,16 +69,16 @@ export function keySources(log, step, seqId) {
  */
 export function keyDifferences(logs, step, seqId) {
   const sources = logs.map((log) => keySources(log, step, seqId));
-  const { num_layers, num_kv_heads } = logs[0].header.model;
+  const { model } = logs[0].header;
   /** @type {KeyDifferences} */
   const found = { layers: [], most: 0, worst: null };
-  for (let layer = 0; layer < num_layers; layer++) {
+  for (let layer = 0; layer < model.num_layers; layer++) {
     const row = [];
     for (let position = 0; position < Math.max(...sources.map((one) => one.length)); position++) {
       let most = /** @type {number | null} */ (0);
-      for (let head = 0; head < num_kv_heads && most !== null; head++) {
+      for (const head of kvHeadsOf(model, layer)) {
         const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, "k", head));
-        most = a && b ? Math.max(most, distance(a, b)) : null;
+        most = a && b && most !== null ? Math.max(most, distance(a, b)) : null;
       }
       row.push(most);
       if (most !== null && most > Math.max(SAME, found.most))
@@ -263,7 +263,7 @@ export function turnedKey(logs, step, seqId) {
     if (sources.some((one) => one[position]?.seq_id !== seqId || one[position]?.position !== position)) continue;
     /** @type {{position: number, length: number, cosine: number} | null} */
     let turned = null;
-    for (let head = 0; head < logs[0].header.model.num_kv_heads; head++) {
+    for (const head of kvHeadsOf(logs[0].header.model, 0)) {
       const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], 0, "k", head));
       if (!a || !b || Math.abs(norm(a) - norm(b)) > FITS * norm(a)) {
         turned = null;

@@ -2,6 +2,7 @@
 
 import { compareInto, nothingCompared } from "../../core/attention.js";
 import { firstDifferent } from "../../core/layer_differences.js";
+import { kvHeadsOf } from "../../core/shape.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
@@ -37,12 +38,13 @@ function sameTokens(logs, step, seqId) {
 export function layerDifferences(logs, step, seqId) {
   const count = sameTokens(logs, step, seqId);
   const sources = logs.map((log) => keySources(log, step, seqId).slice(0, count));
-  const { num_layers, num_heads, num_kv_heads } = logs[0].header.model;
+  const { model } = logs[0].header;
+  const { num_layers, num_heads } = model;
   return Array.from({ length: num_layers }, (_, layer) => {
     const found = { layer, k: nothingCompared(), v: nothingCompared(), weights: nothingCompared() };
     for (const kind of /** @type {const} */ (["k", "v"]))
       for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++)
-        for (let head = 0; head < num_kv_heads; head++) {
+        for (const head of kvHeadsOf(model, layer)) {
           const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, kind, head));
           if (a && b) compareInto(found[kind], a, b, () => ({ position, head }));
         }

@@ -4,7 +4,7 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { contentsOf } from "../../core/cached_contents.js";
 import { joinText, visible } from "../../core/labels.js";
-import { wouldHit } from "../../core/prefix_hit.js";
+import { isAblated, wouldHit } from "../../core/prefix_hit.js";
 import { prefixTree } from "../../core/prefix_tree.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -39,14 +39,17 @@ export const whose = computed(() => wanted.value ?? state.value?.sequences.get(s
 /** Its prefix cache as it is drawn. */
 export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value, whose.value) : null));
 
+/** Whether hits follow from more than tokens, so that they are not predicted. */
+const ablated = computed(() => Boolean(log.value && state.value && isAblated(log.value.header, state.value.index)));
+
 /**
- * What the cache has of it; null while nothing is asked.
+ * What the cache has of it; null while nothing is asked, or nothing is predicted.
  *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
 export const answer = computed(() => {
   const [now, at, cache, about] = [log.value, state.value, tree.value, asked.value];
-  if (!now || !at || !cache || !about) return null;
+  if (!now || !at || !cache || !about || ablated.value) return null;
   if (!("seq" in about)) return about.tokens && wouldHit(now, cache, at, about.tokens);
   const sequence = now.tail.sequences.get(about.seq);
   if (!sequence) return null;
@@ -113,9 +116,11 @@ export function Answer() {
             >${t("prefix.go", { record: grouped(hit.eviction.record + 1) })}</button>`
             : null
         }`
-      : waits
-        ? t("prefix.asking")
-        : null
+      : ablated.value && asked.value
+        ? t("prefix.ablated")
+        : waits
+          ? t("prefix.asking")
+          : null
   }</p>`;
 }
 

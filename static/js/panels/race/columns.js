@@ -124,8 +124,11 @@ const GROUPS = { strategies: OF_STRATEGIES, caches: OF_CACHES, drafts: OF_DRAFTS
 /** Those of the set that races. */
 export const groups = () => GROUPS[racing.value];
 
-/** Their columns, each with the name of its group. */
-export const columns = () => groups().flatMap(([group, found]) => found.map((column) => ({ ...column, group })));
+/** Their columns, each with the name of its group, and whether it begins one. */
+export const columns = () =>
+  groups().flatMap(([group, found], at) =>
+    found.map((column, place) => ({ ...column, group, begins: at > 0 && place === 0 })),
+  );
 
 /**
  * @param {Lane} lane

@@ -47,13 +47,14 @@ export function Lanes({ logs, now }) {
           ${groups().map(([group, { length }]) => {
             const kind = MARKED.has(group) ? undefined : "derived";
             const formula = t(`race.formula.${group}`, { bytes });
-            return html`<th colspan=${length} scope="colgroup">${title(group)}${mark(kind, formula)}</th>`;
+            const name = group === "tokens" ? "tokens_short" : group;
+            return html`<th colspan=${length} scope="colgroup">${title(name)}${mark(kind, formula)}</th>`;
           })}
         </tr>
         <tr>
           ${columns().map(
-            ({ column, fidelity }) =>
-              html`<th scope="col">${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
+            ({ column, fidelity, begins }) =>
+              html`<th scope="col" data-begins=${begins}>${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
           )}
         </tr>
       </thead>
@@ -101,12 +102,12 @@ function LaneRows({ name, index, lane, logs }) {
       </td>
     </tr>
     <tr>
-      ${columns().map(({ key, group, column, text, about }) => {
+      ${columns().map(({ key, group, column, text, about, begins }) => {
         const label = nameOf(group, column);
         const value = lane?.[key] ?? null;
         const told =
           about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
-        return html`<td data-figure=${key} data-label=${label} ...${told}>${value === null ? "–" : text(value)}</td>`;
+        return html`<td data-figure=${key} data-label=${label} data-begins=${begins} ...${told}>${value === null ? "–" : text(value)}</td>`;
       })}
     </tr>
   </tbody>`;
