@@ -362,7 +362,9 @@ def _further(policy: Policy) -> list[str]:
     if policy.last_token:
         found.append("the last token is always computed")
     if policy.answers:
-        found.append("answers are cached, too, but the last token that was generated")
+        found.append(
+            "answers are cached too, except the last generated token; none hits if its reasoning is not sent back"
+        )
     return found
 
 

@@ -73,8 +73,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dtype",
         default="auto",
-        help="auto, float32, float16 or bfloat16; on the CPU also bfloat16-weights or int8-weights, which are read in "
-        "half or a quarter of the time, and computed with in float32 (default: auto)",
+        help="auto, float32, float16 or bfloat16; on the CPU also bfloat16-weights, int8-weights or int4-weights, "
+        "which are half, a quarter or a seventh of float32's bytes, and computed with in float32 (default: auto)",
     )
     group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
 

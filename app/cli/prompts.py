@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from engine.trace.telling import languages
 
 if TYPE_CHECKING:
     from engine.prompts.readers import PromptFile, PromptRequest
+    from engine.prompts.rendering import CannotRender
     from engine.prompts.report import Settings, Verdict
     from engine.prompts.savings import Saving
     from engine.prompts.tokens import Encode
@@ -33,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "prompts",
-        "tell why prompts missed a prefix cache: where they part, the cause and the cost; exit status 1 where one does",
+        "explain why prompts missed a prefix cache: where they part, the cause and the cost; exit status 1 if one does",
         "  kvtheater prompts session.jsonl\n"
         "  kvtheater prompts traffic.har --policy anthropic --request 12\n"
         "  kvtheater prompts session.jsonl --tokenizer Qwen/Qwen3-0.6B --html report.html\n"
@@ -52,7 +53,7 @@ def add_parser(commands: Any) -> None:
         help="a hub name or a folder; its chat template, if it has one, renders the requests (default: the bundled "
         "model's, whose counts differ)",
     )
-    parser.add_argument("--request", type=int, metavar="N", help="tell all of this request, counted from 1")
+    parser.add_argument("--request", type=int, metavar="N", help="show all of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
     parser.add_argument(
         "--cached-price", type=float, metavar="P", default=0.0, help="of a million that hit (default: 0)"
@@ -71,7 +72,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Play the file's requests. 0 where no prompt parts from what was cached."""
     from engine.prompts.answers import with_answers
-    from engine.prompts.private import without_texts
+    from engine.prompts.private import without_reasons, without_texts
     from engine.prompts.readers import PromptError, read_prompts
     from engine.prompts.report import Settings
     from engine.prompts.savings import savings
@@ -86,34 +87,45 @@ def run(arguments: argparse.Namespace) -> int:
         requests = with_answers(file.requests)
         verdicts = _played(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
-        as_rendered, why = _rendered(requests, arguments.tokenizer) if not file.is_private else (None, "")
-        if as_rendered is not None:
-            verdicts = _played(as_rendered, encode, settings)
+        by_template, refusal = None, None
+        if not file.is_private:
+            by_template, refusal = _played_as_rendered(requests, arguments.tokenizer, encode, settings)
+        verdicts = by_template or verdicts
     except (PromptError, ValueError) as error:
         raise UserError(str(error)) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
         raise UserError(f"--request must be between 1 and {len(verdicts)}, not {arguments.request}")
+    language = arguments.lang if arguments.html else "en"
+    not_rendered = ""
+    if refusal is not None:
+        not_rendered = refusal.refused if arguments.private else str(refusal)
+    elif by_template is None and arguments.tokenizer and not file.is_private:
+        not_rendered = words(language)("no_template", tokenizer=arguments.tokenizer)
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
+        file = file._replace(unread=without_reasons(file.unread))
     if arguments.json:
-        told = {"file": arguments.file.name, "requests": verdicts, "savings": found}
-        told |= {"rendered": as_rendered is not None, "not_rendered": why}
-        sys.stdout.write(to_json(told).decode() + "\n")
+        report = {"file": arguments.file.name, "requests": verdicts, "savings": found}
+        report |= {"rendered": by_template is not None, "not_rendered": not_rendered}
+        sys.stdout.write(to_json(report).decode() + "\n")
     elif arguments.html:
         from app.prompts.report_page import Counted, report_page
 
         name = arguments.name or arguments.file.name
-        counted: Counted = "characters" if file.is_private else "rendered" if as_rendered is not None else "parts"
-        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, counted, why)
+        counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
+        notes = [not_rendered, *_left_out(verdicts, language)]
+        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, notes)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
             arguments.html.write_text(page, encoding="utf-8")
             say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
-        _tell_request(verdicts[arguments.request - 1], arguments.policy)
+        _print_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _tell(file, verdicts, found, arguments, why if as_rendered is None else words("en")("rendered"))
+        _print_report(
+            file, verdicts, found, arguments, not_rendered if by_template is None else words("en")("rendered")
+        )
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -123,30 +135,33 @@ def _encode(name: str | None) -> Encode:
     return open_encoder(name)
 
 
-def _played(requests: Sequence[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
+def _played(requests: Iterable[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
     from engine.prompts.report import Player
 
     player = Player(encode, settings)
     return [player.play(request) for request in requests]
 
 
-def _rendered(requests: list[PromptRequest], name: str | None) -> tuple[list[PromptRequest] | None, str]:
-    """Return the requests as the chat template of the tokenizer renders them; None, and why: it does not, or "": the
-    tokenizer has none.
+def _played_as_rendered(
+    requests: Sequence[PromptRequest], name: str | None, encode: Encode, settings: Settings
+) -> tuple[list[Verdict] | None, CannotRender | None]:
+    """Play the requests as the tokenizer's chat template renders them, or return None and its refusal.
+
+    Both are None if the tokenizer has no chat template.
     """
     from app.openai.conversations import conversation_of
     from engine.prompts.rendering import CannotRender, rendered, template_of
 
     template = template_of(name) if name else None
     if template is None:
-        return None, ""
+        return None, None
     try:
-        return rendered(requests, template, conversation_of), ""
+        return _played(rendered(requests, template, conversation_of), encode, settings), None
     except CannotRender as error:
-        return None, str(error)
+        return None, error
 
 
-def _tell(
+def _print_report(
     file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace, how: str
 ) -> None:
     policy = arguments.policy
@@ -165,17 +180,17 @@ def _tell(
     say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:
         say(f"  {name:<12} {percent(sum(v.hits[name].num_tokens for v in verdicts), total):>7} of the tokens hit")
-    told = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]
-    if told:
-        share = percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told))
-        say(f"  {'reported':<12} {share:>7} by the server, of {len(told)} requests")
-    said = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
-    say(f"computed again: {again:,} tokens" + said + _price(again, arguments))
+    reported = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]
+    if reported:
+        share = percent(sum(v.reported_cached or 0 for v in reported), sum(v.reported_tokens or 0 for v in reported))
+        say(f"  {'reported':<12} {share:>7} by the server, of {len(reported)} requests")
+    prefill = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
+    say(f"computed again: {again:,} tokens" + prefill + _price(again, arguments))
     breaks = sorted((v for v in verdicts if v.parted), key=lambda v: -v.num_again)
     for verdict in breaks[:MAX_BREAKS]:
         assert verdict.parted is not None
         place = f"request {verdict.request + 1} ({verdict.session}, turn {verdict.turn})"
-        say(f"  {verdict.num_again:>8,}  {place}: {_said(verdict)}")
+        say(f"  {verdict.num_again:>8,}  {place}: {_break(verdict)}")
     if len(breaks) > MAX_BREAKS:
         say(f"  and {len(breaks) - MAX_BREAKS} more")
     limits = Counter(replace(v.hits[policy], num_tokens=0, maybe=False) for v in verdicts)
@@ -183,12 +198,20 @@ def _tell(
         if found_less.limit not in (None, "rounded"):
             hit_less = "request hits less" if count == 1 else "requests hit less"
             say(f"  {count} {hit_less}: {words('en').limit(found_less)}")
+    for line in _left_out(verdicts, "en"):
+        say(f"  {line}")
     for saving in found:
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
 
 
-def _tell_request(verdict: Verdict, policy: str) -> None:
+def _left_out(verdicts: list[Verdict], language: str) -> list[str]:
+    """Return a sentence about the answers that did not fit in the pool, if there are any."""
+    answers = sum(verdict.is_answer_left_out for verdict in verdicts)
+    return [words(language)("left_out", answers=answers)] if answers else []
+
+
+def _print_request(verdict: Verdict, policy: str) -> None:
     say(f"request {verdict.request + 1}, line {verdict.line}: {verdict.model or 'no model'}, {verdict.session}")
     say(f"  {verdict.num_tokens:,} tokens, turn {verdict.turn}")
     for name, hit in verdict.hits.items():
@@ -196,13 +219,13 @@ def _tell_request(verdict: Verdict, policy: str) -> None:
     if verdict.reported_cached is not None:
         say(f"  {'reported':<12} {verdict.reported_cached:>9,} of {verdict.reported_tokens or 0:,}")
     if (parted := verdict.parted) is not None:
-        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_said(verdict)}")
+        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_break(verdict)}")
         say(f"    {parted.earlier_path}: {parted.earlier_text!r}", f"    {parted.path}: {parted.text!r}")
     for span in verdict.spans:
         say(f"  {span.num_tokens:>9,}  {words('en')(f'fate.{span.fate}'):<28} {span.path}")
 
 
-def _said(verdict: Verdict) -> str:
+def _break(verdict: Verdict) -> str:
     assert verdict.parted is not None
     return f"{words('en').cause(verdict.parted)}, at {verdict.parted.path}"
 

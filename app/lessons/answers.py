@@ -97,6 +97,7 @@ class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
 
 class ToldMend(_Told, frozen=True, kw_only=True, tag="mend"):
     movable: list[str]  # names of parts
+    block_size: int
     before: list[TurnRun]
     given: list[Mended | None]  # the learner's mendings so far, as they were run; None: the right one was requested
     over: bool

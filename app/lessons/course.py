@@ -8,6 +8,7 @@ records are shown when the learner carries out the action.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,19 @@ from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
 from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
-from app.lessons.mending import Mended, Mending, Move, TurnRun, mending_of, moved, session_of, turns_of
+from app.lessons.mending import (
+    Mended,
+    Mending,
+    Move,
+    TurnRun,
+    is_right,
+    line_tokens,
+    mending_of,
+    moved,
+    refusal,
+    session_of,
+    turns_of,
+)
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.runs import Runs
@@ -108,27 +121,26 @@ class Course:
         """Answer the question at the barrier; return whether it is right. Two tries; "not sure" ends it too.
 
         Raises:
-            LessonError: there is no open question, or no such answer.
+            LessonError: there is no open question, no such answer, or the mended session cannot be run; the lesson
+                stands where it stood.
         """
         item = self.barrier
         if not isinstance(item, Ask | Work):
             raise LessonError(0, "nothing is asked here")
-        answered = self.answers.setdefault(self.at, Answered())
+        answered = self.answers.get(self.at, Answered())
         if answered.over:
             raise LessonError(item.line, "this question has been answered")
-        if not self.takes(given):
-            raise LessonError(item.line, f"there is no answer {given}")
-        if isinstance(given, Mending):
-            right = self._mend(given.moves)
+        if why := self.refusal(given):
+            raise LessonError(item.line, why)
+        tries = TRIES if self.lesson.kind == "lesson" else 1
+        is_last = given is None or len(answered.given) + 1 >= tries
+        if self.at in self._sessions:
+            right = self._mend([given.moves] if isinstance(given, Mending) else [], is_last)
         elif isinstance(given, list):
             right = self.graded(self.at, given).right
         else:
             right = given is not None and given == self._right
-        answered.given.append(given)
-        tries = TRIES if self.lesson.kind == "lesson" else 1
-        answered.over = right or given is None or len(answered.given) >= tries
-        if answered.over and not right and self.at in self._sessions:
-            self._mend(self.right_moves())
+        self.answers[self.at] = Answered(given=[*answered.given, given], over=right or is_last)
         return right
 
     # What there is
@@ -164,14 +176,16 @@ class Course:
         """Return the engine's operations for the work at the barrier."""
         return [done.deed for done in self._work[self.at].deeds]
 
-    def takes(self, given: Given) -> bool:
-        """Return whether the question at the barrier accepts such an answer."""
+    def refusal(self, given: Given) -> str | None:
+        """Return why the question at the barrier does not accept such an answer, in a sentence; None: it does."""
         if isinstance(given, Mending):
+            session = self._sessions.get(self.at)
             known = self.lesson.movable.get(self.language, [])
-            return self.at in self._sessions and all(move.part in known for move in given.moves)
-        if given is None or isinstance(given, list):
-            return given is None or self.at in self._work
-        return self.question is not None and 0 <= given < len(self.question.options)
+            return refusal(session, known, given.moves) if session else "there is no session to mend here"
+        if isinstance(given, list):
+            return None if self.at in self._work else "this is not asked for a list of operations"
+        is_option = given is None or (self.question is not None and 0 <= given < len(self.question.options))
+        return None if is_option else f"there is no answer {given}"
 
     @property
     def asked(self) -> Mapping[int, Question]:
@@ -187,6 +201,11 @@ class Course:
     def sessions(self) -> Mapping[int, list[TurnRun]]:
         """Sessions that a learner mends so far by item, as they were run before."""
         return self._sessions
+
+    def line_tokens(self, index: int) -> dict[str, list[int]]:
+        """Return the token ids of each line of a session that a learner mends."""
+        scene = self.scene(self.moment_before(index))
+        return line_tokens(scene.log, scene.now)
 
     def mended(self, index: int) -> list[Mended]:
         """Return the runs of an item's session that moves have made; the last is shown."""
@@ -317,16 +336,30 @@ class Course:
         log = self.logs[run]
         return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
 
-    def _mend(self, moves: list[Move]) -> bool:
-        """Run the session at the barrier after moves, and show it; return whether nothing is computed again."""
-        at = self.at
-        prompts = moved([turn.lines for turn in self._sessions[at]], moves)
-        log = self._runs.anew(["\n".join(lines) for lines in prompts])
-        self._performed[at] = self.moment = Moment(run=len(self.logs) - 1, records=len(log))
-        turns = turns_of(log, len(log))
-        right = not any(turn.again for turn in turns)
-        self._mended.setdefault(at, []).append(Mended(moves=moves, turns=turns, right=right))
+    def _mend(self, given: list[list[Move]], is_last: bool) -> bool:
+        """Run the session at the barrier after moves, and the right one if these are the last and wrong; show the last
+        run. Return whether those given are right.
+        """
+        at, line, stood = self.at, self._items[self.at].line, len(self.logs)
+        shown = (self.mended(at) or [Mended(moves=[], turns=self._sessions[at], right=False)])[-1]
+        try:
+            runs = [self._mended_by(moves, line) for moves in given]
+            right = any(run.right for run in runs)
+            if is_last and not right:
+                runs.append(self._mended_by(self.right_moves(), line))
+        except Exception:
+            with suppress(LessonError):  # the first error says why
+                self._runs.back_to(stood, _texts([turn.lines for turn in shown.turns]), line)
+            raise
+        self._mended[at] = [*self.mended(at), *runs]
+        self._performed[at] = self.moment = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))
         return right
+
+    def _mended_by(self, moves: list[Move], line: int) -> Mended:
+        """Run the session at the barrier after moves."""
+        log = self._runs.anew(_texts(moved([turn.lines for turn in self._sessions[self.at]], moves)), line)
+        turns = turns_of(log, len(log))
+        return Mended(moves=moves, turns=turns, right=is_right(turns, self.scene().block_size))
 
     def _perform(self, index: int) -> None:
         """Carry out the action of an item, unless that was done before."""
@@ -341,3 +374,7 @@ class Course:
         except ValueError as error:  # ConfigError, RequestError: the engine's own sentence
             raise LessonError(item.line, f"do: {item.action.verb}: {error}") from None
         self._performed[index] = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))
+
+
+def _texts(prompts: list[list[str]]) -> list[str]:
+    return ["\n".join(lines) for lines in prompts]

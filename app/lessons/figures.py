@@ -322,7 +322,7 @@ def forgotten(scene: Scene, layer: int, head: int, seq: int = 0) -> Found:
 
 @figure
 def changed(scene: Scene, seq: int = 0) -> Found:
-    """Tokens of a sequence for which the full cache, given the same text, has another one."""
+    """Tokens of a sequence in whose place the full cache, given the same text, finds another one most probable."""
     found = changes(shown(scene.log, scene.now), seq)
     return Found(len(found), found[-1].record if found else None)
 

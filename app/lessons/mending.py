@@ -1,14 +1,14 @@
 """Mending of a session: the learner moves parts of its prompts, and the mended session is run and graded from its log.
 
 The session is the lesson's prompts, each the prompt of a turn. A part is a line of a prompt; its name stands before the
-colon. A part is moved in every turn that has it.
+colon. A part is moved in every turn that has it. A session is right when no whole block is computed again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -17,12 +17,17 @@ from engine.trace.events import Lookup
 from engine.trace.log import TraceReader
 
 Name = Annotated[str, Meta(max_length=100)]
+LineTokens = Mapping[str, Sequence[int]]  # token ids of a line, without its end
+MAX_MOVES = 64
 _NAME = re.compile("[^:：]*")
+_LINE_END = -1  # stands for the token between two lines
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """The part `part` goes before another, in every turn that has both; to the end of each that has it without
-    `before`.
+    """The part `part` goes before `before`, or to the end (None), in every turn that has it.
+
+    A turn without `before` has it before the first part that follows `before` in the first turn with both, or at the
+    end.
     """
 
     part: Name
@@ -32,30 +37,45 @@ class Move(Struct, frozen=True, kw_only=True):
 class Mending(Struct, frozen=True, kw_only=True):
     """A learner's moves, in order."""
 
-    moves: Annotated[list[Move], Meta(max_length=64)]
+    moves: Annotated[list[Move], Meta(max_length=MAX_MOVES)]
 
 
 class TurnRun(Struct, frozen=True, kw_only=True):
     """Prompt of a turn, as the log of a run has it.
 
-    `parts`: the line in which it parts from the earlier prompt that shares most with it; None: it is the first.
-    `again`: lines from there on that an earlier turn had too, whose tokens are computed again.
+    `diverges_at`: line of the first token that differs from the earlier prompt that shares most with it; None: it is
+    the first. `again`: lines from there on that an earlier turn had too. `num_again`: tokens that are computed although
+    an earlier turn had them, those of `again` included; the last token of a prompt, which is always computed, excluded.
     """
 
     lines: list[str]
     num_tokens: int
     num_hit: int
-    parts: int | None
+    diverges_at: int | None
     again: list[int]
+    num_again: int
     record: int
 
 
 class Mended(Struct, frozen=True, kw_only=True):
-    """A list of moves, and what the run of the session that it makes came to; no turns: it was not run."""
+    """A list of moves, and the run of the session that it makes; no turns: it was not run."""
 
     moves: list[Move]
     turns: list[TurnRun]
-    right: bool  # nothing is computed again
+    right: bool  # no whole block is computed again
+
+
+class Prompt(NamedTuple):
+    """Prompt that a record looks up. `starts`: tokens before each line."""
+
+    lines: list[str]
+    starts: list[int]
+    token_ids: list[int]
+    diverges_at: int  # line of the first token that differs from the closest earlier prompt
+
+    @property
+    def ends(self) -> list[int]:
+        return [*self.starts[1:], len(self.token_ids)]
 
 
 def name_of(line: str) -> str:
@@ -64,77 +84,163 @@ def name_of(line: str) -> str:
     return found[0] if found else ""
 
 
+def refusal(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Move]) -> str | None:
+    """Return why these are no moves of a session, in a sentence; None: they are."""
+    if not moves:
+        return "there is no move"
+    names = {name_of(line) for turn in turns for line in turn.lines}
+    for earlier, move in zip([None, *moves], moves, strict=False):
+        if move.part not in movable:
+            return f"{move.part!r} is no part that may be moved; these are: {', '.join(movable)}"
+        if move.before is not None and (move.before not in names or move.before == move.part):
+            return f"{move.part!r} cannot go before {move.before!r}: no other part has this name"
+        if move == earlier:
+            return f"{move.part!r} is moved to the same place twice in a row"
+    return None
+
+
 def moved(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[str]]:
     """Return prompts, each as its lines, after moves."""
     found = [list(lines) for lines in prompts]
     for move in moves:
+        after = _following(found, move)
         for lines in found:
             names = [name_of(line) for line in lines]
-            if move.part not in names or move.before == move.part or move.before not in (None, *names):
+            if move.part not in names or after is None:
                 continue
             line = lines.pop(names.index(move.part))
-            at = len(lines) if move.before is None else [name_of(one) for one in lines].index(move.before)
-            lines.insert(at, line)
+            names.remove(move.part)
+            lines.insert(next((names.index(name) for name in after if name in names), len(lines)), line)
     return found
+
+
+def _following(prompts: Sequence[Sequence[str]], move: Move) -> list[str] | None:
+    """Return the names from `before` on, in the first prompt with both parts; None: there is none."""
+    if move.before is None:
+        return []
+    for lines in prompts:
+        names = [name_of(line) for line in lines]
+        if {move.part, move.before} <= set(names) and move.part != move.before:
+            return [name for name in names[names.index(move.before) :] if name != move.part]
+    return None
 
 
 def turns_of(log: TraceReader, end: int) -> list[TurnRun]:
     """Return the prompts of a run's first `end` records, in the order in which they were looked up."""
     found: list[TurnRun] = []
-    for index in range(end):
-        for op in log.record(index).ops:
-            if not isinstance(op, Lookup):
-                continue
-            lines, parts, _ = parting(log, index, op)
-            seen = {line for turn in found for line in turn.lines}
-            turn = TurnRun(
-                lines=lines,
-                num_tokens=op.num_tokens,
-                num_hit=op.num_hit_tokens,
-                parts=parts if found else None,
-                again=[i for i in range(parts, len(lines)) if lines[i] in seen],
-                record=index,
-            )
-            found.append(turn)
+    for index, op in _lookups(log, end):
+        prompt = prompt_of(log, index, op)
+        again = _again(prompt.lines, prompt.diverges_at, {line for turn in found for line in turn.lines})
+        turn = TurnRun(
+            lines=prompt.lines,
+            num_tokens=op.num_tokens,
+            num_hit=op.num_hit_tokens,
+            diverges_at=prompt.diverges_at if found else None,
+            again=again,
+            num_again=_num_again(_num_shared(op), op.num_hit_tokens, prompt.starts, prompt.ends, again),
+            record=index,
+        )
+        found.append(turn)
     return found
 
 
-def parting(log: TraceReader, index: int, op: Lookup) -> tuple[list[str], int, list[int]]:
-    """Return the lines of a prompt that record `index` looks up, the one in which it parts from the closest earlier
-    one, and for each how many tokens come before it.
-    """
+def line_tokens(log: TraceReader, end: int) -> dict[str, list[int]]:
+    """Return the token ids of each line of the prompts of a run's first `end` records."""
+    found: dict[str, list[int]] = {}
+    for index, op in _lookups(log, end):
+        prompt = prompt_of(log, index, op)
+        for line, start, stop in zip(prompt.lines, prompt.starts, prompt.ends, strict=True):
+            is_last = stop == len(prompt.token_ids)
+            found.setdefault(line, prompt.token_ids[start : stop if is_last else stop - 1])
+    return found
+
+
+def prompt_of(log: TraceReader, index: int, op: Lookup) -> Prompt:
+    """Return the prompt that record `index` looks up."""
     sequence = log.state_at(index).sequences[op.seq_id]
     tokens = sequence.token_bytes[: sequence.num_prompt_tokens]
     lines = b"".join(tokens).decode().split("\n")
-    num_shared = max(op.num_shared_tokens, op.num_hit_tokens)
-    shared, rest = b"".join(tokens[:num_shared]), b"".join(tokens[num_shared:])
-    parts = shared.count(b"\n") + rest.startswith(b"\n")  # a line that the other one ended with is shared
-    starts = [0, *(at + 1 for at, token in enumerate(tokens) if b"\n" in token)]
-    return lines, parts, starts
+    shared, rest = b"".join(tokens[: _num_shared(op)]), b"".join(tokens[_num_shared(op) :])
+    diverges_at = shared.count(b"\n") + rest.startswith(b"\n")  # a line that the other one ended with is shared
+    starts = [0, *(at + 1 for at, token in enumerate(tokens) for _ in range(token.count(b"\n")))]
+    return Prompt(lines, starts, sequence.token_ids[: len(tokens)], diverges_at)
 
 
 def session_of(scene: Scene) -> list[TurnRun]:
     """Return the turns of the session that a learner is to mend: those of the run as it is shown.
 
     Raises:
-        Undecided: nothing in it is computed again.
+        Undecided: no whole block in it is computed again.
     """
     found = turns_of(scene.log, scene.now)
-    if not any(turn.again for turn in found):
-        raise Undecided("no part of a prompt is computed again in this run: there is nothing to mend")
+    if is_right(found, scene.block_size):
+        raise Undecided("no whole block is computed again in this run: there is nothing to mend")
     return found
 
 
-def mending_of(turns: Sequence[TurnRun], movable: Sequence[str]) -> list[Move]:
-    """Return the moves that mend a session: what is not the same in all turns goes to the end, and what is comes in
-    the order of the first turn.
+def is_right(turns: Sequence[TurnRun], block_size: int) -> bool:
+    """Return whether no turn computes a whole block again."""
+    return all(turn.num_again < block_size for turn in turns)
+
+
+def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_size: int) -> bool:
+    """Return whether no whole block of prompts, each as its lines, would be computed again: as `is_right`, of a session
+    that is not run. Every whole block that an earlier prompt begins with hits, the last token excepted.
     """
-    texts = {name: [[line for line in turn.lines if name_of(line) == name] for turn in turns] for name in movable}
-    volatile = [name for name, lines in texts.items() if any(one != lines[0] for one in lines)]
-    order = [name_of(line) for line in turns[0].lines if name_of(line) in movable and name_of(line) not in volatile]
-    moves = [Move(part=name) for name in volatile]
+    earlier: list[list[int]] = []
+    seen: set[str] = set()
+    for lines in prompts:
+        ids: list[int] = []
+        starts: list[int] = []
+        for line in lines:
+            starts.append(len(ids))
+            ids += [*tokens[line], _LINE_END]
+        del ids[-1:]
+        shared = max((_num_common(ids, other) for other in earlier), default=0)
+        hit = min(shared, len(ids) - 1) // block_size * block_size
+        diverges_at = sum(start + len(tokens[line]) <= shared for start, line in zip(starts, lines, strict=True))
+        again = _again(lines, diverges_at, seen)
+        if _num_again(shared, hit, starts, [*starts[1:], len(ids)], again) >= block_size:
+            return False
+        earlier.append(ids)
+        seen |= set(lines)
+    return True
+
+
+def mending_of(turns: Sequence[TurnRun], movable: Sequence[str]) -> list[Move]:
+    """Return the moves that mend a session: what only some turns have goes to the end, what is not the same in all
+    turns behind it, and what is comes in the order of the first turn.
+    """
+    texts = {name: [line for turn in turns for line in turn.lines if name_of(line) == name] for name in movable}
+    changing = [name for name, lines in texts.items() if len(set(lines)) > 1]
+    added = [name for name, lines in texts.items() if len(lines) < len(turns) and name not in changing]
+    last = [*added, *changing]
+    order = [name_of(line) for line in turns[0].lines if name_of(line) in movable and name_of(line) not in last]
+    moves = [Move(part=name) for name in last]
     for name, after in zip(order[-2::-1], order[::-1], strict=False):
         places = [[name_of(line) for line in turn.lines] for turn in turns]
         if any(names.index(name) > names.index(after) for names in places):
             moves.append(Move(part=name, before=after))
     return moves
+
+
+def _lookups(log: TraceReader, end: int) -> list[tuple[int, Lookup]]:
+    return [(index, op) for index in range(end) for op in log.record(index).ops if isinstance(op, Lookup)]
+
+
+def _num_shared(op: Lookup) -> int:
+    return max(op.num_shared_tokens, op.num_hit_tokens)
+
+
+def _num_common(one: Sequence[int], other: Sequence[int]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _again(lines: Sequence[str], diverges_at: int, seen: set[str]) -> list[int]:
+    return [at for at in range(diverges_at, len(lines)) if lines[at] in seen]
+
+
+def _num_again(num_shared: int, num_hit: int, starts: Sequence[int], ends: Sequence[int], again: Sequence[int]) -> int:
+    """Return the tokens that are computed although an earlier turn had them: `TurnRun.num_again`."""
+    behind = sum(ends[at] - max(starts[at], num_shared) for at in again)
+    return max(0, min(num_shared + behind, ends[-1] - 1) - num_hit)

@@ -14,8 +14,8 @@ from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.grading import compare
 from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldWork, told_list
 from app.lessons.course import Given
-from app.lessons.mending import Mended, Mending, moved
-from app.lessons.transcript import Transcript
+from app.lessons.mending import Mended, Mending, moved, refusal, would_be_right
+from app.lessons.transcript import MendKey, Transcript
 
 Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure
 
@@ -78,25 +78,34 @@ def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
     return [given for given in answers.get(str(index), []) if not isinstance(given, int | Mending)][:1]
 
 
-def _mendings(index: int, answers: Answers) -> list[Mending | None]:
-    """Return the mending that a learner gave, or requested: there is no engine here to run another one."""
-    given = answers.get(str(index), [])
-    return [one for one in given if one is None or isinstance(one, Mending)][:1]
+def _mendings(transcript: Transcript, index: int, answers: Answers) -> tuple[list[Mended | None], bool]:
+    """Return the mendings that a session takes of those given, each graded, and whether these are all."""
+    item, key = transcript.items[index], transcript.mended[str(index)]
+    assert isinstance(item, ToldMend)
+    taken: list[Mended | None] = []
+    for given in answers.get(str(index), []):
+        if isinstance(given, int | list) or (given and refusal(item.before, item.movable, given.moves)):
+            continue  # to an earlier text of the lesson
+        taken.append(None if given is None else _graded(item, key, given))
+        if (last := taken[-1]) is None or last.right or len(taken) >= transcript.tries:
+            return taken, True
+    return taken, False
 
 
 def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
     if str(index) in transcript.mended:
-        return bool(_mendings(index, answers))
+        return _mendings(transcript, index, answers)[1]
     if str(index) in transcript.works:
         return bool(_lists(index, answers))
     return str(index) not in transcript.keys or _given(transcript, index, answers)[1]
 
 
-def _as_run(item: ToldMend, right: Mended, given: Mending) -> Mended:
-    """Return a mending with the recorded run, if it makes the same session."""
-    lines = moved([turn.lines for turn in item.before], given.moves)
-    is_right = lines == [turn.lines for turn in right.turns]
-    return Mended(moves=given.moves, turns=right.turns if is_right else [], right=is_right)
+def _graded(item: ToldMend, key: MendKey, given: Mending) -> Mended:
+    """Return a mending, with the recorded run if it makes the same session: there is no engine to run another."""
+    prompts = moved([turn.lines for turn in item.before], given.moves)
+    is_recorded = prompts == [turn.lines for turn in key.run.turns]
+    right = is_recorded or would_be_right(prompts, key.tokens, item.block_size)
+    return Mended(moves=given.moves, turns=key.run.turns if is_recorded else [], right=right)
 
 
 def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> Told:
@@ -107,13 +116,13 @@ def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> To
         given = [None if deeds is None else told_list(deeds, compare(engine, deeds)) for deeds in lists]
         return structs.replace(item, given=given, over=bool(lists), engine=engine if lists else None)
     if isinstance(item, ToldMend):
-        right, mendings = transcript.mended[str(item.index)], _mendings(item.index, answers)
+        mendings, is_over = _mendings(transcript, item.index, answers)
         return structs.replace(
             item,
-            given=[one and _as_run(item, right, one) for one in mendings],
-            over=bool(mendings),
-            right=right if mendings else None,
-            moment=item.moment if mendings else None,
+            given=mendings,
+            over=is_over,
+            right=transcript.mended[str(item.index)].run if is_over else None,
+            moment=item.moment if is_over else None,
         )
     if not isinstance(item, ToldAsk):
         return item

@@ -267,7 +267,7 @@ def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
         is_asked = isinstance(course.barrier, Ask | Work)
         if is_asked:
             for given in answers.get(str(course.at), []):
-                if not course.is_answered and course.takes(given):
+                if not course.is_answered and course.refusal(given) is None:
                     course.answer(given)
         if course.at == at or (is_asked and not course.is_answered):
             return

@@ -64,16 +64,44 @@ class Runs:
             case "race":
                 pass  # the page runs the lanes
 
-    def anew(self, texts: list[str]) -> TraceReader:
-        """Return a new run with the present one's settings, of prompts that come one after another."""
+    def anew(self, texts: list[str], line: int) -> TraceReader:
+        """Return a new run with the present one's settings, of prompts that come one after another.
+
+        Raises:
+            LessonError: it cannot be run to its end.
+        """
         config, sampling = settings_of(self._lesson, self._changes)
-        self._stage.restart(config, model_of(self._lesson, self._changes))
-        self._begun()
-        for text in texts:
-            self._stage.submit([LessonPrompt(text=text)], sampling)
-            while self._stage.step():
-                pass
+        try:
+            self._stage.restart(config, model_of(self._lesson, self._changes))
+            self._begun()
+            steps = 0
+            for text in texts:
+                self._stage.submit([LessonPrompt(text=text)], sampling)
+                while self._stage.step():
+                    steps += 1
+                    if steps > MAX_STEPS:
+                        raise LessonError(line, f"work: mend: {MAX_STEPS} steps, and still not finished")
+        except LessonError:
+            raise
+        except ValueError as error:
+            raise LessonError(line, f"work: mend: {error}") from None
         return self._stage.log
+
+    def back_to(self, count: int, texts: list[str], line: int) -> None:
+        """Drop the runs after the first `count`. The last of these, of the prompts `texts`, is run again where the
+        stage has left it.
+
+        Raises:
+            LessonError: it cannot be run again; its log stays.
+        """
+        if self._stage.log is self.logs[count - 1]:
+            return
+        try:
+            again = self.anew(texts, line)
+        finally:
+            del self.logs[count:]
+        if len(again) == len(self.logs[-1]):
+            self.logs[-1] = again
 
     def _begun(self) -> None:
         self.logs.append(self._stage.log)

@@ -90,6 +90,7 @@ def _told_mend(course: Course, index: int, section: int) -> ToldMend:
         index=index,
         section=section,
         movable=course.lesson.movable[course.language],
+        block_size=course.scene(course.moment_before(index)).block_size,
         before=course.sessions[index],
         given=[None if given is None else mended for given, mended in zip(answered.given, runs, strict=False)],
         over=answered.over,

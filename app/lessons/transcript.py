@@ -41,6 +41,13 @@ class Key(Struct, frozen=True, kw_only=True):
     whys: list[str | None]
 
 
+class MendKey(Struct, frozen=True, kw_only=True):
+    """A right run of a session that a learner mends, and the token ids of each line of its prompts."""
+
+    run: Mended
+    tokens: dict[str, list[int]]
+
+
 class Transcript(Struct, frozen=True, kw_only=True):
     """Transcript of a lesson in one language. `items` contain no answers; `keys` is by the index of a
     question's item.
@@ -62,7 +69,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     works: dict[str, list[Done]]  # what the engine did, by the index of a work's item
     num_runs: int
     num_optional: int = 0
-    mended: dict[str, Mended] = {}  # the right run of a session that a learner mends, by the index of its item
+    mended: dict[str, MendKey] = {}  # by the index of the item of a session that a learner mends
 
 
 class Recorded(Struct, frozen=True):
@@ -177,7 +184,11 @@ def _transcript(course: Course) -> Transcript:
         works=works,
         num_runs=len(course.logs),
         num_optional=lesson.num_optional,
-        mended={str(item.index): item.right for item in items if isinstance(item, ToldMend) and item.right},
+        mended={
+            str(item.index): MendKey(run=item.right, tokens=course.line_tokens(item.index))
+            for item in items
+            if isinstance(item, ToldMend) and item.right
+        },
     )
 
 

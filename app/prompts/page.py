@@ -1,4 +1,4 @@
-"""`/prompts`: a file of requests comes in, and the report about it goes out. Nothing of it is kept."""
+"""`/prompts`: answers a posted file of requests with the report about it. Nothing of the file is stored."""
 
 from __future__ import annotations
 

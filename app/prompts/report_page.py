@@ -51,10 +51,10 @@ def report_page(
     tokenizer: str | None,
     language: str,
     counted: Counted = "parts",
-    not_rendered: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
-    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `not_rendered`: why its chat
-    template was not used.
+    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `notes`: sentences about how
+    they were counted.
     """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
@@ -62,7 +62,7 @@ def report_page(
     for verdict in verdicts:
         sessions.setdefault(verdict.session, []).append(_turn(verdict, policy, longest, say))
     total = sum(verdict.num_tokens for verdict in verdicts)
-    told = [verdict for verdict in verdicts if verdict.reported_cached is not None and verdict.reported_tokens]
+    reported = [verdict for verdict in verdicts if verdict.reported_cached is not None and verdict.reported_tokens]
     caches = [(policies()[one].name, sum(v.hits[one].num_tokens for v in verdicts)) for one in verdicts[0].hits]
     environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True, trim_blocks=True)
     return environment.get_template("prompts.html").render(
@@ -78,13 +78,13 @@ def report_page(
         again=sum(verdict.num_again for verdict in verdicts),
         caches=[(cache, percent(count, total), WIDE * count / (total or 1)) for cache, count in caches],
         reported=(
-            percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told)),
-            len(told),
+            percent(sum(v.reported_cached or 0 for v in reported), sum(v.reported_tokens or 0 for v in reported)),
+            len(reported),
         )
-        if told
+        if reported
         else None,
         savings=savings,
-        counted=" ".join([not_rendered, say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]).strip(),
+        counted=" ".join([*filter(None, notes), say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )
 

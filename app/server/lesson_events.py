@@ -51,8 +51,10 @@ class LessonEvents:
             self._check_not_asked(message)
             first = room.course.at
             if message.item == first:  # else another click was faster
-                room.course.go_on()
-                room.show()
+                try:
+                    room.course.go_on()
+                finally:
+                    room.show()
             self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
@@ -62,10 +64,12 @@ class LessonEvents:
             self._check_not_asked(message)
             course = room.course
             if message.item == course.at:
-                course.answer(message.given)
-                if course.is_answered:
-                    course.go_on()
-                room.show()
+                try:
+                    course.answer(message.given)
+                    if course.is_answered:
+                        course.go_on()
+                finally:
+                    room.show()
             self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 

@@ -24,7 +24,7 @@ class Shelf(NamedTuple):
 
 
 class Marks(Protocol):
-    """What the content of each sequence's blocks depends on besides its tokens (`engine.model.ablation.Ablation`)."""
+    """Marks of what each sequence's blocks depend on besides its tokens (`engine.model.ablation.Ablation`)."""
 
     def mark(self, seq_id: int, start: int, end: int) -> bytes:
         """Return the `prefix_cache.Mark` of positions [start, end) of a sequence."""

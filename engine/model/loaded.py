@@ -28,7 +28,9 @@ DTYPES = {
 WEIGHTS = {  # dtype of linear layers' weights on the CPU; everything is computed in float32
     "bfloat16-weights": torch.bfloat16,
     "int8-weights": torch.int8,
+    "int4-weights": torch.uint8,  # two in one
 }
+ROUNDED_TO = {dtype: name.removesuffix("-weights") for name, dtype in WEIGHTS.items()}
 
 
 class Opened(Struct, frozen=True):

@@ -21,7 +21,7 @@ from engine.model.facts import has_states, layer_shapes, model_facts, probe, pro
 from engine.model.give_back import give_back_memory
 from engine.model.latents import find_latents, install_latents
 from engine.model.light_transformers import AutoTokenizer, without_compiler
-from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
+from engine.model.loaded import DTYPES, ROUNDED_TO, WEIGHTS, LoadedModel, Opened
 from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
 from engine.model.packed_linears import bytes_per_weight, pack_linears, round_linears
@@ -122,10 +122,10 @@ def from_module(
     refuse_unsupported(type(module), module.config)
     attention.register()
     module.eval().requires_grad_(False)
-    if weights and weights in WEIGHTS.values() and not round_linears(module, weights):  # before what it is held to
+    if weights in ROUNDED_TO and not round_linears(module, weights):  # before what it is held to
         raise ModelError(
-            f"no linear layer of {name} can be kept in {weights}: that takes float32 weights on the CPU, outputs in "
-            "multiples of 16, and a C compiler"
+            f"no linear layer of {name} can be kept in {ROUNDED_TO[weights]}: that takes float32 weights on the CPU, "
+            "outputs in multiples of 16 (for int4 also inputs in multiples of 32), and a C compiler"
         )
     began = time.perf_counter()
     with idle_parts_dropped(module) as dropped:
@@ -142,8 +142,8 @@ def from_module(
     latents = find_latents(module, context)
     facts = model_facts(module, name, context, states, latents)
     pack_linears(module, weights)
-    rounded_to = str(weights).removeprefix("torch.") if weights in WEIGHTS.values() else None
-    facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype), rounded_to=rounded_to)
+    each, rounded_to = bytes_per_weight(module, parameter.dtype), ROUNDED_TO.get(weights) if weights else None
+    facts = replace(facts, bytes_per_weight=each, rounded_to=rounded_to)
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if latents is not None:

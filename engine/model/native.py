@@ -44,8 +44,10 @@ TUNINGS = (
     (),
 )
 SERIAL_BELOW = 1 << 17  # numbers to read; waking other threads takes longer than reading fewer
-KINDS = {torch.float32: 6, torch.bfloat16: 15, torch.int8: 1}  # dtypes of panels by torch's own numbers, as in linear.c
+# dtypes of panels by torch's own numbers, as in linear.c; uint8: two int4 weights
+KINDS = {torch.float32: 6, torch.bfloat16: 15, torch.int8: 1, torch.uint8: 0}
 SCALES = 4  # lines before the weights of an int8 panel: 16 float32 scales
+SHARED, SHARED_LINES = 32, 18  # weights of a column of an int4 panel with the same scale, and the lines that they take
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
@@ -87,6 +89,13 @@ class _Figures:
         self.total = torch.from_numpy(total)
 
 
+def width_of(lines: int, dtype: torch.dtype) -> int:
+    """Return the weights of a column of a panel with so many lines."""
+    if dtype == torch.uint8:
+        return lines // SHARED_LINES * SHARED
+    return lines - SCALES if dtype == torch.int8 else lines
+
+
 class LinearKernel:
     """Products with weights in panels (`packed_linears`), callable from any thread and from compiled code."""
 
@@ -110,7 +119,7 @@ class LinearKernel:
         kind = KINDS.get(panels.dtype)
         if kind is None:
             raise ValueError(f"panels are {panels.dtype}; {', '.join(map(str, KINDS))} are multiplied")
-        width = lines - (SCALES if panels.dtype == torch.int8 else 0)
+        width = width_of(lines, panels.dtype)
         if x.dtype != torch.float32 or not x.ndim or x.shape[-1] != width:
             raise ValueError(f"x is {x.dtype} {tuple(x.shape)}, the weights take float32 [..., {width}]")
         x = x.contiguous()

@@ -5,7 +5,8 @@
 Rows are float32, and so is every sum. A weight is float32, or bfloat16, which takes half as long to read. bfloat16 is
 lossless if the checkpoint was bfloat16, as most are, and is the default then. A weight may also be int8 with a scale
 per column, the column's largest magnitude over 127 (symmetric, "per channel"); a panel's 16 scales are 4 lines before
-it.
+it. Or it is int4, two in a uint8, with a bfloat16 scale for 32 weights of a column, 4.5 bits a weight: the levels are
+-8 to 7 times the scale, and the weight of the largest magnitude is -8 (as in llama.cpp's Q4_0).
 
 In a plain layout a product of few rows reads each weight from another page, or once per row; in panels it reads each
 once, in order. An embedding that shares the weight of a linear layer reads its rows from the panels too.
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.model.native import SCALES, linear_kernel
+from engine.model.native import SCALES, SHARED, SHARED_LINES, linear_kernel, width_of
 
 PANEL = 16  # columns; LANES in kernels/vectors.h
 
@@ -67,7 +68,25 @@ def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         rounded = (weight / torch.where(scale > 0, scale, 1)[:, None]).round().to(torch.int8)
         lines = scale.view(-1, PANEL).view(torch.int8).view(-1, SCALES, PANEL)
         return torch.cat([lines, packed_as_is(rounded)], dim=1)
-    return packed_as_is(weight.to(dtype))
+    return _int4(weight) if dtype == torch.uint8 else packed_as_is(weight.to(dtype))
+
+
+def _int4(weight: Tensor) -> Tensor:
+    """Return panels [N / 16, K / 32 * 18, 16] of uint8; K is a multiple of 32."""
+    shared = weight.reshape(weight.shape[0] // PANEL, PANEL, -1, SHARED)
+    scale = (shared.gather(-1, shared.abs().argmax(-1, keepdim=True)) / -8).bfloat16()
+    levels = (shared / torch.where(scale == 0, 1, scale)).round().clamp(-8, 7).add(8).to(torch.uint8)
+    pairs = levels[..., : SHARED // 2] | levels[..., SHARED // 2 :] << 4
+    lines = scale.transpose(1, 2).contiguous().view(torch.uint8).view(*scale.shape[0:3:2], 2, PANEL)
+    return torch.cat([lines, pairs.permute(0, 2, 3, 1)], dim=2).flatten(1, 2)
+
+
+def _of_int4(panels: Tensor) -> Tensor:
+    shared = panels.view(panels.shape[0], -1, SHARED_LINES, PANEL)
+    scale = shared[:, :, :2].contiguous().view(torch.bfloat16).view(*shared.shape[:2], 1, PANEL).float()
+    pairs = shared[:, :, 2:]
+    levels = torch.cat([pairs & 15, pairs >> 4], dim=2).float() - 8
+    return (levels * scale).flatten(1, 2).transpose(1, 2).flatten(0, 1)
 
 
 def packed_as_is(weight: Tensor) -> Tensor:
@@ -80,6 +99,8 @@ def unpacked(panels: Tensor) -> Tensor:
     if panels.dtype == torch.int8:
         scale = panels[:, :SCALES].contiguous().view(-1, SCALES * PANEL).view(torch.float32).flatten()
         return panels[:, SCALES:].transpose(1, 2).flatten(0, 1).float() * scale[:, None]
+    if panels.dtype == torch.uint8:
+        return _of_int4(panels)
     return panels.transpose(1, 2).flatten(0, 1).float()
 
 
@@ -107,7 +128,7 @@ class PackedLinear(_Packed):
         super().__init__()
         self.panels = panels
         self.bias = bias
-        self.in_features = panels.shape[1] - (SCALES if panels.dtype == torch.int8 else 0)
+        self.in_features = width_of(panels.shape[1], panels.dtype)
         self.out_features = panels.shape[0] * PANEL
 
     def forward(self, x: Tensor) -> Tensor:
@@ -120,7 +141,7 @@ class PackedLinear(_Packed):
 
 
 class PackedEmbedding(_Packed):
-    """`nn.Embedding` on the panels of a `PackedLinear`, which are not int8."""
+    """`nn.Embedding` on the panels of a `PackedLinear`, which are float32 or bfloat16."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -140,7 +161,8 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
     return the number of linear layers. The plain weights are freed one by one.
 
     `weights`: the dtype to round to; None = bfloat16 if all are exact in it, else float32. The output layer and weights
-    shared with an embedding are rounded to bfloat16 instead of int8.
+    shared with an embedding are rounded to bfloat16 instead of int8 or int4, and to int8 instead of int4 those whose
+    rows are not whole groups of 32.
     """
     places = _places(module)
     if weights is None:
@@ -150,7 +172,8 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
     count = 0
     while places:
         _, sharing = places.popitem()
-        panels = nn.Parameter(packed(sharing[0][2].weight.detach(), _kept(sharing, head, weights)), requires_grad=False)
+        weight = sharing[0][2].weight.detach()
+        panels = nn.Parameter(packed(weight, _kept(sharing, head, weights)), requires_grad=False)
         new: dict[int, nn.Module] = {}  # by the id of the replaced module, which may occur several times
         for owner, name, part in sharing:
             if id(part) not in new:
@@ -160,7 +183,7 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
                 else:
                     new[id(part)] = PackedEmbedding(panels)
             setattr(owner, name, new[id(part)].train(part.training))
-        del sharing, owner, part
+        del sharing, owner, part, weight
     if count:
         _leave_file(module)
     return count
@@ -196,10 +219,11 @@ def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
     head, outer = _head(module), {id(part.weight) for part in tied if shares_panels(part)}
     for key, part in linear.items() if linear_kernel() is not None else ():
         if part.out_features % PANEL == 0:
-            is_outer = part is head or key in outer
-            dtype = torch.bfloat16 if is_outer and weights == torch.int8 else weights
-            scales = 4 * part.out_features if dtype == torch.int8 else 0
-            more += part.weight.numel() * (dtype.itemsize - 4) + scales
+            dtype = _stored(part.weight, part is head or key in outer, weights)
+            size = part.weight.numel() * dtype.itemsize
+            if dtype == torch.uint8:
+                size = size * SHARED_LINES // SHARED
+            more += size - 4 * part.weight.numel() + (4 * part.out_features if dtype == torch.int8 else 0)
     return more
 
 
@@ -247,7 +271,14 @@ def _head(module: nn.Module) -> nn.Module | None:
 def _kept(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> torch.dtype:
     """Return the dtype in which a weight is stored."""
     is_outer = any(part is head or isinstance(part, nn.Embedding) for _, _, part in sharing)
-    return torch.bfloat16 if is_outer and weights == torch.int8 else weights
+    return _stored(sharing[0][2].weight, is_outer, weights)
+
+
+def _stored(weight: Tensor, is_outer: bool, weights: torch.dtype) -> torch.dtype:
+    """Return the dtype of a weight's panels; `is_outer`: it is the output layer's or an embedding's."""
+    if is_outer and weights in (torch.int8, torch.uint8):
+        return torch.bfloat16
+    return torch.int8 if weights == torch.uint8 and weight.shape[1] % SHARED else weights
 
 
 def shares_panels(embedding: nn.Embedding) -> bool:

@@ -12,7 +12,7 @@ computed again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,14 +45,19 @@ GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token",
 GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # of transformers: it marks answers, and writes nothing
 
 
+class NoChatTemplateError(ValueError):
+    """The tokenizer has no chat template."""
+
+
 @dataclass(frozen=True)
 class ChatTemplate:
     """Jinja chat template as a server renders it."""
 
     source: str
     encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
-    starts: Callable[[str], Sequence[int]]  # the character at which each token of a text begins
+    tokenize: Callable[[str], tuple[list[int], list[int]]]  # the same, and the character at which each token begins
     special_tokens: Mapping[str, str] = field(default_factory=dict)
+    special_ids: Set[int] = frozenset()  # of tokens at which a text is cut before it is normalized or tokenized
 
     def render(self, messages: list[Message], **settings: Any) -> str:
         """Return the text of a conversation.
@@ -131,7 +136,8 @@ def open_template(name: str) -> ChatTemplate:
     """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a model's name.
 
     Raises:
-        OSError, ValueError: there is none; one sentence.
+        NoChatTemplateError: the tokenizer has none.
+        OSError, ValueError: it cannot be read; one sentence.
     """
     path = Path(name)
     of_gguf = is_gguf(name)
@@ -144,23 +150,27 @@ def open_template(name: str) -> ChatTemplate:
         tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
     if not is_file:
         if not tokenizer.chat_template:
-            raise ValueError("it has no chat template")
+            raise NoChatTemplateError("it has no chat template")
         source = tokenizer.get_chat_template()
     special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
     template = ChatTemplate(
         source,
-        lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
-        lambda text: [
-            start
-            for start, _ in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        ],
+        lambda text: tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"],
+        lambda text: _with_starts(
+            tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ),
         special,
+        {number for number, token in tokenizer.added_tokens_decoder.items() if not token.normalized},
     )
     try:
         template.switches()
     except jinja2.TemplateSyntaxError as error:
         raise ValueError(f"line {error.lineno}: {error.message}") from error
     return template
+
+
+def _with_starts(encoded: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    return encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
 
 
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:

@@ -11,23 +11,26 @@ from engine.prompts.policies import Hit
 
 
 class EngineCache:
-    """Admits one prompt after the other, and frees each before the next. What is needed least recently is evicted."""
+    """Admits one prompt after the other, and frees each before the next. The least recently used block is evicted."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self._num_slots = num_blocks * block_size
         self._cache = KVCacheManager(one_group(num_blocks), block_size, True, lambda op: None)
 
-    def take(self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()) -> Hit:
-        """Admit a prompt, say what hit, and let `answer` be computed after it; `request`: its number, larger than of
-        any before it. Blocks of one model are not found by another.
+    def has_room(self, num_tokens: int) -> bool:
+        """Whether a sequence of `num_tokens` fits in the whole pool."""
+        return num_tokens <= self._num_slots
 
-        Raises:
-            ValueError: the pool is smaller than the prompt and the answer.
+    def admit(self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()) -> Hit:
+        """Compute a prompt and its answer, cache their blocks, and return what of the prompt hit.
+
+        `request`: its number, larger than of any before it. Blocks of one model are not found by another. An answer
+        that does not fit in the pool behind its prompt is left out. A prompt that does not fit changes nothing.
         """
         token_ids = list(chain.from_iterable(tokens))
-        whole = [*token_ids, *answer]
-        if len(whole) > self._num_slots:
-            raise ValueError(f"request {request + 1} has {len(whole):,} tokens, and the pool {self._num_slots:,}")
+        if not self.has_room(len(token_ids)):
+            return Hit(0, "larger_than_pool")
+        whole = [*token_ids, *answer] if self.has_room(len(token_ids) + len(answer)) else token_ids
         cache = self._cache
         cache.tick(request, request)
         match = cache.lookup(request, token_ids, model)

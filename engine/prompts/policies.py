@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,10 @@ from engine.prompts.segments import Segment
 DAY = 86_400.0
 Tokens = Sequence[Sequence[int]]  # of each segment of a prompt
 Prompt = tuple[Sequence[Segment], Tokens]
-Limit = Literal["expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded"]
+Limit = Literal[
+    "expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded",
+    "larger_than_pool",
+]  # fmt: skip
 
 
 class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,14 +69,14 @@ def policies() -> dict[str, Policy]:
 
 
 class PolicyCache:
-    """Cache of one model's prompts under a policy. Call `look` before the prompt is added to the tree."""
+    """Cache of one model's prompts under a policy. Call `lookup` before the prompt is inserted into the tree."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._slots: list[Prompt] = []  # what each holds, the latest at the end
 
-    def look(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
-        """Find what is cached of a prompt; `tokens`: of each of its segments."""
+    def lookup(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
+        """Return what is cached of a prompt. `tokens`: of each of its segments."""
         policy = self.policy
         if policy.breakpoints:
             return self._at_breakpoint(request, match, now)
@@ -93,10 +97,8 @@ class PolicyCache:
         maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
-    def add(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
-        """Let the cache take a prompt that was looked up, or the prompt and its answer, `mine`; `path`: its nodes in
-        the tree.
-        """
+    def insert(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
+        """Cache `mine`: a prompt that was looked up, or the prompt and its answer. `path`: its nodes in the tree."""
         policy = self.policy
         if policy.slots:
             if len(self._slots) == policy.slots:
@@ -115,7 +117,7 @@ class PolicyCache:
         return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
 
     def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
-        """A lookup goes back from each breakpoint, to what an earlier breakpoint wrote."""
+        """Look back from each breakpoint for an entry that an earlier breakpoint wrote."""
         marks = self._breakpoints(request)
         if not marks:
             return Hit(0, "no_breakpoint" if match.num_tokens else None)
@@ -125,7 +127,7 @@ class PolicyCache:
         reached = [at for at in alive if any(0 <= mark - at < self.policy.lookback for mark in marks)]
         if reached:
             node = shared[reached[-1]]
-            for earlier in reached:  # each use begins its time anew
+            for earlier in reached:  # each use restarts its time to live
                 shared[earlier].until = max(shared[earlier].until, now + shared[earlier].kept)
             found = node.end
         else:
@@ -143,13 +145,11 @@ class PolicyCache:
 
 
 def _shared(one: Prompt, other: Prompt) -> int:
-    """Return how many tokens two prompts begin with together."""
-    count = 0
-    for left, right, own, others in zip(one[0], other[0], one[1], other[1], strict=False):
-        if left.content != right.content:
-            return count + common_prefix(own, others)
-        count += len(own)
-    return count
+    """Return how many tokens two prompts begin with together, also where they are cut at other places."""
+    pairs = enumerate(zip(one[0], other[0], strict=False))
+    at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
+    rest = [list(chain.from_iterable(tokens[at:])) for _, tokens in (one, other)]
+    return sum(map(len, one[1][:at])) + common_prefix(*rest)
 
 
 def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:

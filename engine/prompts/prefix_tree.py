@@ -1,4 +1,4 @@
-"""The prompts that came before, as a tree of their segments: with which of them does a prompt share most?
+"""Tree of earlier prompts by segment: finds the one that shares the longest beginning with a new prompt.
 
 A path from the root is a prompt. Two segments with the same content have the same tokens, so prompts are compared
 segment by segment, and token by token only where they part.
@@ -22,9 +22,9 @@ class Node:
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
-        self.last = -1  # the request that came by last
+        self.last = -1  # the last request whose prompt passes this node
         self.ends = -1  # the last request that ended here; -1: none did
-        self.touched = 0.0  # when the last request came by
+        self.touched = 0.0  # time of that request
         self.until = -1.0  # until when an entry at a breakpoint here is kept, and for how many seconds after a use
         self.kept = 0.0
 
@@ -52,17 +52,30 @@ class Match(NamedTuple):
         return self.path[-1].ends >= 0
 
 
-def _below(node: Node, rest: list[int]) -> tuple[Node | None, int]:
-    """Return the child of a node with most of the tokens that follow, and how many: they may be cut elsewhere there."""
+def _best_child(node: Node, rest: Sequence[int]) -> tuple[Node | None, int]:
+    """Return the child below which most of the tokens `rest` are found, and how many; the last used of equal ones.
+
+    The segments below a child may be cut at other places than those of the prompt.
+    """
     best, longest = None, -1
     for child in node.children.values():
-        own = list(child.tokens) if isinstance(child.tokens, range) else child.tokens
-        shared = common_prefix(own, rest)
-        if shared == len(own):
-            shared += _below(child, rest[shared:])[1]
+        shared = _num_shared(child, rest)
         if (shared, child.last) > (longest, best.last if best else -1):
             best, longest = child, shared
     return best, max(longest, 0)
+
+
+def _num_shared(node: Node, rest: Sequence[int]) -> int:
+    """Return how many tokens of `rest` the best path from `node` down begins with."""
+    longest, waiting = 0, [(node, 0)]
+    while waiting:
+        one, start = waiting.pop()
+        own = list(one.tokens) if isinstance(one.tokens, range) else one.tokens
+        count = common_prefix(own, rest[start : start + len(own)])
+        longest = max(longest, start + count)
+        if count == len(own):
+            waiting += [(child, start + count) for child in one.children.values()]
+    return longest
 
 
 class PrefixTree:
@@ -82,11 +95,13 @@ class PrefixTree:
         node, depth = path[-1], len(path) - 1
         if depth == len(segments):
             return Match(path, None, node.end)
-        best, longest = _below(node, list(chain.from_iterable(tokens[depth:]))) if node.children else (None, 0)
+        best, longest = _best_child(node, list(chain.from_iterable(tokens[depth:]))) if node.children else (None, 0)
         return Match(path, best, node.end + longest)
 
-    def add(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float) -> list[Node]:
-        """Let a prompt come by. Returns its nodes, without the root."""
+    def insert(
+        self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float
+    ) -> list[Node]:
+        """Insert the prompt of `request`, or mark its nodes as used. Returns them without the root."""
         node, path = self.root, list[Node]()
         for segment, own in zip(segments, tokens, strict=True):
             child = node.children.get(segment.content)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -23,6 +24,14 @@ def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tup
         for verdict in verdicts
     ]  # fmt: skip
     return hidden, [replace(saving, example=[]) for saving in savings]
+
+
+def without_reasons(unread: Mapping[str, int]) -> Counter[str]:
+    """Count the entries that were not read by their shapes: the reasons may quote them."""
+    found = Counter[str]()
+    for fault, count in unread.items():
+        found[fault.partition(":")[0]] += count
+    return found
 
 
 def _hidden(text: str) -> str:

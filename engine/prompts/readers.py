@@ -7,7 +7,7 @@ is counted and named, not guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -43,7 +43,7 @@ class Rendered(Struct, frozen=True):
 
     segments: list[Segment]
     tokens: list[Sequence[int]]
-    of: list[int]
+    of: MutableSequence[int]
 
 
 class PromptRequest(Struct, frozen=True):
@@ -57,7 +57,8 @@ class PromptRequest(Struct, frozen=True):
     reported_tokens: int | None = None  # of the prompt
     reported_cached: int | None = None  # of these, read from the cache
     retention: str = ""  # what `prompt_cache_retention` asks for
-    reported_output: int | None = None  # tokens of the answer
+    reported_output: int | None = None  # tokens of the answer, reasoning included
+    reported_reasoning: int | None = None  # of these, reasoning
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
     followed_by: int | None = None  # the request that has the answer
     body: Mapping[str, Any] = {}
@@ -85,7 +86,7 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
         PromptError: it cannot be read, or has no request.
     """
     found = PromptFile([], Counter(), Counter())
-    same: dict[Segment, Segment] = {}  # what is repeated in every request is kept once
+    same: dict[Any, Any] = {}  # interned segments, and parts of bodies by their JSON: requests repeat them
     try:
         for line, entry in _entries(path, found.unread):
             _read(line, entry, found, same, keep_bodies)
@@ -97,7 +98,7 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
     return found
 
 
-def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment], keep_body: bool) -> None:
+def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_body: bool) -> None:
     for name, of in SHAPES.items():
         try:
             sent = of(entry) if isinstance(entry, dict) else None
@@ -105,7 +106,8 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 continue
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
-            output = _count(sent.usage.get("completion_tokens", sent.usage.get("output_tokens")))
+            output, reasoning = reported_answer(sent.usage)
+            body = _shared(sent.body, same) if keep_body else {}
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -126,12 +128,21 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]
                 cached,
                 retention,
                 output,
-                body=sent.body if keep_body else {},
+                reasoning,
+                body=body,
             )
         )
         found.shapes[name] += 1
         return
     found.unread["an entry that is no request"] += 1
+
+
+def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
+    """Return a body whose messages and tools are the objects that earlier bodies have, where they are the same."""
+    return {
+        name: [same.setdefault(msgspec.json.encode(part), part) for part in value] if isinstance(value, list) else value
+        for name, value in body.items()
+    }
 
 
 def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -142,6 +153,13 @@ def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
     cached = details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
     return _count(usage.get("prompt_tokens", usage.get("input_tokens"))), _count(cached)
+
+
+def reported_answer(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of an answer and those of its reasoning, as an API reported them; None: it did not."""
+    details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
+    output = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    return output, _count(details.get("reasoning_tokens"))
 
 
 def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
@@ -305,9 +323,9 @@ def _usage_in(answer: Any) -> dict[str, Any]:
     return usage_of(answer) or {}
 
 
-def usage_of(told: Any) -> dict[str, Any] | None:
+def usage_of(answer: Any) -> dict[str, Any] | None:
     """Return the usage in an answer, or in an event of a stream: Anthropic's first, the last of Responses."""
-    inner = (told, *map(told.get, ("message", "response", "data"))) if isinstance(told, dict) else ()
+    inner = (answer, *map(answer.get, ("message", "response", "data"))) if isinstance(answer, dict) else ()
     found = (one.get("usage") for one in inner if isinstance(one, dict))
     usage = next((one for one in found if isinstance(one, dict)), None)
     return None if usage is None else {name: value for name, value in usage.items() if value is not None}

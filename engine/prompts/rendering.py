@@ -1,20 +1,23 @@
 """Prompts as a model's chat template renders them: the tokens that a server computes, cut at the requests' segments.
 
-Each segment's text is looked for in the rendered text, the messages in their order. What the template writes before a
-segment is a segment of kind `template`. Cuts are at tokens: a token belongs to the segment in which it begins.
+What the template writes before a segment is a segment of kind `template`. Cuts are at tokens: a token belongs to the
+segment in which it begins.
 """
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
+from engine.cache.prefix_memory import common_prefix
 from engine.prompts.answers import cut_to, num_computed
+from engine.prompts.places import Leaf, Place, Skeleton, places_of, skeleton_of, with_marks
 from engine.prompts.readers import PromptRequest, Rendered
 from engine.prompts.segments import Content, Segment
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from engine.model.template_check import ChatTemplate
 
 GENERATION = "generation prompt"  # the path of what a template writes behind the last message
+MAX_OPEN = 32  # conversations whose last prompt is kept, since the next one mostly repeats it
 
 
 class Conversation(NamedTuple):
@@ -32,138 +36,224 @@ class Conversation(NamedTuple):
 
 
 class CannotRender(ValueError):
-    """A request cannot be rendered; one sentence."""
+    """A request cannot be rendered; one sentence.
+
+    `refused`: which one, without the reason, in which a template may quote the request.
+    """
+
+    def __init__(self, refused: str, reason: object) -> None:
+        super().__init__(f"{refused}: {reason}")
+        self.refused = refused
 
 
 def template_of(name: str) -> ChatTemplate | None:
-    """Return the chat template of a folder's tokenizer or a hub name's; None: it has none that can be read."""
-    from engine.model.template_check import open_template
+    """Return the chat template of a folder's tokenizer or a hub name's; None if it has none.
+
+    Raises:
+        ValueError: it cannot be read; one sentence.
+    """
+    from engine.model.template_check import NoChatTemplateError, open_template
 
     try:
         return open_template(name)
-    except (OSError, ValueError):
+    except NoChatTemplateError:
         return None
+    except Exception as error:  # transformers raises nothing narrower
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot read the chat template of {name}: {reason}") from error
+
+
+class _Read(NamedTuple):
+    """Request body as a template gets it: as it is, and with a mark in place of each text of `leaves`."""
+
+    conversation: Conversation
+    marked: Conversation
+    leaves: list[Leaf]
+
+
+class _Cut(NamedTuple):
+    """Rendered text, cut into segments.
+
+    `marked`: the same, rendered with marks. `starts`: the character at which each token begins. `ends`: for each place
+    of a segment the character up to which the text is cut with it, and how many of `parts` that makes.
+    """
+
+    text: str
+    marked: str
+    token_ids: Sequence[int]
+    starts: Sequence[int]
+    skeleton: Skeleton
+    places: list[Place]
+    segments: Sequence[Segment]
+    parts: Rendered
+    ends: list[tuple[int, int]]
 
 
 def rendered(
     requests: Sequence[PromptRequest],
     template: ChatTemplate,
     conversation_of: Callable[[Mapping[str, Any]], Conversation],
-) -> list[PromptRequest]:
-    """Return requests with their prompts as a template renders them, and with what was computed of their answers.
+) -> Iterator[PromptRequest]:
+    """Yield requests with their prompts as a template renders them, and with what was computed of their answers.
 
     Raises:
         CannotRender: the server or the template refuses one.
     """
-    cutter, found = _Cutter(), list[PromptRequest]()
-    told: list[Conversation] = []
+
+    @lru_cache(maxsize=MAX_OPEN)
+    def read(index: int) -> _Read:
+        request = requests[index]
+        marked, leaves = with_marks(request.body, request.segments)
+        return _Read(conversation_of(request.body), conversation_of(marked), leaves)
+
+    cutter, earlier = _Cutter(), dict[int, tuple[_Cut, _Cut]]()  # by the request that goes on: a prompt, and its answer
     for index, request in enumerate(requests):
         try:
-            told.append(conversation_of(request.body))
-            text = template.render(told[-1].messages, add_generation_prompt=True, **told[-1].settings)
-            prompt = cutter.cut(text, template.encode(text), template.starts(text), request.segments)
+            prompt = _prompt(read(index), template, request, cutter, earlier.pop(index, None))
         except (ValueError, NotImplementedError) as error:  # a tokenizer without a fast form has no places of tokens
-            raise CannotRender(f"request {index + 1} cannot be rendered: {error}") from error
-        found.append(replace(request, rendered=prompt, held=prompt))
-    for index, request in enumerate(found):
-        if request.followed_by is None or request.rendered is None:
-            continue
-        messages, settings = told[index]
-        after = told[request.followed_by].messages
-        if len(after) <= len(messages) or after[len(messages)]["role"] != "assistant":
-            continue
-        text, answer = "".join(one.text for one in request.rendered.segments), after[len(messages)]
-        try:
-            said = template.generated(messages, answer, text, settings)
-        except ValueError as error:
-            raise CannotRender(f"the answer of request {index + 1} cannot be rendered: {error}") from error
-        if said != answer["content"]:  # what the template writes, up to the token that ends the answer
-            said = said.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
-        ids = template.encode(said)
-        before = [token for own in request.rendered.tokens for token in own]
-        starts = [*template.starts(text), *(len(text) + start for start in template.starts(said))]
-        whole = cutter.cut(text + said, [*before, *ids], starts, [*request.segments, *request.answer])
-        count = len(before) + num_computed(len(ids), request.reported_output)
-        held, tokens = cut_to(whole.segments, whole.tokens, count)
-        found[index] = replace(request, held=Rendered(held, tokens, whole.of[: len(held)]))
-    return found
+            raise CannotRender(f"request {index + 1} cannot be rendered", error) from error
+        held = prompt.parts
+        if request.followed_by is not None:
+            try:
+                whole = _with_answer(read(index), read(request.followed_by), template, request, cutter, prompt)
+            except ValueError as error:
+                raise CannotRender(f"the answer of request {index + 1} cannot be rendered", error) from error
+            count = num_computed(request, len(whole.token_ids) - len(prompt.token_ids))
+            if count:
+                held = _first(whole.parts, len(prompt.token_ids) + count)
+            earlier[request.followed_by] = prompt, whole
+            if len(earlier) > MAX_OPEN:
+                del earlier[next(iter(earlier))]
+        yield replace(request, rendered=prompt.parts, held=held)
+
+
+def _prompt(
+    read: _Read,
+    template: ChatTemplate,
+    request: PromptRequest,
+    cutter: _Cutter,
+    earlier: tuple[_Cut, _Cut] | None,
+) -> _Cut:
+    text, marked = (
+        template.render(one.messages, add_generation_prompt=True, **one.settings)
+        for one in (read.conversation, read.marked)
+    )
+    prompt, whole = earlier or (None, None)
+    tokens = _tokenized(text, template, prompt)
+    return cutter.cut(text, marked, *tokens, skeleton_of(marked, read.leaves), request.segments, whole)
+
+
+def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the tokens of a text and where they begin. What `earlier` has before a special token is not encoded again:
+    a tokenizer encodes what stands before such a token apart from the rest.
+    """
+    if earlier is None:
+        return template.tokenize(text)
+    shared = bisect_right(earlier.starts, common_prefix(earlier.text, text)) - 1  # tokens that end before it differs
+    tokens = range(shared - 1, -1, -1)
+    cut = next((i for i in tokens if earlier.token_ids[i] in template.special_ids), 0)
+    begin = earlier.starts[cut] if cut else 0
+    ids, starts = template.tokenize(text[begin:])
+    return [*earlier.token_ids[:cut], *ids], [*earlier.starts[:cut], *(begin + start for start in starts)]
+
+
+def _with_answer(
+    read: _Read, after: _Read, template: ChatTemplate, request: PromptRequest, cutter: _Cutter, prompt: _Cut
+) -> _Cut:
+    """Return a prompt and its answer: the next message of a later request. The prompt alone if that has no answer."""
+    number, messages = len(read.conversation.messages), after.conversation.messages
+    if len(messages) <= number or messages[number]["role"] != "assistant":
+        return prompt
+    written, marked = (
+        template.generated(one.messages, other.messages[number], before, one.settings)
+        for one, other, before in (
+            (read.conversation, after.conversation, prompt.text),
+            (read.marked, after.marked, prompt.marked),
+        )
+    )
+    if written != messages[number]["content"]:  # what the template writes, up to the token that ends the answer
+        written = written.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
+    ids, starts = template.tokenize(written)
+    return cutter.cut(
+        prompt.text + written,
+        prompt.marked + marked,
+        [*prompt.token_ids, *ids],
+        [*prompt.starts, *(len(prompt.text) + start for start in starts)],
+        prompt.skeleton.then(skeleton_of(marked, after.leaves)),
+        [*request.segments, *request.answer],
+        prompt,
+    )
+
+
+def _first(parts: Rendered, count: int) -> Rendered:
+    """Return the first `count` tokens."""
+    segments, tokens = cut_to(parts.segments, parts.tokens, count)
+    return Rendered(segments, tokens, parts.of[: len(segments)])
 
 
 class _Cutter:
     """Cuts rendered texts into segments; `cut` of a segment says with which of its tokenizations it was met.
 
-    What is repeated in every prompt is kept once.
+    Segments and tokens are interned: prompts repeat them.
     """
 
     def __init__(self) -> None:
         self._met: dict[Content, list[Sequence[int]]] = {}
         self._same: dict[Segment, Segment] = {}
 
-    def cut(self, text: str, ids: Sequence[int], starts: Sequence[int], segments: Sequence[Segment]) -> Rendered:
-        """Cut a text and its tokens, each of which begins at a character of it."""
-        found = Rendered([], [], [])
+    def cut(
+        self,
+        text: str,
+        marked: str,
+        token_ids: Sequence[int],
+        starts: Sequence[int],
+        skeleton: Skeleton,
+        segments: Sequence[Segment],
+        earlier: _Cut | None = None,
+    ) -> _Cut:
+        """Cut a text and its tokens. As far as `earlier` is the same it is not cut again."""
+        places = places_of(text, skeleton, segments)
+        cut = _Cut(text, marked, token_ids, starts, skeleton, places, segments, Rendered([], [], array("I")), [])
         at = 0
-        for index, begin, end in [*_places(text, segments), (len(segments), len(text), len(text))]:
-            path = f"{segments[index].path} (template)" if index < len(segments) else GENERATION
-            gap = Segment(path, "template", "", text[at:begin])
-            one = segments[index] if index < len(segments) else None
-            for segment, upto in ((gap, begin), (one, end)):
-                first, last = bisect_left(starts, at), bisect_left(starts, upto)
-                if segment is None or first >= last:
-                    continue
-                stop = starts[last] if last < len(starts) else len(text)
-                own = ids[first:last]
-                met = self._met.setdefault((segment.kind, segment.role, text[at:stop], 0), [])
-                if own not in met:
-                    met.append(own)
-                segment = replace(segment, text=text[at:stop], cut=met.index(own))
-                found.segments.append(self._same.setdefault(segment, segment))
-                found.tokens.append(met[segment.cut])
-                found.of.append(index)
-                at = stop
-        return found
+        if earlier is not None and (count := _num_same(earlier, cut)):
+            cut.ends.extend(earlier.ends[:count])
+            at, num_parts = cut.ends[-1]
+            cut.parts.segments.extend(earlier.parts.segments[:num_parts])
+            cut.parts.tokens.extend(earlier.parts.tokens[:num_parts])
+            cut.parts.of.extend(earlier.parts.of[:num_parts])
+        for place in places[len(cut.ends) :]:
+            segment = segments[place.segment]
+            gap = Segment(f"{segment.path} (template)", "template", "", text[at : place.begin])
+            at = self._add(cut, gap, place.segment, at, place.begin)
+            at = self._add(cut, segment, place.segment, at, place.end)
+            cut.ends.append((at, len(cut.parts.segments)))
+        self._add(cut, Segment(GENERATION, "template", "", text[at:]), len(segments), at, len(text))
+        return cut
+
+    def _add(self, cut: _Cut, segment: Segment, index: int, at: int, upto: int) -> int:
+        """Cut off the tokens that begin in text[at:upto]. Returns the character at which the next token begins."""
+        first, last = bisect_left(cut.starts, at), bisect_left(cut.starts, upto)
+        if first >= last:
+            return at
+        stop = cut.starts[last] if last < len(cut.starts) else len(cut.text)
+        text, own = cut.text[at:stop], cut.token_ids[first:last]
+        met = self._met.setdefault((segment.kind, segment.role, text, 0), [])
+        if own not in met:
+            met.append(own)
+        segment = replace(segment, text=text, cut=met.index(own))
+        cut.parts.segments.append(self._same.setdefault(segment, segment))
+        cut.parts.tokens.append(met[segment.cut])
+        cut.parts.of.append(index)
+        return stop
 
 
-def _places(text: str, segments: Sequence[Segment]) -> list[tuple[int, int, int]]:
-    """Return where segments stand in a rendered text, in its order: index, beginning and end. Some may not stand."""
-    found: list[tuple[int, int, int]] = []
-    at = tools_at = 0
-    for index, segment in enumerate(segments):
-        is_tool = segment.kind == "tool"
-        begin, length = _found(text, segment, tools_at if is_tool else at)
-        if segment.kind == "reasoning":  # a template may leave it out: it comes before what follows it
-            rest = next((one for one in segments[index:] if one.kind != "reasoning"), None)
-            if rest is not None and 0 <= _found(text, rest, at)[0] <= begin:
-                continue
-        if begin < 0:
-            continue
-        found.append((index, begin, begin + length))
-        if is_tool:
-            tools_at = begin + length
-        else:
-            at = begin + length
-    found.sort(key=lambda place: place[1])
-    apart: list[tuple[int, int, int]] = []
-    for place in found:
-        if not apart or place[1] >= apart[-1][2]:
-            apart.append(place)
-    return apart
-
-
-def _found(text: str, segment: Segment, start: int) -> tuple[int, int]:
-    """Return where a segment stands in a text from `start` on, and how long it is there; -1: it does not."""
-    hits = ((text.find(form, start), len(form)) for form in _forms(segment) if form)
-    return min((hit for hit in hits if hit[0] >= 0), default=(-1, 0))
-
-
-def _forms(segment: Segment) -> Iterator[str]:
-    """Yield the forms in which a template may write a segment."""
-    yield segment.text
-    yield segment.text.strip()
-    if segment.kind in ("tool", "call"):
-        try:
-            value = msgspec.json.decode(segment.text)
-        except msgspec.DecodeError:
-            return
-        for indent in (None, 2, 4):
-            yield json.dumps(value, ensure_ascii=False, indent=indent)
+def _num_same(earlier: _Cut, cut: _Cut) -> int:
+    """Return how many places are the same, with the same tokens up to their ends and the one after."""
+    tokens = min(common_prefix(earlier.token_ids, cut.token_ids), common_prefix(earlier.starts, cut.starts)) - 1
+    same = common_prefix(earlier.segments, cut.segments)
+    count = common_prefix(earlier.places, cut.places)
+    count = next((i for i, place in enumerate(cut.places[:count]) if place.segment >= same), count)
+    if tokens < 0 or not count:
+        return 0
+    count = min(count, bisect_right(earlier.ends, cut.starts[tokens], key=itemgetter(0)))
+    return count if count and cut.text.startswith(earlier.text[: earlier.ends[count - 1][0]]) else 0

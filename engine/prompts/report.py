@@ -73,6 +73,7 @@ class Verdict(Struct, frozen=True):
     reported_tokens: int | None
     reported_cached: int | None
     session_number: int = 0
+    is_answer_left_out: bool = False  # it did not fit in this engine's cache
 
     @property
     def num_again(self) -> int:
@@ -93,6 +94,7 @@ class Player:
     def __init__(self, encode: Encode, settings: Settings) -> None:
         self._encode, self._settings = encode, settings
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
+        self._spans: dict[Span, Span] = {}  # interned: a history repeats them in each request
         self._models: dict[str, _Model] = {}
         self._requests: list[PromptRequest] = []
         self._now = 0.0
@@ -110,28 +112,26 @@ class Player:
         return found
 
     def play(self, request: PromptRequest) -> Verdict:
-        """Let a request come.
-
-        Raises:
-            ValueError: the pool of blocks is smaller than the prompt.
-        """
+        """Play the next request."""
         index, raw = len(self._requests), request
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)
         segments, tokens = self._prompt(request)
-        if request.time is not None:  # else it comes right after the one before
+        if request.time is not None:  # else it follows the previous one at once
             self._now = request.time
         now = self._now
         model = self._models.setdefault(request.model, _Model())
         held = self._held(request, tokens)
         matches = {name: tree.match(segments, tokens) for name, tree in model.trees.items()}
         hits = {
-            name: cache.look(request, tokens, matches[cache.policy.answers], now)
+            name: cache.lookup(request, tokens, matches[cache.policy.answers], now)
             for name, cache in model.caches.items()
         }
+        is_left_out = False
         if self._engine is not None:
-            answer = list(chain.from_iterable(held[1]))[sum(map(len, tokens)) :]
-            hits["vllm"] = self._engine.take(index, tokens, request.model, answer)
+            whole, num_tokens = list(chain.from_iterable(held[1])), sum(map(len, tokens))
+            hits["vllm"] = self._engine.admit(index, tokens, request.model, whole[num_tokens:])
+            is_left_out = len(whole) > num_tokens and not self._engine.has_room(len(whole))
         match = matches[policies()[self._settings.policy].answers]
         closest = model.closest(segments, match)
         if closest < 0:
@@ -143,19 +143,20 @@ class Player:
         session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
-        spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with))
-        paths = {name: tree.add(segments, tokens, index, now) for name, tree in model.trees.items()}
-        model.trees[True].add(*held, index, now)
+        cut = _spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with)
+        spans = [self._spans.setdefault(span, span) for span in cut]
+        paths = {name: tree.insert(segments, tokens, index, now) for name, tree in model.trees.items()}
+        model.trees[True].insert(*held, index, now)
         for cache in model.caches.values():
             answers = cache.policy.answers
-            cache.add(request, held if answers else (segments, tokens), paths[answers], now)
-        self._requests.append(raw)
+            cache.insert(request, held if answers else (segments, tokens), paths[answers], now)
+        self._requests.append(replace(raw, body={}, rendered=None))
         model.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
         self._turns[session] += 1
         return Verdict(
             index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
             closest if closest >= 0 else None, match.num_tokens, spans, broken,
-            request.reported_tokens, request.reported_cached, self._numbers.get(session, 0),
+            request.reported_tokens, request.reported_cached, self._numbers.get(session, 0), is_left_out,
         )  # fmt: skip
 
     def _prompt(self, request: PromptRequest) -> tuple[list[Segment], list[Sequence[int]]]:
@@ -168,7 +169,7 @@ class Player:
         if request.held is not None:
             return request.held.segments, request.held.tokens
         own = [self.tokens_of(segment) for segment in request.answer]
-        count = num_computed(sum(map(len, own)), request.reported_output)
+        count = num_computed(request, sum(map(len, own)))
         answer, answer_tokens = cut_to(request.answer, own, count)
         return [*request.segments, *answer], [*tokens, *answer_tokens]
 

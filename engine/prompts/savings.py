@@ -63,7 +63,7 @@ def _computed(verdicts: Sequence[Verdict], settings: Settings) -> int:
 
 
 def _sort_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    canonical = cache(_canonical)  # a tool comes in every request
+    canonical = cache(_canonical)  # every request repeats the tools
     return [
         [*sorted(map(canonical, _tools(one)), key=lambda tool: tool.text), *_others(one)] for one in requests
     ]  # fmt: skip
@@ -93,25 +93,25 @@ def _volatile_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list
 def _with_volatile_last(segments: Sequence[Segment], kinds: Kinds) -> list[Segment]:
     rest, moved = list[Segment](), list[Segment]()
     for segment in segments:
-        kept, taken = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
-        rest.append(replace(segment, text=kept) if taken else segment)
-        if taken:
-            moved.append(Segment(f"{segment.path} (moved)", "message", "user", taken))
+        kept, removed = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
+        rest.append(replace(segment, text=kept) if removed else segment)
+        if removed:
+            moved.append(Segment(f"{segment.path} (moved)", "message", "user", removed))
     return [*rest, *moved]
 
 
-@lru_cache(maxsize=64)  # a system prompt comes in every request
+@lru_cache(maxsize=64)  # every request repeats the system prompt
 def _split(text: str, kinds: Kinds) -> tuple[str, str]:
     """Return a text without what may change by itself, and that."""
-    taken = list[str]()
+    removed = list[str]()
 
-    def take(found: re.Match[str]) -> str:
-        taken.append(found.group())
+    def remove(found: re.Match[str]) -> str:
+        removed.append(found.group())
         return ""
 
     for kind in kinds:
-        text = VOLATILE[kind].sub(take, text)
-    return text, " ".join(taken)
+        text = VOLATILE[kind].sub(remove, text)
+    return text, " ".join(removed)
 
 
 def _breakpoint_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:

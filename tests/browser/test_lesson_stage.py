@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driving import OpenPage, wait_until
 from tests.browser.lesson_walk import stands_at
+from tests.browser.settling import still
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "static" / "lessons"
 LESSONS = [re.findall(r'^id = "(.+)"$', path.read_text(), re.MULTILINE)[0] for path in sorted(FOLDER.glob("*.md"))]
@@ -67,3 +68,26 @@ def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: Ope
       const before = document.querySelector('.strip-scroll').scrollLeft;
       return tokens.length ? Math.min(free, before) : 999 })()"""
     wait_until(page, f"{hidden} < 60")
+
+
+def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=may-be-forgotten", width=1280, height=800, until=".article")
+    for _ in range(MOST):
+        at = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
+        question = page.locator(".question[data-over=false]").last
+        if at == "#lesson-answer" and question.locator(".answer", has_text="position 42").count():
+            break
+        if at == "#lesson-answer":
+            question.locator(".unsure").click()
+        page.click(at)
+    question = page.locator(".question").last
+    for given, answer in enumerate(("position 39", "position 40"), 1):  # both lie at the left edge at the end
+        question.locator(".answer", has_text=answer).click()
+        page.click("#lesson-answer")
+        expect(question.locator("[data-given=true]")).to_have_count(given)
+    page.click("#lesson-go:enabled")
+    labels = page.locator('.mark[data-kind="tokens"] .mark-label')
+    expect(labels).to_have_count(3)
+    still(page)
+    left = page.locator(".learn-figure .strip-window").evaluate("window => window.getBoundingClientRect().left")
+    assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left

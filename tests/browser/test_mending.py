@@ -25,22 +25,41 @@ def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_ru
     part(page, 2, "Time").drag_to(part(page, 2, "Then ask"), target_position={"x": 20, "y": 25})
     assert [lines(page, turn)[-1] for turn in (1, 2, 3, 4)] == ["Time: nine", "Time: ten", "Time: eleven", "Time: noon"]
     page.click("#work-give")
-    expect(page.locator(".work-told")).to_contain_text("44 tokens saved: 92 hit, 48 before. Some parts")
+    expect(page.locator(".work-told")).to_contain_text("44 tokens saved: 92 hit, 48 before. Whole blocks are still")
     up, down = (part(page, 3, "Read").locator(".mend-step").nth(0), part(page, 4, "Note").locator(".mend-step").nth(1))
     up.focus()
     page.keyboard.press("Enter")
     assert lines(page, 3)[1:3] == ["Read: opens a book", "Write: adds a line"]
+    expect(up).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    assert lines(page, 3)[:3] == ["Read: opens a book", "Rule: Answer in a line.", "Write: adds a line"]
+    expect(up).to_be_focused()
+    expect(up).to_have_attribute("aria-disabled", "true")
+    expect(up).to_have_accessible_name("Move “Read” up, turn 3")
+    page.keyboard.press("ArrowDown")
+    expect(up).to_be_focused()
+    order = "Rule, Read, Write, Ask, Told, Then ask, Then told, More, Time"
+    expect(page.locator(".work p[role=status]")).to_have_text(f"Turn 3 now: {order}")
+    down.focus()
     while lines(page, 4)[-1] != "Note: This one is done.":
-        down.focus()
-        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+        expect(down).to_be_focused()
     expect(page.locator(".work-list li")).to_have_count(3)
     page.click("#work-give")
-    expect(page.locator(".work-told").last).to_contain_text("128 tokens saved: 176 hit, 48 before. Nothing is")
+    expect(page.locator(".work-told").last).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block is")
     expect(page.locator(".lesson-figure").last).to_have_text("145")
     expect(page.locator(".token-text").last).to_be_visible()
     page.reload()
     expect(page.locator(".work-told")).to_have_count(2)
     expect(page.locator(".work-told").last).to_contain_text("128 tokens saved")
+
+
+def test_a_part_moved_before_one_that_a_turn_lacks_is_moved_there_too(open_page: OpenPage) -> None:
+    page = open_page(LESSON, until=".article")
+    unsurely_to(page, ".mend")
+    part(page, 4, "Time").drag_to(part(page, 4, "More told"), target_position={"x": 20, "y": 3})
+    assert lines(page, 4)[-3:] == ["Time: noon", "More told: Wool, and bright.", "Last: What is his name?"]
+    assert [lines(page, turn)[-1] for turn in (1, 2, 3)] == ["Time: nine", "Time: ten", "Time: eleven"]
 
 
 def test_on_a_phone_a_finger_drags_by_the_handle_and_taps_buttons(open_page: OpenPage) -> None:

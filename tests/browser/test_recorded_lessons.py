@@ -54,6 +54,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
+def mending(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("file") / "mending.html"
+    assert main(["lesson", "export", "why-did-it-miss", "-o", str(path), "--language", "en"]) == 0
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("host")
     write_page(root / "kv", "")
@@ -168,6 +175,30 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     expect(page.locator(".strip")).to_be_visible()
     page.click("#btn-learn")
     expect(page.locator("#lesson-title")).to_be_visible()
+
+
+def test_a_file_grades_another_right_session_than_the_recorded_one(mending: str, open_at: OpenAt) -> None:
+    page = open_at(mending, offline=True)
+    walk(page, ".mend")
+
+    def to_end(name: str, turn: int) -> None:
+        part = page.locator(".mend-turn").nth(turn - 1).locator(f".mend-part[data-part={name}]")
+        part.locator(".mend-step").last.focus()
+        while part.evaluate("part => part.nextElementSibling !== null"):
+            page.keyboard.press("ArrowDown")
+
+    to_end("Time", 4)
+    page.click("#work-give")
+    expect(page.locator(".work-told")).to_contain_text(
+        "By the rule of the prefix cache, whole blocks would be computed"
+    )
+    to_end("Note", 4)  # behind the clock, where the recorded session has it before
+    page.locator(".mend-turn").nth(2).locator(".mend-part[data-part=Read] .mend-step").first.click()
+    page.click("#work-give")
+    expect(page.locator(".work-told").nth(1)).to_contain_text("no whole block would be computed again")
+    expect(page.locator(".work-told").nth(2)).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block")
+    assert walk(page) == 0
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 5 right")
 
 
 def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: OpenAt) -> None:

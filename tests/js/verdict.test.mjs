@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { notes } from "../../static/js/panels/compare/differences.js";
 import { runName, settingsThatDiffer } from "../../static/js/panels/compare/names.js";
 import { outcomeOf, sizeText, verdictText } from "../../static/js/panels/compare/verdict.js";
+import { settingText } from "../../static/js/tell/options.js";
 import { speak } from "./words.mjs";
 
 const TOTALS = {
@@ -71,6 +73,33 @@ test("of many settings three are named; other requests and another model are cau
     /^A took 400 steps, B 200: its model is another one; its requests are not the same ones; its a is/,
   );
   assert.match(text, /its c is 1, not 2; 2 more settings differ\.$/);
+});
+
+test("what is off is told in words, in the verdict, the notes and a run's name", () => {
+  const off = { name: "ablate", a: null, b: "2.0@5 1@7" };
+  const run = { config: { ablate: "1@7" }, model: "m", preview: "a", records: 3, requests: null };
+  speak("en");
+  const parts = "head 0 of layer 2 from record 6 on, layer 1 from record 8 on";
+  assert.match(verdictText(comparison({ num_steps: 500 }, [off])), new RegExp(`: it runs without ${parts}\\.$`));
+  assert.match(verdictText(comparison({ num_steps: 200 }, [off])), /: it runs with all heads and layers\.$/);
+  const other = { same_model: true, same_machine: true, runs: [], unsaid: comparison({}).unsaid };
+  assert.deepEqual(notes({ settings: [off], ...other }), [`Switched off: A nothing, B ${parts}`]);
+  assert.match(runName(run, ["ablate"]), /Switched off layer 1 from record 8 on$/);
+  speak("zh");
+  assert.match(verdictText(comparison({ num_steps: 500 }, [off])), /前者的第 2 层的头 0（从记录 6 起）、.*关掉了。$/);
+  assert.match(notes({ settings: [off], ...other })[0], /^关掉的部分：A 无，B 第 2 层的头 0/);
+  speak("en");
+});
+
+test("a switch is told as on or off, in the page's language", () => {
+  speak("en");
+  assert.equal(settingText("forget_compare", true), "Compare with the full cache: on");
+  assert.equal(settingText("enable_prefix_caching", false), "Prefix caching: off");
+  assert.equal(settingText("forget_budget", 16), "Budget 16");
+  assert.equal(settingText("forget_policy", "h2o"), "Forget H2O");
+  speak("zh");
+  assert.equal(settingText("forget_compare", true), "与完整缓存比较：开");
+  speak("en");
 });
 
 test("blocks of another size: their number alone says nothing of the pool", () => {

@@ -342,7 +342,7 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["info", "size"])
 def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(command: str, tmp_path: Path) -> None:
-    """One sentence, and no retries: they would take 25 s, of which the clock of a test says nothing."""
+    """Print a sentence and retry nothing: retries would take 25 s."""
     nowhere = {**os.environ, "HF_ENDPOINT": "https://hub.invalid", "HF_HOME": str(tmp_path), "HF_HUB_VERBOSITY": "info"}
     done = subprocess.run(
         [sys.executable, "-m", "app", command, "nobody/nothing"],

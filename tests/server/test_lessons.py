@@ -171,6 +171,47 @@ def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) 
     assert card["refused"] is None and card["num_questions"] > 3 and listed["faults"] == []
 
 
+def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(learner: Client) -> None:
+    told = learner.do("lesson_open", lesson="why-did-it-miss", language="en")
+    theater = told["theater"]
+    while told["items"][-1]["kind"] != "mend":
+        if told["items"][-1]["kind"] == "ask":
+            told = learner.do("lesson_answer", theater=theater, item=told["progress"]["at"], given=None)
+        else:
+            told = go(learner, told)
+    at, move = told["progress"]["at"], {"part": "Time", "before": None}
+    before = learner.do("lesson_look", theater=theater, language="en")
+    shown = learner.do("join", theater=theater)["num_records"]
+    hostile: list[Any] = [
+        "Time",
+        1.5,
+        {},
+        {"moves": None},
+        {"moves": "Time"},
+        {"moves": []},
+        {"moves": [None]},
+        {"moves": [{"part": 1}]},
+        {"moves": [{"before": "Time"}]},
+        {"moves": [{"part": "Time", "before": ["Read"]}]},
+        {"moves": [{"part": "Rule", "before": None}]},
+        {"moves": [{"part": "x" * 101, "before": None}]},
+        {"moves": [{"part": "Time", "before": "nothing"}]},
+        {"moves": [{"part": "Time", "before": "Time"}]},
+        {"moves": [move, move]},
+        {"moves": [move, {"part": "Read", "before": None}] * 33},
+        {"moves": [move] * 10_000},
+        [{"kind": "free", "block": 0, "seq": 0}],
+        3,
+    ]
+    for given in hostile:
+        assert len(learner.refused("lesson_answer", theater=theater, item=at, given=given)["message"]) > 10, given
+        after = learner.do("lesson_look", theater=theater, language="en")
+        assert (after["items"], after["progress"]) == (before["items"], before["progress"]), given
+        assert learner.do("join", theater=theater)["num_records"] == shown
+    told = learner.do("lesson_answer", theater=theater, item=at, given={"moves": [move]})
+    assert len(told["items"][0]["given"]) == 1 and not told["items"][0]["over"]
+
+
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
     """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
     opened_class = learner.do("class_open", title="", names="none", base=live_server)

@@ -314,6 +314,7 @@ def test_what_a_model_takes_is_known_before_it_is_read() -> None:
         ("bundled", "auto"),
         ("bundled", "float32"),
         ("bundled", "int8-weights"),
+        ("bundled", "int4-weights"),
     ):
         expected = weigh(name, dtype, "cpu")
         found = weight_bytes(load_model(name, dtype, "cpu").module)

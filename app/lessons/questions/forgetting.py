@@ -29,7 +29,7 @@ def keys_kept(scene: Scene, seq: int = 0) -> Question:
         ("chosen_only", kept - sinks - recent),
         ("divided", kept // scene.header.model.num_kv_heads),
     ]
-    return numbers("keys_kept", kept, wrong, by(found, "at − positions"), seq=seq, n=found.op.at, budget=kept)
+    return numbers("keys_kept", kept, wrong, by(found, "at − positions"), seq=seq, n=found.op.at)
 
 
 @rule
@@ -47,7 +47,8 @@ def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
     order = sorted(open_to, key=lambda p: (scores[p], -p))
     if order[0] != going[0] or len(order) < 2 or scores[order[1]] - scores[order[0]] < APART * abs(scores[order[0]]):
         raise Undecided(f"what layer {layer}, KV head {head} forgets next cannot be told from what is drawn")
-    wrong = [("sink", 0), ("oldest", open_to[0]), ("newest", found.op.at - 1), ("next_but_one", order[1])]
+    second = "younger" if _is_by_age(scene) else "next_but_one"
+    wrong = [("sink", 0), ("oldest", open_to[0]), ("newest", found.op.at - 1), (second, order[1])]
 
     def place(position: float) -> Place:
         return first_tokens(seq, 1, after=int(position))
@@ -93,45 +94,47 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def first_change(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the position of the first token for which the full cache, given the same text, has another one."""
+    """Ask for the first position at which the full cache, given the same text, finds another token most probable."""
     found = changes(scene.log, seq)
     if not found:
-        raise Undecided(f"the full cache would have said what sequence {seq} says, as far as the lesson goes")
+        raise Undecided(f"the full cache finds the same tokens most probable in sequence {seq}, as far as it goes")
     prompt, end = scene.after.sequences[seq].num_prompt_tokens, len(scene.after.sequences[seq].token_ids)
     wrong = [("first_output", prompt), ("at_once", prompt + 1), ("at_end", end - 1)]
 
     def place(position: float) -> Place:
         return first_tokens(seq, 1, after=int(position))
 
-    evidence = Evidence(record=found[0].record, figure="outputs.full.token_id")
+    evidence = Evidence(record=found[0].record, figure="outputs.full.own_token_id")
     at = found[0].position
     return numbers("first_change", at, wrong, evidence, place=place, text="position", seq=seq, prompt=prompt)
 
 
 @rule
 def after_keeping(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether a run that keeps one token parts from the full cache later than the run before did."""
+    """Ask whether a run that keeps one token diverges from the full cache later than the run before did."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = changes(scene.earlier, seq), changes(scene.log, seq)
     if not before:
-        raise Undecided(f"the run before parted nowhere from the full cache in sequence {seq}")
+        raise Undecided(f"the run before diverged nowhere from the full cache in sequence {seq}")
     options = ["earlier", "same", "later", "never"]
     first, then = before[0].position, now[0].position if now else None
     right = "never" if then is None else "same" if then == first else "later" if then > first else "earlier"
-    evidence = Evidence(record=now[0].record if now else len(scene.log) - 1, figure="outputs.full.token_id")
+    evidence = Evidence(record=now[0].record if now else len(scene.log) - 1, figure="outputs.full.own_token_id")
     return choice("after_keeping", right, options, evidence, why=options, seq=seq, position=first)
 
 
 class Change(NamedTuple):
-    """An output for which the full cache has another token."""
+    """An output for which the full cache finds another token most probable."""
 
     record: int
     position: int
 
 
 def changes(log: TraceReader, seq: int) -> list[Change]:
-    """Return the outputs of a sequence, drawn greedily, that the full cache would have chosen otherwise."""
+    """Return the outputs of a sequence whose most probable token is another one under the full cache, given the same
+    text. What was drawn does not count: sampling may take a less probable token under both.
+    """
     found = []
     for index in range(len(log)):
         record = log.record(index)
@@ -139,7 +142,7 @@ def changes(log: TraceReader, seq: int) -> list[Change]:
         for output in record.outputs:
             if output.seq_id == seq and output.full is None:
                 raise Undecided("the run is not compared with the full cache: it needs forget_compare")
-            if output.seq_id == seq and output.full and output.token_id != output.full.token_id:
+            if output.seq_id == seq and output.full and output.full.own_token_id != output.full.token_id:
                 found.append(Change(index, ends[seq]))
     return found
 
@@ -152,7 +155,7 @@ def _decisions(scene: Scene, end: int, seq: int) -> list[Forget]:
 
 def _scores(scene: Scene, layer: int, head: int, seq: int, open_to: Sequence[int]) -> dict[int, float]:
     """Return the scores of tokens at the last decision that the learner has seen; a position is its own score."""
-    if scene.header.engine["forget_policy"] == "window":
+    if _is_by_age(scene):
         return {position: float(position) for position in open_to}
     for index in range(scene.now - 1, -1, -1):
         if find_op([scene.log.record(index)], Forget, seq_id=seq, layer=layer):
@@ -160,6 +163,10 @@ def _scores(scene: Scene, layer: int, head: int, seq: int, open_to: Sequence[int
             if own and not np.isnan(found := own[0].scores[head][list(open_to)]).any():
                 return dict(zip(open_to, map(float, found), strict=True))
     raise Undecided(f"no score of layer {layer} is drawn yet")
+
+
+def _is_by_age(scene: Scene) -> bool:
+    return scene.header.engine["forget_policy"] == "window"
 
 
 def _setting(scene: Scene, name: str) -> int:

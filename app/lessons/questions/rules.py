@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -14,6 +14,7 @@ from app.lessons.questions.places import Place, nowhere
 from app.lessons.scene import Operation, Scene
 
 Value = str | int | float
+T = TypeVar("T", str, int)
 MAX_OPTIONS = 5
 
 
@@ -58,6 +59,10 @@ class Question(Struct, frozen=True, kw_only=True):
     right: int
     evidence: Evidence
     several: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.options) > MAX_OPTIONS:
+            raise ValueError(f"{self.rule} has {len(self.options)} answers; a question has at most {MAX_OPTIONS}")
 
 
 Rule = Callable[..., Question]
@@ -131,6 +136,13 @@ def numbers(
     )
 
 
+def few(keys: Iterable[T], right: T) -> list[T]:
+    """Return as many answers as a question may have, in their order: the right one and the first others."""
+    found = list(dict.fromkeys(keys))
+    wrong = [key for key in found if key != right][: MAX_OPTIONS - 1]
+    return [key for key in found if key == right or key in wrong]
+
+
 def choice(
     name: str,
     right: str,
@@ -143,13 +155,14 @@ def choice(
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
-    """Return a question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
+    """Return a question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order; the
+    last wrong ones are left out where there are more than MAX_OPTIONS.
 
     `why`: the wrong ones that have a word about them; `whys`: what is said of some, where that depends on the right
     one; `of_options`: placeholders of an option's words beside the question's; `places`: those that lie somewhere in
     the picture.
     """
-    said, keys = {**{key: key for key in why}, **whys}, list(all_of)
+    said, keys = {**{key: key for key in why}, **whys}, few(all_of, right)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from app.lessons.questions import places
-from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, few, numbers, rule
 from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.events import Admit, Defer, DeferReason, Preempt
 from engine.trace.log import TraceReader
@@ -30,7 +30,8 @@ def admitted(scene: Scene, seq: int) -> Question:
         if seq not in scene.state.waiting:
             raise Undecided(f"sequence {seq} does not wait")
         right = "behind"
-    keys = ["admit", "partly", "max_num_seqs", "no_free_blocks", "token_budget", "behind"]
+    likely = ("partly", "behind") if scene.header.engine["enable_chunked_prefill"] else ("behind", "partly")
+    keys = ["admit", "max_num_seqs", "no_free_blocks", "token_budget", *likely]
     if right == "step_preempted":
         keys = ["admit", "max_num_seqs", "no_free_blocks", "step_preempted"]
     if right in ("admit", "partly"):
@@ -67,6 +68,7 @@ def victim(scene: Scene) -> Question:
         raise Undecided("the victim was admitted in the same step")
     longest = max(running, key=lambda i: len(scene.after.sequences[i].token_ids))
     whys = {running[0]: "first", longest: "longest", op.for_seq_id: "who_asks"}
+    shown = few([op.for_seq_id, running[0], longest, *running], op.seq_id)
     options = [
         Option(
             text="answer.sequence",
@@ -76,10 +78,11 @@ def victim(scene: Scene) -> Question:
             place=places.AtRequest(seq=i),
         )
         for i in running
+        if i in shown
     ]
     if len(options) < 2:
         raise Undecided("only one sequence runs: there is nothing to choose")
-    right = running.index(op.seq_id)
+    right = next(at for at, option in enumerate(options) if option.number == op.seq_id)
     return Question(rule="victim", values={}, options=options, right=right, evidence=by(found, "preempt"))
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from app.lessons.mending import parting
+from app.lessons.mending import prompt_of, turns_of
 from app.lessons.questions import places
-from app.lessons.questions.rules import Option, Question, by, choice, numbers, rule
+from app.lessons.questions.rules import Option, Question, Value, by, choice, few, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.events import Admit, Lookup, LookupExternal
 
-REASONS = ("shared_too_short", "differs", "nothing_shared", "evicted", "earlier_ended", "other_salt")
+# of a lookup, the likeliest first
+REASONS = (
+    "differs",
+    "shared_too_short",
+    "no_state",
+    "evicted",
+    "nothing_shared",
+    "earlier_ended",
+    "other_salt",
+    "not_computed",
+    "forgotten",
+)
 
 
 def _outside(scene: Scene, seq: int) -> Operation[LookupExternal]:
@@ -55,31 +66,38 @@ def hit_reason(scene: Scene, seq: int) -> Question:
     found = _lookup(scene, seq)
     op = found.op
     right = op.reason or "all"
-    keys = ["all", *REASONS] if right in ("all", *REASONS) else ["all", *REASONS, right]
-    shown = [key for key in keys if key in (right, "all", "shared_too_short", "differs", "nothing_shared")]
+    keys = [key for key in ("all", *REASONS) if key != "no_state" or scene.header.model.state_bytes]
     evidence = by(found, "lookup.reason")
     size = scene.block_size
-    return choice("hit_reason", right, shown, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)
+    return choice("hit_reason", right, keys, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)
 
 
 @rule
-def parts_at(scene: Scene, seq: int) -> Question:
-    """Ask in which line a prompt parts from the earlier one that shares most with it."""
+def diverges_at(scene: Scene, seq: int) -> Question:
+    """Ask in which line a prompt diverges from the earlier one that shares most with it: among the first line, the
+    last, the neighbours, and the first that no earlier prompt had.
+    """
     found = _lookup(scene, seq)
-    lines, right, starts = parting(scene.log, found.record.index, found.op)
+    prompt = prompt_of(scene.log, found.record.index, found.op)
+    lines, right = prompt.lines, prompt.diverges_at
     if found.op.reason is None or right >= len(lines) or len(lines) < 3:
-        raise Undecided(f"the prompt of sequence {seq} has too few lines, or parts in none of them")
+        raise Undecided(f"the prompt of sequence {seq} has too few lines, or diverges in none of them")
+    seen = {line for turn in turns_of(scene.log, found.record.index) for line in turn.lines}
+    new = next((at for at in range(right + 1, len(lines)) if lines[at] not in seen), right)
+    likely = (right, right + 1, new, right - 1, len(lines) - 1, 0, right + 2)
+    shown = sorted(few([at for at in likely if 0 <= at < len(lines)], right))
     options = [
         Option(
             text="answer.part",
-            values={"part": line},
+            values={"part": lines[at]},
             why=None if at == right else "same" if at < right else "behind",
-            place=places.first_tokens(seq, end - start, start),
+            place=places.first_tokens(seq, prompt.ends[at] - prompt.starts[at], prompt.starts[at]),
         )
-        for at, (line, start, end) in enumerate(zip(lines, starts, [*starts[1:], found.op.num_tokens], strict=True))
+        for at in shown
     ]
     evidence = by(found, "lookup.num_shared_tokens")
-    return Question(rule="parts_at", values={"seq": seq}, options=options, right=right, evidence=evidence)
+    values: dict[str, Value] = {"seq": seq}
+    return Question(rule="diverges_at", values=values, options=options, right=shown.index(right), evidence=evidence)
 
 
 @rule

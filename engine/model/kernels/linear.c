@@ -1,6 +1,8 @@
-/* Products of float32 rows with weights that lie in panels of 16 columns, and are float32, bfloat16 or int8.
+/* Products of float32 rows with weights that lie in panels of 16 columns, and are float32, bfloat16, int8 or int4.
  *
  *     W^T [K, N]   ->   panels [N / 16, K, 16]        int8: [N / 16, 4 + K, 16], a panel's 16 float32 scales before it
+ *     int4: [N / 16, K / 32 * 18, 16] bytes. 32 rows take 18 lines: 16 scales in bfloat16, then 16 lines of pairs; line
+ *     i has rows i (low half) and i + 16 (high half), each w as w / scale + 8
  *
  * One token: every weight is read once, in order, two operations for each: the time is that of reading them, so half of
  * the bytes take half of it. Many tokens: a panel stays near while groups of rows pass it; the time is that of the
@@ -32,58 +34,100 @@
 #define PARTS (LANES / WIDTH) /* registers in a line of a panel; left to the compiler, it would split them in memory */
 #define INLINE static inline __attribute__((always_inline))
 typedef float part __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
 #if defined(__AVX512F__) /* GCC 12 would convert by halves, and bytes one by one */
 #define WIDE_BFLOAT16(p) (part) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16)
 #define WIDE_INT8(p) (part) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
+/* a look-up uses the low 4 bits of an index */
+#define WIDE_INT4(p, shift)                                                                                            \
+    (part) _mm512_permutexvar_ps((__m512i)((bits)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p))) >> (shift)), \
+                                 _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7))
 #elif defined(__AVX2__)
 #define WIDE_BFLOAT16(p) (part) _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p))), 16)
 #define WIDE_INT8(p) (part) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
+#define WIDE_INT4(p, shift)                                                                                            \
+    ((part)_mm256_cvtepi32_ps(                                                                                         \
+         (__m256i)((bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p))) >> (shift) & 15)) -                  \
+     8)
 #else
-typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
 typedef uint16_t half_bits __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
 typedef int8_t bytes __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 #define WIDE_BFLOAT16(p) (part)(__builtin_convertvector(*(const half_bits *)(p), bits) << 16)
+typedef uint8_t pairs __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 #define WIDE_INT8(p) __builtin_convertvector(*(const bytes *)(p), part)
+#define WIDE_INT4(p, shift)                                                                                            \
+    (__builtin_convertvector(__builtin_convertvector(*(const pairs *)(p), bits) >> (shift) & 15, part) - 8)
 #endif
 #define SCALES 4 /* lines of a panel of int8 that hold its scales */
+#define SHARED 32 /* rows of int4 that share their scales, and the lines that they take */
+#define SHARED_LINES 18
 
 INLINE int64_t size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 
-INLINE int64_t scale_lines(int kind) { return kind == INT8 ? SCALES : 0; }
+/* Lines of a panel of so many rows. */
+INLINE int64_t lines_of(int64_t width, int kind) {
+    return kind == INT4 ? width / SHARED * SHARED_LINES : kind == INT8 ? SCALES + width : width;
+}
 
-/* WIDTH weights from the one of this index on. `kind`, here and below, is a constant where this is inlined. */
-INLINE part weights_at(const char *panel, int64_t index, int kind) {
-    const char *from = panel + index * size_of(kind);
+/* Rows of a panel whose products are added up before they are scaled and added to those of the runs before. */
+INLINE int64_t run_of(int kind) { return kind == INT4 ? SHARED : RUN; }
+
+/* Where the weights of panel p begin; the scales of int8 lie before them. */
+INLINE const char *panel_at(const char *panels, int64_t p, int64_t width, int kind) {
+    return panels + (p * lines_of(width, kind) + (kind == INT8 ? SCALES : 0)) * LANES * size_of(kind);
+}
+
+/* The run that begins with this row of a panel. */
+INLINE const char *run_at(const char *panel, int64_t row, int kind) {
+    return panel + (kind == INT4 ? lines_of(row, kind) : row) * LANES * size_of(kind);
+}
+
+/* A run's rows in the order in which they are read, two by two: member 0 or 1 of a pair. */
+INLINE int64_t row_of(int64_t pair, int64_t member, int kind) {
+    return kind == INT4 ? pair + SHARED / 2 * member : 2 * pair + member;
+}
+
+/* WIDTH weights of that row, from column p * WIDTH on. `kind`, here and below, is a constant where this is inlined. */
+INLINE part weights_at(const char *run, int64_t pair, int64_t member, int64_t p, int kind) {
+    if (kind == INT4) return WIDE_INT4(run + (2 + pair) * LANES + p * WIDTH, member * 4);
+    const char *from = run + ((2 * pair + member) * LANES + p * WIDTH) * size_of(kind);
     if (kind == BFLOAT16) return WIDE_BFLOAT16(from);
     if (kind == INT8) return WIDE_INT8(from);
     return *(const part *)from;
 }
 
-/* Where the weights of panel p begin; its scales, if it has some, lie before them. */
-INLINE const char *panel_at(const char *panels, int64_t p, int64_t width, int kind) {
-    return panels + (p * (width + scale_lines(kind)) + scale_lines(kind)) * LANES * size_of(kind);
-}
-
-INLINE part scaled(part sum, const char *panel, int64_t p, int kind) {
+INLINE part scaled(part sum, const char *panel, const char *run, int64_t p, int kind) {
     if (kind == INT8) sum *= *((const part *)(panel - SCALES * LANES) + p);
+    if (kind == INT4) sum *= WIDE_BFLOAT16(run + p * WIDTH * 2);
     return sum;
 }
 
-/* y [16] = x [K] times one panel [K, 16]. Several sums: one would have to wait for itself. */
+/* y [16] = x [K] times one panel [K, 16]. Two sums: one would have to wait for itself. */
 INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y, int kind) {
     part total[PARTS] = {{0}};
-    for (int64_t begin = 0; begin < width; begin += RUN) {
+    for (int64_t begin = 0; begin < width; begin += run_of(kind)) {
         part sums[2][PARTS] = {{{0}}};
-        int64_t end = begin + RUN < width ? begin + RUN : width, k = begin;
-        for (; k + 2 <= end; k += 2)
+        const char *run = run_at(panel, begin, kind);
+        const float *own = x + begin;
+        int64_t length = run_of(kind) < width - begin ? run_of(kind) : width - begin;
+        for (int64_t pair = 0; pair < length / 2; pair++)
             for (int64_t i = 0; i < 2; i++)
                 for (int64_t p = 0; p < PARTS; p++)
-                    sums[i][p] += x[k + i] * weights_at(panel, (k + i) * LANES + p * WIDTH, kind);
-        for (; k < end; k++)
-            for (int64_t p = 0; p < PARTS; p++) sums[0][p] += x[k] * weights_at(panel, k * LANES + p * WIDTH, kind);
-        for (int64_t p = 0; p < PARTS; p++) total[p] += sums[0][p] + sums[1][p];
+                    sums[i][p] += own[row_of(pair, i, kind)] * weights_at(run, pair, i, p, kind);
+        if (length % 2)
+            for (int64_t p = 0; p < PARTS; p++) sums[0][p] += own[length - 1] * weights_at(run, length / 2, 0, p, kind);
+        for (int64_t p = 0; p < PARTS; p++) total[p] += scaled(sums[0][p] + sums[1][p], panel, run, p, kind);
     }
-    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = scaled(total[p], panel, p, kind);
+    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = total[p];
+}
+
+/* sums [most] += column x [most] times a row of weights. */
+INLINE void add_row(int64_t most, part sums[][PARTS], const float *x, int64_t to_row, const char *run, int64_t pair,
+                    int64_t member, int kind) {
+    part weights[PARTS];
+    for (int64_t p = 0; p < PARTS; p++) weights[p] = weights_at(run, pair, member, p, kind);
+    for (int64_t r = 0; r < most; r++)
+        for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[r * to_row] * weights[p];
 }
 
 /* y [rows, N] = x times one panel [K, 16], where x[r, k] lies at r * to_row + k * to_next. `most`, a constant where
@@ -91,23 +135,25 @@ INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y
  */
 INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const char *panel,
                        int64_t width, float *y, int64_t n, int kind) {
-    for (int64_t begin = 0; begin < width; begin += RUN) {
+    for (int64_t begin = 0; begin < width; begin += run_of(kind)) {
         part sums[GROUP][PARTS];
-        int64_t end = begin + RUN < width ? begin + RUN : width;
+        const char *run = run_at(panel, begin, kind);
+        const float *own = x + begin * to_next;
+        int64_t length = run_of(kind) < width - begin ? run_of(kind) : width - begin;
         for (int64_t r = 0; r < most; r++)
             for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
-        for (int64_t k = begin; k < end; k++) {
-            if (most > FEW) __builtin_prefetch(panel + (k * LANES * size_of(kind) + AHEAD * 64));
-            part weights[PARTS];
-            for (int64_t p = 0; p < PARTS; p++) weights[p] = weights_at(panel, k * LANES + p * WIDTH, kind);
-            for (int64_t r = 0; r < most; r++)
-                for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[k * to_next + r * to_row] * weights[p];
+        for (int64_t pair = 0; kind == INT4 && pair < SHARED / 2; pair++)
+            for (int64_t i = 0; i < 2; i++)
+                add_row(most, sums, own + row_of(pair, i, kind) * to_next, to_row, run, pair, i, kind);
+        for (int64_t row = 0; kind != INT4 && row < length; row++) {
+            if (most > FEW) __builtin_prefetch(run + (row * LANES * size_of(kind) + AHEAD * 64));
+            add_row(most, sums, own + row * to_next, to_row, run, row / 2, row % 2, kind);
         }
         for (int64_t r = 0; r < most; r++)
             for (int64_t p = 0; p < PARTS; p++) {
                 part *to = (part *)(y + r * n + p * WIDTH);
                 if (r >= rows) continue;
-                sums[r][p] = scaled(sums[r][p], panel, p, kind);
+                sums[r][p] = scaled(sums[r][p], panel, run, p, kind);
                 if (begin) sums[r][p] += *to;
                 *to = sums[r][p];
             }
@@ -150,9 +196,11 @@ INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t
 OF_KIND(FLOAT32)
 OF_KIND(BFLOAT16)
 OF_KIND(INT8)
+OF_KIND(INT4)
 #define CALL(name, kind, ...)                                                                                          \
     ((kind) == FLOAT32 ? name##_FLOAT32(__VA_ARGS__)                                                                   \
-                       : (kind) == BFLOAT16 ? name##_BFLOAT16(__VA_ARGS__) : name##_INT8(__VA_ARGS__))
+                       : (kind) == BFLOAT16 ? name##_BFLOAT16(__VA_ARGS__)                                             \
+                                            : (kind) == INT8 ? name##_INT8(__VA_ARGS__) : name##_INT4(__VA_ARGS__))
 
 /* y [M, N] = x [M, K] times panels of `kind`, all contiguous. More than a few rows are turned in groups,
  * [K, GROUP], so that they too are read in order; every weight comes from memory once, for the groups after the first
@@ -197,8 +245,9 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     void *from, *packed, *to;
     int32_t kind;
     if (get_sizes(panels, &sizes) || get_dtype(panels, &kind)) return 1;
-    if (kind != FLOAT32 && kind != BFLOAT16 && kind != INT8) return 1;
-    int64_t width = sizes[1] - scale_lines(kind), n = sizes[0] * LANES;
+    if (kind != FLOAT32 && kind != BFLOAT16 && kind != INT8 && kind != INT4) return 1;
+    int64_t width = kind == INT4 ? sizes[1] / SHARED_LINES * SHARED : sizes[1] - lines_of(0, kind);
+    int64_t n = sizes[0] * LANES;
     if (get_dim(x, &dims) || dims < 1 || dims > 4 || get_sizes(x, &sizes) || get_strides(x, &strides)) return 1;
     if (sizes[dims - 1] != width) return 1;
     for (int64_t d = dims - 1, step = n, expected = width; d >= 0; d--) {

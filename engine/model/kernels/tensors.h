@@ -1,7 +1,8 @@
 /* Torch's C functions, given by address: nothing is linked against torch. Each library is given them by itself. */
 #include <stdint.h>
 
-#define INT8 1 /* torch's numbers of dtypes and of a device */
+#define INT4 0 /* torch's numbers of dtypes (uint8: two weights of 4 bits) and of a device */
+#define INT8 1
 #define INT64 4
 #define FLOAT32 6
 #define BFLOAT16 15

@@ -1,7 +1,7 @@
 // A learner's way through a recorded lesson whose transcript the page has: how far it leads, and what is told there.
 // app/lessons/retold.py does the same where a server has it. Pure.
 
-import { moved } from "./mending.js";
+import { canMove, moved, wouldBeRight } from "./mending.js";
 
 /**
  * @typedef {import("./wire.js").ToldText} ToldText
@@ -21,9 +21,10 @@ import { moved } from "./mending.js";
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
- *   works: Record<string, Done[]>, num_runs: number, num_optional: number, mended: Record<string, Mended>,
+ *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
+ *   mended: Record<string, {run: Mended, tokens: import("./mending.js").LineTokens}>,
  * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions, `works` what the engine
- *   did by item of a learner's work, `mended` the right run by item of a session that a learner mends
+ *   did by item of a learner's work, `mended` a right run by item of a session that a learner mends
  * @typedef {{
  *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
  * }} Way the item at which one is, and how far the run is shown
@@ -38,7 +39,7 @@ export function wayOf(transcript, at, answers) {
   const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
   const isOver = (/** @type {number} */ index) => {
     if (index in works) return listsOf(index, answers).length > 0;
-    if (index in mended) return mendingsOf(index, answers).length > 0;
+    if (index in mended) return mendingsOf(transcript, index, answers).over;
     return !(index in keys) || given(transcript, index, answers).over;
   };
   const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
@@ -82,22 +83,30 @@ const listsOf = (index, answers) =>
   (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
 
 /**
- * The mending that a learner gave, or asked to be shown: there is no engine here to run another one.
- * @param {number} index @param {Answers} answers @returns {(Mending | null)[]}
+ * The mendings that a session takes of those given, each graded, and whether these are all. One has the recorded run if
+ * it makes the same session: there is no engine here to run another.
+ * @param {Transcript} transcript @param {number} index @param {Answers} answers
  */
-const mendingsOf = (index, answers) =>
-  (answers[index] ?? []).flatMap((one) => (typeof one === "number" || Array.isArray(one) ? [] : [one])).slice(0, 1);
-
-/** A mending with the recorded run, if it makes the same session. @param {ToldMend} item @param {Mended} right */
-const asRun = (item, right) => (/** @type {Mending | null} */ given) => {
-  if (!given) return null;
-  const prompts = moved(
-    item.before.map(({ lines }) => lines),
-    given.moves,
-  );
-  const isRight = JSON.stringify(prompts) === JSON.stringify(right.turns.map(({ lines }) => lines));
-  return { moves: given.moves, turns: isRight ? right.turns : [], right: isRight };
-};
+function mendingsOf({ items, mended, tries }, index, answers) {
+  const { before, movable, block_size } = /** @type {ToldMend} */ (items[index]);
+  const { run, tokens } = mended[index];
+  const asBefore = before.map(({ lines }) => lines);
+  const recorded = JSON.stringify(run.turns.map(({ lines }) => lines));
+  const taken = /** @type {(Mended | null)[]} */ ([]);
+  for (const one of answers[index] ?? []) {
+    if (typeof one === "number" || Array.isArray(one)) continue; // to an earlier text of the lesson
+    if (one && !canMove(asBefore, movable, one.moves)) continue;
+    if (one === null) taken.push(null);
+    else {
+      const prompts = moved(asBefore, one.moves);
+      const isRecorded = JSON.stringify(prompts) === recorded;
+      const right = isRecorded || wouldBeRight(prompts, tokens, block_size);
+      taken.push({ moves: one.moves, turns: isRecorded ? run.turns : [], right });
+    }
+    if (taken.at(-1)?.right !== false || taken.length >= tries) return { taken, over: true };
+  }
+  return { taken, over: false };
+}
 
 /**
  * A list beside what was done, place by place.
@@ -125,10 +134,9 @@ function toldAt(transcript, item, here, answers) {
     return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
   }
   if (item.kind === "mend") {
-    const [right, mendings] = [transcript.mended[item.index], mendingsOf(item.index, answers)];
-    const isOver = mendings.length > 0;
-    const own = { over: isOver, right: isOver ? right : null, moment: isOver ? item.moment : null };
-    return { ...item, given: mendings.map(asRun(item, right)), ...own };
+    const { taken, over } = mendingsOf(transcript, item.index, answers);
+    const { run } = transcript.mended[item.index];
+    return { ...item, given: taken, over, right: over ? run : null, moment: over ? item.moment : null };
   }
   if (item.kind !== "ask") return item;
   const { right, evidence, whys } = transcript.keys[item.index];

@@ -1187,6 +1187,7 @@ export interface ToldMend {
   index: number;
   section: number;
   movable: string[];
+  block_size: number;
   before: TurnRun[];
   given: (Mended | null)[];
   over: boolean;
@@ -1268,8 +1269,9 @@ export interface TurnRun {
   lines: string[];
   num_tokens: number;
   num_hit: number;
-  parts: number | null;
+  diverges_at: number | null;
   again: number[];
+  num_again: number;
   record: number;
 }
 

@@ -173,7 +173,7 @@ def test_it_is_not_compiled(case: Case) -> None:
         compile_model(case.model)
 
 
-@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "int8-weights"])
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "int8-weights", "int4-weights"])
 def test_weights_of_half_precision(dtype: str, tmp_path: Path) -> None:
     """Linear layers whose weights lie in panels are multiplied by rows of float32."""
     settings = {"hidden_size": 64, "kv_lora_rank": 32, "intermediate_size": 96}

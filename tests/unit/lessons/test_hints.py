@@ -106,6 +106,10 @@ class Case:
         return int(self.scene.header.engine[f"forget_{name}"])  # type: ignore[arg-type]
 
     @property
+    def lets_go_by_score(self) -> bool:
+        return self.scene.header.engine["forget_policy"] != "window"
+
+    @property
     def forgets_at(self) -> int:
         """Tokens computed when the sequence forgets next."""
         ops = (op for record in self.scene.coming() for op in record.ops)
@@ -348,9 +352,10 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     },
     "goes_next": {
         "sink": lambda c: c.n < c.setting("sinks"),
-        "oldest": lambda c: c.few and c.scene.header.engine["forget_policy"] != "window",
+        "oldest": lambda c: c.few and c.lets_go_by_score,
         "newest": lambda c: c.n == c.forgets_at - 1 and c.setting("recent") > 0,
-        "next_but_one": lambda c: c.setting("sinks") <= c.n < c.forgets_at - c.setting("recent"),
+        "next_but_one": lambda c: c.lets_go_by_score and c.setting("sinks") <= c.n < c.forgets_at - c.setting("recent"),
+        "younger": lambda c: not c.lets_go_by_score and c.many and c.n < c.forgets_at - c.setting("recent"),
     },
     "first_change": {
         "first_output": lambda c: c.few and c.n == c.end.num_prompt_tokens,
@@ -368,7 +373,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "tokens_gained": {"without_own": few, "one_a_step": few, "all_computed": many},
     "taken_back": {"nothing": few, "all_drafts": many, "kept": always, "all_computed": many},
     "hit_reason": {},
-    "parts_at": {"same": lambda c: c.place < 0, "behind": lambda c: c.place > 0},
+    "diverges_at": {"same": lambda c: c.place < 0, "behind": lambda c: c.place > 0},
     "loaded_from": {},
     "loaded_tokens": {
         "last_too": lambda c: c.n == c.lookup.num_tokens,

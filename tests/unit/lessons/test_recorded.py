@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import subprocess
 from collections.abc import Callable
 from functools import cache
@@ -13,11 +14,11 @@ from msgspec import structs
 
 from app.cli import main
 from app.ground.settings import ServerSettings
-from app.lessons.answers import Moment, Told, ToldDo, ToldWork
+from app.lessons.answers import Moment, Told, ToldDo, ToldMend, ToldWork
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
 from app.lessons.lesson import Ask, LessonError
-from app.lessons.mending import Mending
+from app.lessons.mending import Mending, Move, name_of, refusal
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.recorded import recorded_lessons
 from app.lessons.retold import way
@@ -74,10 +75,20 @@ def answers_of(recorded: Recorded) -> list[Answers]:
             deeds = [one.deed for one in done]
             lists: Answers = {"unsure": [None], "right": [deeds], "wrong": [deeds[1:]], "stray": [999, deeds]}
             answers[index] = lists.get(pattern, [deeds[::-1], deeds])
-        for index, right in recorded.transcript.mended.items():
-            moves = Mending(moves=right.moves)
-            mendings: Answers = {"unsure": [None], "right": [moves], "stray": [999, moves]}
-            answers[index] = mendings.get(pattern, [Mending(moves=right.moves[1:]), moves])
+        for index, mended in recorded.transcript.mended.items():
+            right, wrong_moves = Mending(moves=mended.run.moves), Mending(moves=mended.run.moves[1:])
+            stray = Mending(moves=[Move(part="none such")])
+            mendings: Answers = {
+                "unsure": [None],
+                "right": [right],
+                "wrong": [
+                    wrong_moves,
+                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="Told")]),
+                ],
+                "second": [wrong_moves, Mending(moves=[*mended.run.moves, Move(part="Write", before="Read")])],
+                "stray": [999, stray, right],
+            }
+            answers[index] = mendings[pattern]
         found.append(answers)
     return found
 
@@ -98,9 +109,9 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
         for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
             if answers and answers[index] != [None]:
                 answers[index] = [[one.deed for one in done]]
-        for index, right in recorded.transcript.mended.items():  # the live one runs two
+        for index, mended in recorded.transcript.mended.items():  # the live one runs two
             if answers and answers[index] != [None]:
-                answers[index] = [Mending(moves=right.moves)]
+                answers[index] = [Mending(moves=mended.run.moves)]
         for at in (*stops[::3], 10_000):
             stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
             course = Course(lesson, "en", stage)
@@ -110,6 +121,44 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
             assert shown.progress == course.progress
             assert shown.moment == course.moment
             stage.close()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_session_that_is_not_run_is_graded_as_its_run_is(
+    language: str, builder: Callable[[str], BuildEngine]
+) -> None:
+    lesson = read_lesson(shipped_folder() / "16-why-did-it-miss.md")
+    transcript = record(lesson, language, builder).transcript
+    (index,) = transcript.mended
+    item = transcript.items[int(index)]
+    assert isinstance(item, ToldMend)
+    time, read, write, note = item.movable
+    last = [Move(part=note), Move(part=time)]
+    names = [name_of(line) for line in item.before[-1].lines]
+    chance = random.Random(3)
+    tried = [
+        [*last, Move(part=write, before=read)],
+        [*last, Move(part=read, before=write), Move(part=write, before=read)],
+        [Move(part=time), Move(part=note), Move(part=read, before=write)],
+        [*last, Move(part=read), Move(part=write)],
+        *([Move(part=chance.choice(item.movable), before=chance.choice(names)) for _ in range(3)] for _ in range(9)),
+    ]
+    verdicts: list[bool] = []
+    for moves in tried:
+        if refusal(item.before, item.movable, moves):
+            continue
+        stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+        course = Course(lesson, language, stage)
+        given: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
+        replay(course, 10_000, given)
+        shown = way(transcript, 10_000, given).items[int(index)]
+        assert isinstance(shown, ToldMend)
+        (live,), (told_again,) = course.mended(int(index)), shown.given
+        assert told_again is not None and told_again.right == live.right, moves
+        verdicts.append(live.right)
+        stage.close()
+    assert verdicts[:3] == [True] * 3, "and none of them is the recorded one"
+    assert verdicts.count(False) > 3
 
 
 def test_its_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:

@@ -72,8 +72,10 @@ def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
     ids = [token % 100 for token in range(40)]
     logits = [eager_forward(model.module, ids).logits for model in (kept, wide)]
     assert torch.equal(*logits)
-    rounded = load_model(str(folder), "int8-weights", "cpu")
-    assert rounded.differences and 1 < (rounded.facts.bytes_per_weight or 0) < 2
+    for name, bits in (("int8", 8), ("int4", 4.5)):
+        rounded = load_model(str(folder), f"{name}-weights", "cpu")
+        assert rounded.differences and bits / 8 < (rounded.facts.bytes_per_weight or 0) < 2
+        assert rounded.facts.rounded_to == name
     batch = [BatchEntry(seq_id=0, phase="decode", start=9, token_ids=[1], context_len=10, samples=True)]
     read = [StepWork(model.facts).of(batch).weight_bytes for model in (kept, wide)]
     assert read[0] == pytest.approx(read[1] / 2, rel=0.02)
@@ -81,7 +83,7 @@ def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
 
 def test_a_model_without_such_layers_is_not_served_as_if_it_had_them() -> None:
     """GPT-2's projections are no `nn.Linear`, and its head, which is one, is not rounded to int8."""
-    with pytest.raises(ModelError, match=r"no linear layer of .* can be kept in torch.int8") as error:
+    with pytest.raises(ModelError, match=r"no linear layer of .* can be kept in int8: ") as error:
         from_module(tiny_model("gpt2"), weights=torch.int8)
     one_sentence(error)
     with pytest.raises(ModelError, match="int8-weights are for the CPU"):

@@ -19,6 +19,7 @@ from engine.model.packed_linears import (
     bytes_per_weight,
     pack_linears,
     packed,
+    packed_bytes,
     round_linears,
     unpacked,
 )
@@ -32,10 +33,10 @@ ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 31, 128, 129)
 class _Layers(nn.Module):
     """K of one register and of several, odd too; 16 and 48 columns; a bias; 40 columns, which fill no panels."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 25) -> None:
         super().__init__()
-        self.up = nn.Linear(25, 48, bias=True)
-        self.down = nn.Linear(50, 16, bias=False)
+        self.up = nn.Linear(width, 48, bias=True)
+        self.down = nn.Linear(2 * width, 16, bias=False)
         self.odd = nn.Linear(16, 40, bias=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,11 +48,16 @@ class _Layers(nn.Module):
 def _layers(weights: torch.dtype) -> tuple[nn.Module, nn.Module]:
     """Packed ones, and the same in float64."""
     torch.manual_seed(0)
-    layers = _Layers().requires_grad_(False)
+    layers = _Layers(_width(weights)).requires_grad_(False)
     assert round_linears(layers, weights) == 2
     exact = copy.deepcopy(layers).double()
     assert pack_linears(layers, weights) == 2
     return layers, exact
+
+
+def _width(weights: torch.dtype) -> int:
+    """Return a width for `_Layers`; int4 takes whole groups of 32 alone."""
+    return 96 if weights == torch.uint8 else 25
 
 
 def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -63,9 +69,10 @@ def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
 @pytest.mark.parametrize("rows", ROWS)
 def test_every_number_of_rows(rows: int, weights: torch.dtype) -> None:
     layers, exact = _layers(weights)
-    x = torch.randn(1, rows, 25)
+    width = _width(weights)
+    x = torch.randn(1, rows, width)
     _check(layers(x), exact(x.double()))
-    scattered = torch.randn(25, rows).t()
+    scattered = torch.randn(width, rows).t()
     _check(layers(scattered), exact(scattered.double()))
 
 
@@ -103,6 +110,29 @@ def test_int8_is_half_a_step_from_every_weight() -> None:
     assert torch.equal(unpacked(packed(unpacked(panels), torch.int8))[5], weight[5])
 
 
+def test_int4_is_half_a_step_from_every_weight_but_the_one_of_the_other_sign() -> None:
+    """A step is the largest number of 32 of a column over 8, rounded to bfloat16; 8 steps of the other sign are 7."""
+    torch.manual_seed(0)
+    weight = torch.randn(32, 96) * torch.logspace(-3, 3, 32)[:, None]
+    weight[5, 32:64] = 0
+    panels = packed(weight, torch.uint8)
+    assert panels.shape == (2, 3 * 18, 16) and panels.dtype == torch.uint8
+    groups = weight.view(32, 3, 32)
+    step = groups.abs().amax(dim=-1, keepdim=True) / 8
+    error = (unpacked(panels).view_as(groups) - groups).abs()
+    assert (error <= step * 1.05).all() and ((error <= step * 0.55) | (groups.abs() > step * 7)).all()
+    assert torch.equal(unpacked(packed(unpacked(panels), torch.uint8)), unpacked(panels))
+
+
+def test_rows_of_no_whole_groups_are_int8_in_place_of_int4() -> None:
+    layers = nn.Sequential(nn.Linear(32, 16), nn.Linear(48, 16)).requires_grad_(False)
+    before = sum(parameter.nbytes for parameter in layers.parameters())
+    difference = packed_bytes(layers, torch.uint8)
+    assert round_linears(layers, torch.uint8) == 1 and pack_linears(layers, torch.uint8) == 2
+    assert [part.panels.dtype for part in layers] == [torch.uint8, torch.int8]
+    assert sum(parameter.nbytes for parameter in layers.parameters()) == before + difference
+
+
 def test_bfloat16_is_taken_unasked_where_all_weights_are_such_numbers() -> None:
     layers = _Layers().bfloat16().float().requires_grad_(False)
     before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
@@ -116,11 +146,12 @@ def test_bfloat16_is_taken_unasked_where_all_weights_are_such_numbers() -> None:
     assert bytes_per_weight(layers, torch.float32) == (2 * 2000 + 4 * 688) / 2688
 
 
-def test_what_makes_logits_is_not_rounded_to_int8() -> None:
+@pytest.mark.parametrize("weights", [torch.int8, torch.uint8], ids=str)
+def test_what_makes_logits_is_not_rounded_to_integers(weights: torch.dtype) -> None:
     module = tiny_model("llama_tied").requires_grad_(False)
-    assert pack_linears(module, torch.int8) == 3 * 7 + 1
+    assert pack_linears(module, weights) == 3 * 7 + 1
     assert module.lm_head.panels.dtype == torch.bfloat16
-    assert module.model.layers[0].mlp.up_proj.panels.dtype == torch.int8
+    assert module.model.layers[0].mlp.up_proj.panels.dtype == weights
     ids = torch.tensor([[3, 127, 16, 0]])
     assert torch.equal(module.model.embed_tokens(ids), module.lm_head.weight[ids])
 
@@ -136,7 +167,7 @@ class _Kinds(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            nn.Linear(k, n, bias=b) for k, n, b in ((25, 48, True), (48, 80, False), (80, 16, True))
+            nn.Linear(k, n, bias=b) for k, n, b in ((25, 48, True), (48, 80, False), (80, 64, True), (64, 16, False))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -162,7 +193,7 @@ def test_compiled() -> None:
         program = exported.module(check_guards=False)
         graph = torch.fx.GraphModule(program, program.graph)
         graph.graph.set_codegen(torch.fx.graph.CodeGen())
-        assert [node.target for node in graph.graph.nodes].count(PACKED) == 3
+        assert [node.target for node in graph.graph.nodes].count(PACKED) == 4
         inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
         compiled = torch._inductor.compile(graph, inputs, options=cpu_options())
     for rows in ROWS[2:]:
@@ -203,7 +234,7 @@ def test_a_tied_weight_is_held_once() -> None:
     after = module.state_dict()
     assert list(before) == list(after) and all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(module.model.embed_tokens(ids), before["lm_head.weight"][ids])
-    torch.testing.assert_close(module(ids).logits, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(module(ids).logits, expected, rtol=1e-5, atol=5e-6)
 
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:

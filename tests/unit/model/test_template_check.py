@@ -83,7 +83,9 @@ def checked(source: str, tokenizer: Any) -> dict[str, Outcome]:
 
 
 def template_of(source: str, tokenizer: Any) -> ChatTemplate:
-    return ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], lambda text: [])
+    return ChatTemplate(
+        source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], lambda text: ([], [])
+    )
 
 
 @pytest.mark.parametrize("name", APPENDING)

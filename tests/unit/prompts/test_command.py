@@ -29,11 +29,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prompts", str(file), "--price", "3", "--model", "llama-2-7b", "--gpu", "a100-80gb"]) == 1
-    told = capsys.readouterr().out
-    assert "s of prefill (layers of Llama 2 7B" in told
+    shown = capsys.readouterr().out
+    assert "s of prefill (layers of Llama 2 7B" in shown
     assert main(["prompts", str(file), "--model", "llama-2-7b"]) == 2
-    assert "the keys of a schema came in another order" in told and "more than if they had hit" in told
-    assert "would save" in told and "move what changes out of the system prompt" in told
+    assert "the keys of a schema came in another order" in shown and "more than if they had hit" in shown
+    assert "would save" in shown and "move what changes out of the system prompt" in shown
 
 
 def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,8 +66,8 @@ def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.C
     main(["prompts", str(file), "--private", "--html", str(page)])
     main(["prompts", str(file), "--private", "--json"])
     main(["prompts", str(file), "--private"])
-    told = page.read_text() + capsys.readouterr().out
-    assert "tower" not in told and "2026-11-27 13:0" not in told
+    shown = page.read_text() + capsys.readouterr().out
+    assert "tower" not in shown and "2026-11-27 13:0" not in shown
 
 
 @pytest.mark.parametrize(("language", "first"), [("en", "Session 1"), ("zh", "会话 1")])
@@ -85,7 +85,27 @@ def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
     assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
-    assert main(["prompts", str(file), "--num-blocks", "3"]) == 2
+
+
+def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"role": "user", "content": "a" * 160}  # 10 blocks
+    answered = [asked, {"role": "assistant", "content": "b" * 80}]
+    conversations = [[asked], [*answered, {"role": "user", "content": "c" * 16}], [asked]]  # 10, 16 and 10 blocks
+    file.write_text("\n".join(json.dumps({"messages": messages}) for messages in conversations))
+    options = ["prompts", str(file), "--num-blocks", "12"]
+    assert main(options) == 0
+    shown = capsys.readouterr().out
+    assert "1 answer does not fit in the pool of blocks behind the prompt: only its prompt is cached." in shown
+    assert "1 request hits less: larger than the pool of blocks" in shown
+    page = tmp_path / "page.html"
+    main([*options, "--html", str(page)])
+    assert "1 answer does not fit in the pool" in page.read_text()
+    main([*options, "--json"])
+    found = json.loads(capsys.readouterr().out.partition("\n")[2])["requests"]
+    assert [one["hits"]["vllm"]["num_tokens"] for one in found] == [0, 0, 144]
+    assert [one["is_answer_left_out"] for one in found] == [True, False, False]
 
 
 def test_every_cause_limit_and_proposal_has_words() -> None:

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.policies import Hit, policies
@@ -37,16 +38,23 @@ def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) 
     player = Player(lambda text: [ord(char) for char in text], Settings())
     for index, texts in enumerate(prompts):
         one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
-        found = engine.take(index, [player.tokens_of(segment) for segment in one.segments])
+        found = engine.admit(index, [player.tokens_of(segment) for segment in one.segments])
         assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
+
+
+def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() -> None:
+    """No segment has the same content, all of them the same tokens."""
+    one = request(*(f"{number:05}" for number in range(1500)))
+    other = replace(one, segments=[replace(segment, role="assistant") for segment in one.segments])
+    assert hits("sglang", one, other)[1].num_tokens == 5 * 1500 - 1
 
 
 def test_a_small_pool_evicts_and_says_for_whom() -> None:
     engine = EngineCache(num_blocks=4, block_size=16)
     prompts = [[[n] * 40] for n in range(3)]
-    assert [engine.take(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
-    assert engine.take(3, prompts[0]) == Hit(0, "evicted", "3")
-    assert engine.take(4, prompts[0], "another model").num_tokens == 0
+    assert [engine.admit(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
+    assert engine.admit(3, prompts[0]) == Hit(0, "evicted", "3")
+    assert engine.admit(4, prompts[0], "another model").num_tokens == 0
 
 
 def test_openai_counts_from_1024_in_steps_of_128_and_forgets() -> None:
@@ -87,6 +95,11 @@ def test_a_slot_has_the_prompt_before() -> None:
     one, other = request("a" * 50), request("b" * 50)
     assert [hit.num_tokens for hit in hits("llama.cpp", one, one, other, one)] == [0, 49, 0, 0]
     assert hits("llama.cpp", one, other, one)[2].limit == "other_slot"
+
+
+def test_prompts_that_are_cut_at_other_places_share_their_tokens() -> None:
+    one, other = request("ab", "cd", "e"), request("a", "bc", "de")
+    assert [hits(policy, one, other)[1].num_tokens for policy in ("sglang", "llama.cpp")] == [4, 4]
 
 
 def test_every_policy_has_a_source() -> None:

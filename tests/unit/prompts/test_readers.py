@@ -101,6 +101,24 @@ def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tm
     assert [segment.text for segment in request.segments] == [segment.text for segment in body.segments]
 
 
+@pytest.mark.parametrize(
+    ("usage", "reported"),
+    [
+        ({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 5)),
+        ({"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 5}}, (9, 5)),
+        ({"output_tokens": 9}, (9, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_tokens_of_answers_and_their_reasoning_are_read(
+    usage: dict[str, Any], reported: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    path = tmp_path / "proxy"
+    path.write_text(json.dumps({"path": "/v1/responses", "time": TIME, "request": BODY, "usage": usage}))
+    (request,) = read_prompts(path).requests
+    assert (request.reported_output, request.reported_reasoning) == reported
+
+
 def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
     """Tools, system prompt, messages; in the API of Responses as items."""
     items = [
@@ -187,7 +205,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
-    """Anything that is read can be played, told and shown."""
+    """Anything that is read can be played and shown."""
     document = copy.deepcopy(data.draw(st.sampled_from([BODY, anthropic(2), *(one for _, one in FILES.values())])))
     path = data.draw(st.sampled_from(parts(document)[1:]))
     part = document
@@ -200,5 +218,5 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
         found = read_prompts(file)
     encode = ENCODE()
     player = Player(encode, Settings())
-    told = [player.play(request) for request in found.requests]
-    report_page("file", told, savings(found.requests, told, encode, Settings()), "vllm", None, "en").encode()
+    verdicts = [player.play(request) for request in found.requests]
+    report_page("file", verdicts, savings(found.requests, verdicts, encode, Settings()), "vllm", None, "en").encode()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ DROPPING = HEAD + "{% if loop.index0 + 3 > messages | length %}" + THOUGHT + "{%
 EMPTY_THOUGHT = HEAD + BODY + ASK.replace("<|assistant|>", "<|assistant|><think></think>")
 TRIMMING = HEAD + "{{ m.content | trim }}\n{% endfor %}Answer: "
 
+SPECIAL = TOOLS + HEAD + "{{ m.content | trim }}<|endoftext|>{% endfor %}" + ASK  # which is one token
+
 
 def folder_with(source: str, folder: Path) -> Path:
     """Write a tokenizer with a chat template."""
@@ -47,20 +50,27 @@ def folder_with(source: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ChatTemplate]:
-    sources = (APPENDING, DROPPING, EMPTY_THOUGHT, TRIMMING)
+    sources = (APPENDING, DROPPING, EMPTY_THOUGHT, TRIMMING, SPECIAL)
     return {source: open_template(str(folder_with(source, tmp_path_factory.mktemp("one")))) for source in sources}
 
 
 def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
     found = [
-        PromptRequest(line, body["model"], segments_of(body), body=body, reported_output=body.get("generated"))
+        PromptRequest(
+            line,
+            body["model"],
+            segments_of(body),
+            body=body,
+            reported_output=body.get("generated"),
+            reported_reasoning=body.get("reasoned"),
+        )
         for line, body in enumerate(bodies, 1)
     ]
     return with_answers(found)
 
 
 def played(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
-    requests = rendered(requests_of(bodies), template, conversation_of)
+    requests = list(rendered(requests_of(bodies), template, conversation_of))
     player = Player(template.encode, Settings())
     return requests, [player.play(request) for request in requests]
 
@@ -134,7 +144,7 @@ TURNS = st.lists(st.tuples(SAID, SAID, st.one_of(st.none(), SAID)), min_size=1, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(sessions=st.lists(TURNS, min_size=1, max_size=3), which=st.integers(0, 3))
+@given(sessions=st.lists(TURNS, min_size=1, max_size=3), which=st.integers(0, 4))
 def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
     templates: dict[str, ChatTemplate], sessions: list[Any], which: int
 ) -> None:
@@ -155,7 +165,67 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
         ids = list(template.encode(template.render(conversation_of(request.body).messages, add_generation_prompt=True)))
         answer = list(chain.from_iterable(request.held.tokens))[len(ids) :]
         assert verdict.num_tokens == len(ids)
-        assert verdict.hits["vllm"].num_tokens == engine.take(index, [ids], "m", answer).num_tokens
+        assert verdict.hits["vllm"].num_tokens == engine.admit(index, [ids], "m", answer).num_tokens
+
+
+@pytest.mark.parametrize("source", [APPENDING, None], ids=["rendered", "parts"])
+@pytest.mark.parametrize(
+    ("reported", "reasoning", "is_cached"),
+    [
+        ({}, False, True),
+        ({"generated": 1}, False, True),
+        ({"generated": 12}, False, True),  # the stop string did not come back
+        ({"generated": 200}, False, False),
+        ({"generated": 12, "reasoned": 10}, False, False),
+        ({"generated": 200, "reasoned": 0}, False, True),
+        ({"generated": 200, "reasoned": 190}, True, True),
+    ],
+)
+def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
+    reported: dict[str, int], reasoning: bool, is_cached: bool, source: str | None, templates: dict[str, ChatTemplate]
+) -> None:
+    """`generated`: beside the tokens that came back."""
+    template = templates[source or APPENDING]
+    first, second = chat(1, reasoning=reasoning), chat(2, reasoning=reasoning)
+    shown = "".join(str(second["messages"][2].get(name, "")) for name in ("reasoning_content", "content"))
+    num_shown = len(template.encode(shown))
+    if reported:
+        first |= reported | {"generated": reported["generated"] + num_shown}
+    if source is None:
+        player = Player(template.encode, Settings())
+        verdicts = [player.play(one) for one in requests_of([first, second])]
+    else:
+        _, verdicts = played(template, [first, second])
+    num_hit = verdicts[1].hits["sglang"].num_tokens
+    assert (num_hit >= verdicts[0].num_tokens + num_shown - 1) == is_cached
+    assert is_cached or num_hit <= verdicts[0].num_tokens
+
+
+def test_a_short_text_is_not_taken_for_a_word_of_the_template(templates: dict[str, ChatTemplate]) -> None:
+    said = ["user", "assistant", "end", "|>user", "user"]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
+    (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])
+    assert request.rendered is not None
+    marks = ["<|user|>", "<|end|><|assistant|>", "<|end|><|user|>", "<|end|><|assistant|>", "<|end|><|user|>"]
+    expected = [*chain.from_iterable(zip(marks, said, strict=True)), "<|end|><|assistant|>"]
+    assert [one.text for one in request.rendered.segments] == expected
+
+
+def test_each_prompt_is_encoded_once_and_after_a_special_token_what_is_new(templates: dict[str, ChatTemplate]) -> None:
+    bodies = [chat(turns, tools=("read",)) for turns in range(1, 9)]
+    for source, most in ((APPENDING, 1.1), (SPECIAL, 0.4)):
+        encoded = list[str]()
+
+        def tokenize(text: str, source: str = source, encoded: list[str] = encoded) -> tuple[list[int], list[int]]:
+            encoded.append(text)
+            return templates[source].tokenize(text)
+
+        requests = list(rendered(requests_of(bodies), replace(templates[source], tokenize=tokenize), conversation_of))
+        prompts = ["".join(one.text for one in request.rendered.segments) for request in requests if request.rendered]
+        assert sum(map(len, encoded)) <= most * sum(map(len, prompts))
+        for request, prompt in zip(requests, prompts, strict=True):
+            assert request.rendered is not None
+            assert list(chain.from_iterable(request.rendered.tokens)) == templates[source].encode(prompt)
 
 
 def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
@@ -177,7 +247,9 @@ def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
     assert f"{sum(one['num_tokens'] for one in json.loads(capsys.readouterr().out)['requests']):,} tokens" in by_parts
 
 
-@pytest.mark.parametrize("source", [APPENDING, TRIMMING, None], ids=["appending", "trimming", "parts"])
+@pytest.mark.parametrize(
+    "source", [APPENDING, TRIMMING, SPECIAL, None], ids=["appending", "trimming", "special", "parts"]
+)
 def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
     templates: dict[str, ChatTemplate], source: str | None
 ) -> None:
@@ -210,7 +282,33 @@ def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
             found += [op.num_hit_tokens for op in log.record(index).ops if isinstance(op, Lookup)]
     requests = requests_of(bodies)
     if source is not None:
-        requests = rendered(requests, template, conversation_of)
+        requests = list(rendered(requests, template, conversation_of))
     player = Player(template.encode, Settings())
     assert [player.play(request).hits["vllm"].num_tokens for request in requests] == found
     assert sum(found) > 0
+
+
+@pytest.mark.parametrize("output", [[], ["--json"], ["--html", "-"]])
+def test_private_output_quotes_neither_a_refusal_nor_an_entry_that_is_not_read(
+    output: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_with("{{ raise_exception('cannot answer ' + messages[0].content) }}", tmp_path)
+    file = tmp_path / "requests.jsonl"
+    unread = {"path": "/", "time": "a secret time", "request": chat(1)}
+    file.write_text(f"{json.dumps(chat(1, 'A secret.'))}\n{json.dumps(unread)}")
+    main(["prompts", str(file), "--tokenizer", str(folder), "--private", *output])
+    shown = capsys.readouterr().out
+    assert "request 1 cannot be rendered" in shown and "secret" not in shown
+
+
+def test_a_template_that_cannot_be_read_is_an_error_and_none_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = folder_with("{% for m in messages %}\n{% endfo %}", tmp_path), tmp_path / "requests.jsonl"
+    file.write_text(json.dumps(chat(1)))
+    assert main(["prompts", str(file), "--tokenizer", str(folder)]) == 2
+    assert f"cannot read the chat template of {folder}: line 2: " in capsys.readouterr().err
+    (folder / "tokenizer_config.json").unlink()
+    for output in ([], ["--json"], ["--html", "-"]):
+        assert main(["prompts", str(file), "--tokenizer", str(folder), *output]) == 0
+        assert f"{folder} has no chat template" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import { quoted } from "../../runs/words.js";
 import { grouped, t } from "../../tell/words.js";
 import { isUnsaid, SIDES, wordOf } from "./comparison.js";
 import { look } from "./model.js";
-import { settingText } from "./verdict.js";
+import { settingName, settingValue } from "./verdict.js";
 import { opDifference } from "./words.js";
 
 /**
@@ -115,7 +115,9 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
         source: unsaid[`source_${side}`],
       }),
     ),
-    ...settings.map(({ name, a, b }) => t("compare.setting", { name, a: settingText(a), b: settingText(b) })),
+    ...settings.map(({ name, a, b }) =>
+      t("compare.setting", { name: settingName(name), a: settingValue(name, a), b: settingValue(name, b) }),
+    ),
     ...(same_model || isOutside(unsaid) ? [] : [t("compare.other_model")]),
     ...(same_machine || isOutside(unsaid) ? [] : [t("compare.other_machine")]),
     ...runs.flatMap(({ status }) => [

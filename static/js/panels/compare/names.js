@@ -2,6 +2,7 @@
 // its first prompt, how many requests it has, the settings in which the runs differ, when it began. Pure.
 
 import { grouped, inLanguage, t } from "../../tell/words.js";
+import { settingName, settingValue } from "./verdict.js";
 
 /**
  * @typedef {import("./model.js").Run} Run
@@ -55,8 +56,7 @@ function settingOf({ config, model }, name) {
   if (name === MODEL) return [model];
   const value = config[name];
   if (value === undefined || value === null || value === "") return [];
-  if (typeof value === "boolean") return [`${name} ${t(value ? "compare.on" : "compare.off")}`];
-  return name === "strategy" ? [String(value)] : [`${name} ${value}`];
+  return name === "strategy" ? [String(value)] : [`${settingName(name)} ${settingValue(name, value)}`];
 }
 
 /**

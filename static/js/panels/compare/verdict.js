@@ -1,5 +1,6 @@
 // What a comparison comes to, in one sentence: the outcome that differs most, and the settings that differ. Pure.
 
+import { offText, optionLabel, valueText } from "../../tell/options.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 import { isUnsaid, SIDES } from "./comparison.js";
 
@@ -121,7 +122,8 @@ function causeOf({ name, a, b }, about, all) {
   const alone = !all.some((setting) => setting.name === "block_size"); // or the blocks are not of one size
   if (name === "num_blocks" && alone && typeof one === "number" && typeof other === "number" && other > 0)
     return t("compare.cause.pool", { size: sizeText(one / other) });
-  return t("compare.cause.setting", { name, value: settingText(one), other: settingText(other) });
+  if (name === OFF) return t(one ? "compare.cause.off" : "compare.cause.all_on", { off: settingValue(name, one) });
+  return t("compare.cause.setting", { name, value: settingValue(name, one), other: settingValue(name, other) });
 }
 
 /** @type {[ratio: number, key: string][]} sizes that have a word */
@@ -146,12 +148,18 @@ export function sizeText(ratio) {
   return t(ratio < 1 ? "compare.size.less" : "compare.size.more", { n: percent });
 }
 
+const OFF = "ablate"; // a setting without a flag
+
+/** A setting's name as its flag spells it, or in words where it has none. @param {string} name */
+export const settingName = (name) => (name === OFF ? optionLabel(name) : name);
+
 /**
- * A setting's value, as a switch is said.
+ * A setting's value, as a switch is said, or what is off.
  *
- * @param {SettingDifference["a"]} value
+ * @param {string} name
+ * @param {unknown} value
  */
-export function settingText(value) {
-  if (typeof value === "boolean") return t(value ? "compare.on" : "compare.off");
-  return value === null ? "–" : String(value);
+export function settingValue(name, value) {
+  if (name === OFF) return offText(/** @type {string | null} */ (value));
+  return value === null ? "–" : typeof value === "boolean" ? valueText(name, value) : String(value);
 }

@@ -9,6 +9,7 @@ import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
+import { offText } from "../../tell/options.js";
 import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
@@ -86,7 +87,7 @@ function Switches({ now, place }) {
         head: now.head,
       })}</button>`;
   return html`<div class="layer-off">
-    ${off ? html`<span class="layer-of num">${t("layer.off.now", { off })}</span>` : null}
+    ${off ? html`<span class="layer-of num">${t("layer.off.now", { off: offText(off) })}</span>` : null}
     ${canFork.value && span ? html`${button("head", now.head)} ${button("layer", null)}` : null}
     ${problem.value ? html`<span class="compare-problem" role="alert">${problem.value}</span>` : null}
   </div>`;

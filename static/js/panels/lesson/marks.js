@@ -81,12 +81,26 @@ function measure() {
   const found = marks.peek().flatMap((mark) => {
     const box = placeBox(mark.place);
     if (!box) return [];
-    const middle = box.x + box.width / 2;
-    /** @type {Drawn["side"]} */
-    const side = middle < frame.left + WORDS ? "left" : middle > frame.right - WORDS ? "right" : "middle";
+    const side = mark.place.kind === "tokens" ? sideOfTokens(box, frame.right) : sideOf(box, frame);
     return [{ ...mark, box, side, lane: ON_AXIS.has(mark.place.kind) || mark.role === "mine" ? lane++ : 0 }];
   });
   if (JSON.stringify(found) !== JSON.stringify(drawn.peek())) drawn.value = found;
+}
+
+/** @param {Box} box @param {DOMRect} frame @returns {Drawn["side"]} */
+function sideOf({ x, width }, frame) {
+  const middle = x + width / 2;
+  return middle < frame.left + WORDS ? "left" : middle > frame.right - WORDS ? "right" : "middle";
+}
+
+/**
+ * Words of tokens end where these end, unless they would lie on the names of the rows and have more room behind.
+ * @param {Box} box @param {number} right @returns {Drawn["side"]}
+ */
+function sideOfTokens({ x, width }, right) {
+  const left = document.querySelector(".learn-figure .strip-window")?.getBoundingClientRect().left ?? 0;
+  const room = x + width - left;
+  return room < 2 * WORDS && room < right - x - width ? "left" : "right";
 }
 
 /** @param {Place} place @returns {Box | null} */

@@ -10,7 +10,7 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
-import { optionLabel, valueText } from "../../tell/options.js";
+import { settingText } from "../../tell/options.js";
 import { grouped, hasText, inLanguage, t } from "../../tell/words.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
@@ -157,7 +157,7 @@ function Progress({ now }) {
 
 /** What the learner has changed, and the way back. @param {{now: Opened}} props */
 function Changed({ now }) {
-  const changed = Object.entries(now.changes).map(([name, value]) => `${optionLabel(name)} ${value}`);
+  const changed = Object.entries(now.changes).map(([name, value]) => settingText(name, value));
   if (!changed.length) return null;
   return html`<p class="lesson-changed" id="lesson-changed" role="status">${t("lesson.changed", {
     changes: changed.join(" · "),
@@ -197,7 +197,7 @@ function Do({ item }) {
     keep: keep[opened.value?.language ?? ""] ?? 0,
   };
   const names = Object.entries(changes).map(([name, value]) =>
-    OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
+    OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : settingText(name, value),
   );
   const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${Object.keys(keep).length ? "keep" : verb}`;
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });

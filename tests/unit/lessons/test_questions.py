@@ -1,0 +1,71 @@
+"""Stems and numbers of answers of questions; tokens that count as changed against the full cache."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.lessons.catalogue import shipped_folder
+from app.lessons.course import Course
+from app.lessons.lesson import Ask
+from app.lessons.parse import read_lesson, settings_of
+from app.lessons.questions.forgetting import changes
+from app.lessons.questions.rules import MAX_OPTIONS, Evidence, Option, Question, few
+from app.lessons.stage import EngineStage, LessonPrompt
+from app.lessons.words import worded
+from app.models.engine_face import BuildEngine
+from app.models.live_engine import engine_builder
+from engine.config import EngineConfig, SamplingParams
+from engine.model.loader import load_model
+
+
+@cache
+def builder(name: str) -> BuildEngine:
+    return engine_builder(load_model(name), 1 << 30)
+
+
+@given(keys=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())
+def test_few_answers_are_the_right_one_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
+    right = data.draw(st.sampled_from(keys))
+    found = few(keys, right)
+    assert right in found and len(found) == min(len(set(keys)), MAX_OPTIONS)
+    order = list(dict.fromkeys(keys))
+    assert found == sorted(found, key=order.index)
+    left_out = [key for key in order if key not in found]
+    assert all(order.index(key) > order.index(one) for key in left_out for one in found if one != right)
+
+
+def test_a_question_with_too_many_answers_is_an_error() -> None:
+    options = [Option(text=f"answer.{i}") for i in range(MAX_OPTIONS + 1)]
+    with pytest.raises(ValueError, match=f"x has {MAX_OPTIONS + 1} answers; a question has at most {MAX_OPTIONS}"):
+        Question(rule="x", values={}, options=options, right=0, evidence=Evidence(record=0))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
+    lesson = read_lesson(shipped_folder() / "14-may-be-forgotten.md")
+    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, language, stage)
+    course.go_on()
+    while not (isinstance(course.barrier, Ask) and course.barrier.rule == "keys_kept"):
+        course.answer_right()
+        course.go_on()
+    assert course.question
+    stem, answers = worded(course.question, language)
+    assert answers[course.question.right] == "16" and "16" not in stem
+    stage.close()
+
+
+def test_a_token_that_sampling_drew_is_no_change_where_the_full_cache_finds_the_same_one_most_probable() -> None:
+    config = EngineConfig(
+        block_size=4, num_blocks=64, enforce_eager=True, forget_policy="window", forget_budget=60, forget_compare=True
+    )
+    stage = EngineStage(builder, config, "bundled")
+    stage.submit([LessonPrompt(text="Who has seen the wind?")], SamplingParams(max_tokens=16, temperature=2.0, seed=1))
+    while stage.step():
+        pass
+    outputs = [output for index in range(len(stage.log)) for output in stage.log.record(index).outputs]
+    assert any(one.full and one.token_id != one.full.token_id for one in outputs), "it draws less probable tokens"
+    assert changes(stage.log, 0) == [], "and forgets nothing"
+    stage.close()
