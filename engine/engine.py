@@ -445,7 +445,7 @@ class Engine:
             self._append_record("abort")
             raise
         try:
-            scheduled = self._scheduler.draft(scheduled)
+            scheduled = self._scheduler.add_drafts()
         except Exception as error:  # blocks of the batch are promised, and nothing will fill them
             transfers = self._connector.build_connector_meta(self._ops)
             unloaded = [block_id for _, block_id, _ in transfers.loads]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from app import __version__
@@ -48,11 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     windows = sorted({w for w in facts.sliding_windows if w is not None})
     stored = [("weights", model.stored)] if model.stored else []
     without = not_served(facts, model.dropped)
+    shapes = kv_shapes(facts)
+    kv_heads, head_dims = _either(shape[0] for shape in shapes), _either(shape[1] for shape in shapes)
     rows = [
         ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
         *stored,
         ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
-        ("heads", f"{facts.num_heads} query, {_sizes(facts, 0)} KV, dimension {_sizes(facts, 1)}"),
+        ("heads", f"{facts.num_heads} query, {kv_heads} KV, dimension {head_dims}"),
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("cache", kept_by_layers(facts, model.kv_bytes_per_token)),
@@ -66,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _sizes(facts: ModelFacts, place: int) -> str:
-    return " or ".join(map(str, dict.fromkeys(shape[place] for shape in kv_shapes(facts))))
+def _either(sizes: Iterable[int]) -> str:
+    return " or ".join(map(str, dict.fromkeys(sizes)))
 
 
 def _kept(facts: ModelFacts) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from engine.accounting.memory import stored_bytes_per_token
 from engine.config import EngineConfig
 from engine.setup.resolve import resolve_for
-from engine.speculate.build import draft_pool
-from engine.speculate.draft_model import BLOCK_SIZE
+from engine.speculate.draft_pool import BLOCK_SIZE, draft_pool
 from engine.trace.records import ModelFacts
 
 

@@ -3,9 +3,11 @@
 One step, as the engine drives it:
 
     batch = schedule()               lookup, admit, share, allocate, copy, cache, preempt, defer
+    batch = add_drafts()             allocate, draft
     ... forward pass ...
     commit(batch)                    write, release
     append_token(...), finish(...)   sample, free, finish
+    settle_drafts(...)               verify, take_back, release
     discard(...)                     strategy `none` only: free, discard
 """
 
@@ -195,11 +197,10 @@ class Scheduler:
         self._step = step
         return list(step.batch.values())
 
-    def draft(self, scheduled: list[ScheduledSequence]) -> list[ScheduledSequence]:
-        """Give what budget and blocks the step has left to drafts. Returns the batch with them."""
-        if self.speculation is None or not scheduled:
-            return scheduled
-        self.speculation.extend(self._step)
+    def add_drafts(self) -> list[ScheduledSequence]:
+        """Give what budget and blocks the step of `schedule` has left to drafts. Returns the batch with them."""
+        if self.speculation is not None:
+            self.speculation.extend(self._step)
         return list(self._step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:

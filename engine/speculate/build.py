@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from engine.accounting.architecture import kv_shapes
 from engine.config import ConfigError, EngineConfig
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.model.shipped import shipped_model
 from engine.scheduling.speculation import Drafter
-from engine.speculate.draft_model import BLOCK_SIZE, DraftEngine, ModelDrafter
+from engine.speculate.draft_model import DraftEngine, ModelDrafter
+from engine.speculate.draft_pool import BLOCK_SIZE, num_draft_blocks
 from engine.speculate.ngram import NgramDrafter
-from engine.speculate.settings import Speculative, speculative_of
+from engine.speculate.settings import Speculative
 
 
 def build_drafter(
@@ -48,7 +46,7 @@ def build_drafter(
         config,
         strategy="paged",
         block_size=BLOCK_SIZE,
-        num_blocks=_num_blocks(speculative, config),
+        num_blocks=num_draft_blocks(speculative, config),
         max_model_len=min(config.max_model_len, draft.facts.max_position),
         enable_prefix_caching=True,
         preemption_mode="recompute",
@@ -66,29 +64,6 @@ def build_drafter(
         raise ConfigError(
             f"the draft model's pool, as large as the model's and {config.max_num_seqs} drafts: {error}"
         ) from error
-
-
-def draft_pool(config: EngineConfig) -> tuple[int, int]:
-    """Return the blocks of a shipped draft model's pool, which lies beside the engine's own, and the most bytes that it
-    takes; 0, 0 without one.
-
-    From its config.json alone; the cache stores 4 bytes a number at most.
-    """
-    speculative = speculative_of(config)
-    shipped = shipped_model(speculative.model) if speculative and speculative.model else None
-    if speculative is None or shipped is None:
-        return 0, 0
-    shapes = kv_shapes(json.loads((shipped.folder / "config.json").read_text(encoding="utf-8")))
-    each = 4 * sum(shape.num_layers * shape.elements for shape in shapes)
-    num_blocks = _num_blocks(speculative, config)
-    return num_blocks, num_blocks * BLOCK_SIZE * each
-
-
-def _num_blocks(speculative: Speculative, config: EngineConfig) -> int:
-    """Return the blocks of the draft model's pool: room for what the engine's own holds, and for drafts."""
-    assert config.num_blocks is not None
-    drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
-    return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts
 
 
 @functools.lru_cache(maxsize=2)

@@ -18,8 +18,6 @@ from engine.scheduling.speculation import NOTHING, Proposal
 from engine.trace.events import DraftMethod
 from engine.trace.records import StepRecord
 
-BLOCK_SIZE = 4
-
 
 class DraftEngine(Protocol):
     """An engine, as far as a drafter needs it."""

@@ -1,0 +1,35 @@
+"""Size of a draft model's pool, without loading anything."""
+
+from __future__ import annotations
+
+import json
+
+from engine.accounting.architecture import kv_shapes
+from engine.config import EngineConfig
+from engine.model.shipped import shipped_model
+from engine.speculate.settings import Speculative, speculative_of
+
+BLOCK_SIZE = 4
+
+
+def draft_pool(config: EngineConfig) -> tuple[int, int]:
+    """Return the blocks of a shipped draft model's pool, which lies beside the engine's own, and the most bytes that it
+    takes; 0, 0 without one.
+
+    From its config.json alone; the cache stores 4 bytes a number at most.
+    """
+    speculative = speculative_of(config)
+    shipped = shipped_model(speculative.model) if speculative and speculative.model else None
+    if speculative is None or shipped is None:
+        return 0, 0
+    shapes = kv_shapes(json.loads((shipped.folder / "config.json").read_text(encoding="utf-8")))
+    each = 4 * sum(shape.num_layers * shape.elements for shape in shapes)
+    num_blocks = num_draft_blocks(speculative, config)
+    return num_blocks, num_blocks * BLOCK_SIZE * each
+
+
+def num_draft_blocks(speculative: Speculative, config: EngineConfig) -> int:
+    """Return the blocks of the draft model's pool: room for what the engine's own holds, and for drafts."""
+    assert config.num_blocks is not None
+    drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
+    return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts
