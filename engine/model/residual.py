@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What the two blocks of a layer return, and what the feed-forward block's side reads."""
+    """Vectors that the two blocks of a layer return, and the one that the feed-forward block reads."""
 
     attention: Vector
     ffn: Vector

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Skeleton(NamedTuple):
-    """What a template writes around texts: `gaps[i]` before `leaves[i]`, and the last gap after the last of them."""
+    """Texts of a template around those of a request: `gaps[i]` before `leaves[i]`, the last gap after the last one."""
 
     gaps: list[str]
     leaves: list[Leaf]
