@@ -55,5 +55,5 @@ def test_a_fork_without_the_head_says_what_is_off(open_page: OpenPage) -> None:
     page.locator("#layer-off-head").click()
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true")
     page.goto(f"{page.url.split('?')[0]}?theater={in_address(page)['run_b']}&detail=layer&layer=1&head=2")
-    expect(page.locator(".layer-off")).to_contain_text("off in this run (layer.head@record): 1.2@2")
+    expect(page.locator(".layer-off")).to_contain_text("off in this run: head 2 of layer 1 from record 3 on")
     expect(page.locator("#layer-panel .layer-cell")).to_have_count(5)

@@ -98,6 +98,25 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
         assert not list(check(path))
 
 
+@pytest.mark.parametrize("sampling", [SAMPLES, BEAMS], ids=["samples", "beams"])
+@pytest.mark.parametrize("policy", ["h2o", "snapkv", "expected_attention"])  # what they remember of queries is copied
+def test_preempted_forks_say_and_forget_the_same(policy: PolicyName, sampling: SamplingParams, tmp_path: Path) -> None:
+    prompts = prompts_of(random.Random(5))
+    roomy = replace(BASE, forget_policy=policy, num_blocks=80)
+    tight = replace(roomy, num_blocks=16 if sampling is BEAMS else 12, max_num_batched_tokens=32, max_num_seqs=6)
+    with Engine(tiny_llama(), roomy) as plain:
+        play(plain, prompts, sampling)
+        said, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
+    for mode in ("recompute", "swap"):
+        path = tmp_path / f"{mode}.kvtrace"
+        with Engine(tiny_llama(), replace(tight, preemption_mode=mode), log_path=path) as engine:
+            records = play(engine, prompts, sampling)
+            ops = {type(op) for record in records for op in record.ops}
+            assert {Preempt, Fork, Forget} <= ops
+            assert (texts(engine), [gone(engine, f"r{i}") for i in range(3)]) == (said, forgotten)
+        assert not list(check(path))
+
+
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
 def test_a_budget_as_large_as_the_context_changes_nothing(policy: PolicyName, sampling: SamplingParams) -> None:
@@ -292,6 +311,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         ({"strategy": "none"}, "strategy"),
         ({"attention_window": 8}, "attention_window"),
         ({"prefill": 1, "decode": 1}, "prefill, decode and mixed"),
+        ({"speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'}, "speculative_config"),
         ({"forget_budget": 2}, r"at least forget_sinks \+ forget_recent \(3\), not 2"),
         ({"forget_policy": "snapkv", "forget_pool": 4}, "odd number"),
         ({"forget_policy": None}, "forget_budget means something only beside forget_policy"),

@@ -54,7 +54,8 @@ export function Lanes({ logs, now }) {
         <tr>
           ${columns().map(
             ({ column, fidelity, begins }) =>
-              html`<th scope="col" data-begins=${begins}>${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
+              html`<th scope="col" data-begins=${begins}
+                >${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
           )}
         </tr>
       </thead>
@@ -107,7 +108,8 @@ function LaneRows({ name, index, lane, logs }) {
         const value = lane?.[key] ?? null;
         const told =
           about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
-        return html`<td data-figure=${key} data-label=${label} data-begins=${begins} ...${told}>${value === null ? "–" : text(value)}</td>`;
+        return html`<td data-figure=${key} data-label=${label} data-begins=${begins}
+          ...${told}>${value === null ? "–" : text(value)}</td>`;
       })}
     </tr>
   </tbody>`;
