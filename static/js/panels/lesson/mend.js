@@ -56,7 +56,10 @@ export function Mend({ item }) {
   </div>`;
 }
 
-/** The button that moved a part last, or the part that was dropped. @typedef {{turn: number, part: string, by: number}} Held */
+/**
+ * The button that moved a part last, or the part that was dropped.
+ * @typedef {{turn: number, part: string, by: number}} Held
+ */
 
 /**
  * The prompts as they are ordered now, and the moves that made them so. The keyboard stays on the button that moved a
@@ -129,7 +132,7 @@ function Part({ turn, lines, at, isMovable, diverges, onMove }) {
   const own = { "data-drop": "part", "data-at": at, "data-part": part };
   if (!isMovable) return html`<li class="mend-part" ...${own}><span>${lines[at]}</span>${mark}</li>`;
   const canGo = (/** @type {number} */ by) => (by < 0 ? at > 0 : at < lines.length - 1);
-  /** @param {number} by places; down is before the line after the next @param {number} [on] the button of the keyboard */
+  /** @param {number} by places; down is before the line after the next @param {number} [on] the keyboard's button */
   const step = (by, on = by) => {
     const next = lines[by < 0 ? at - 1 : at + 2];
     if (canGo(by)) onMove({ part, before: next === undefined ? null : nameOf(next) }, { turn, part, by: on });
@@ -156,8 +159,8 @@ function Part({ turn, lines, at, isMovable, diverges, onMove }) {
   };
   /** @param {number} by */
   const button = (by) => html`<button class="mend-step" data-by=${by} aria-disabled=${!canGo(by)}
-    aria-keyshortcuts="ArrowUp ArrowDown" onClick=${() => step(by)}
-    aria-label=${t(by < 0 ? "lesson.mend.up" : "lesson.mend.down", { part, n: turn + 1 })}>${by < 0 ? "▲" : "▼"}</button>`;
+    aria-label=${t(by < 0 ? "lesson.mend.up" : "lesson.mend.down", { part, n: turn + 1 })}
+    aria-keyshortcuts="ArrowUp ArrowDown" onClick=${() => step(by)}>${by < 0 ? "▲" : "▼"}</button>`;
   const dragged = draggable(lines[at], letGo);
   return html`<li class="mend-part" data-movable="true" ...${own} ...${dragged} onKeyDown=${onKey}>
     <span>${lines[at]}</span>${mark}<i data-grip aria-hidden="true">⠿</i>${button(-1)}${button(1)}</li>`;
