@@ -53,7 +53,11 @@ class Intake:
     def _too_much(self, client: Client, size: int) -> str | None:
         limits = self._limits
         expected = client.is_guest * sum(one.answer_bytes for one in client.group)
-        if sum(one.outbox.size for one in client.group) + expected > limits.busy_bytes:
+        if self._unread(client) + expected > limits.busy_bytes:
+            for one in client.group - {client}:
+                if one.outbox.is_abandoned:
+                    one.outbox.give_up()
+        if self._unread(client) + expected > limits.busy_bytes:
             return "answers are waiting to be read by this client; ask again when it has read them"
         events, num_bytes = sum(one.events for one in client.group), sum(one.bytes for one in client.group)
         if events >= limits.events or num_bytes + size > limits.event_bytes:
@@ -61,6 +65,10 @@ class Intake:
         if self._events >= limits.all_events or self._bytes + size > limits.all_event_bytes:
             return "the server has too much under way; try again in a moment"
         return None
+
+    @staticmethod
+    def _unread(client: Client) -> int:
+        return sum(one.outbox.size for one in client.group)
 
     def _count(self, client: Client, events: int, size: int) -> None:
         client.events += events

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from queue import Empty
 from typing import Any
@@ -11,6 +13,8 @@ from gevent.queue import JoinableQueue
 
 from app.ground.limits import Limits
 from app.transport.pace import Pace, Shared
+
+POLL_GAP = 5.0  # seconds from an answer to the next poll of a client that is still there
 
 
 class Ledger:
@@ -56,7 +60,13 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         self.pace = Pace(ledger.shared)  # of what its client sends
         self._ledger = ledger
         self._taken: list[bytes | str] = []  # what the client is being sent
+        self._asked_until = time.monotonic()  # the end of the last request for packets
         self._gone = False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its client polled, and no longer does: no close reaches the server then."""
+        return self.web_socket is None and time.monotonic() - self._asked_until > POLL_GAP
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """item: a packet of Engine.IO, or None for the end."""
@@ -77,7 +87,11 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self._taken = []
         elif self.web_socket is not None:
             raise Empty
-        item = super().get(block, timeout)
+        self._asked_until = math.inf
+        try:
+            item = super().get(block, timeout)
+        finally:
+            self._asked_until = time.monotonic()
         if item is not None:
             self._taken.append(_piece(item))
         return item

@@ -27,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ import socketio
 
 from engine.trace.log import TraceReader
 from tests.conftest import ROOT
-from tests.load.client import Viewer
+from tests.load.client import JOINED, Viewer
 from tests.load.polled import Polled
 from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Figures, Process, Server
 from tests.server.redis_server import RedisServer
@@ -62,16 +62,16 @@ class Follower(Viewer):
         self.latencies: list[float] = []  # of records appended while it was there
         self._later = later
         self._poll: tuple[int, int] | None = None  # that is open: number and round
-        self._was_busy = False  # the server, when it asked to enter: it asks again
+        self._repeat: Callable[[], None] | None = None  # what the server was busy for, to be asked again
         self._given: set[int] = set()  # questions of which the server has said that it has the answer
 
     def came(self) -> None:
         self.ask(ENTERED, "class_enter", {"language": "en"})
 
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
-        if number == ENTERED and not ack["ok"]:
-            assert ack["error"]["code"] == "busy", ack  # all of them come from one address
-            self._was_busy = True
+        if number in (ENTERED, JOINED) and not ack["ok"]:  # all of them come from one address
+            assert ack["error"]["code"] == "busy", ack
+            self._repeat = self.came if number == ENTERED else self.join
             self._later.append((now + random.uniform(1.0, 2.0), self))
         elif number == ENTERED:
             self._given = {one["poll"] for one in ack["mine"]["answers"]}
@@ -98,13 +98,13 @@ class Follower(Viewer):
 
     def drop(self) -> None:
         super().drop()
-        self._poll, self._was_busy = None, False
+        self._poll = self._repeat = None
 
     def answer(self) -> None:
         """Its answer to what is open, if the server does not have it yet; it enters first."""
-        if self._was_busy:
-            self._was_busy = False
-            self.came()
+        if again := self._repeat:
+            self._repeat = None
+            again()
             return
         if self._poll is not None and self._poll[0] not in self._given and self.socket is not None:
             poll, in_round = self._poll

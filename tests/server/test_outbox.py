@@ -1,8 +1,12 @@
 """Unsent messages are counted, per client and in total, and freed with them."""
 
+import time
+
+import pytest
 from engineio.packet import MESSAGE, Packet
 
 from app.ground.limits import Limits
+from app.transport import outbox as outboxes
 from app.transport.intake import Client as Intaken
 from app.transport.intake import Intake
 from app.transport.outbox import Ledger, Outbox
@@ -78,3 +82,23 @@ def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None
     first.outbox.let_go()
     assert [intake.take(second, 10) for _ in range(4)] == [None] * 4
     assert "4 events" in (intake.take(first, 10) or "")
+
+
+def test_a_guest_that_comes_back_does_not_wait_for_what_its_lost_connection_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that polls ends without a word: its connection is given up once it has not polled for a while."""
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    limits = Limits(busy_bytes=1000)
+    intake, ledger, own, given_up = Intake(limits), Ledger(limits), set[Intaken](), list[str]()
+    lost, other = (Intaken(outbox(ledger, given_up, name), own) for name in ("lost", "other"))
+    lost.outbox.web_socket = None
+    other.outbox.put(Packet(MESSAGE, bytes(300)))
+    for _ in range(2):
+        lost.outbox.put(Packet(MESSAGE, bytes(600)))
+    lost.outbox.get(timeout=1)
+    back = Intaken(outbox(ledger, given_up, "back"), own)
+    assert intake.take(back, 10), "it may still poll"
+    clock[0] += outboxes.POLL_GAP + 1
+    assert intake.take(back, 10) is None and given_up == ["lost"] and other.outbox.size == 300

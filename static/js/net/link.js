@@ -11,6 +11,8 @@ import { rememberRun } from "./own_runs.js";
  * @typedef {(answer: Joined) => void} Heard
  */
 
+const AGAIN = 1000; // ms after which a server that is busy is asked again, and as much more at random
+
 export class Link {
   /** Whether the server can be reached now. */
   isOnline = false;
@@ -103,7 +105,17 @@ export class Link {
    * @param {Heard} heard as of `join`
    */
   async joinAgain(known, heard) {
-    await this.client.ask("join", { ...known, captures: true, windows: true }, { heard });
+    const { wish } = this;
+    for (;;)
+      try {
+        return void (await this.client.ask("join", { ...known, captures: true, windows: true }, { heard }));
+      } catch (error) {
+        // what a lost connection of this browser left unread is in the way for some seconds
+        if (!(error instanceof Refusal && error.code === "busy")) throw error;
+        await new Promise((done) => setTimeout(done, AGAIN * (1 + Math.random())));
+        if (this.isClosed || !this.isOnline || this.wish !== wish)
+          throw new NoAnswer("gone, or another run was asked for meanwhile");
+      }
   }
 
   /**
