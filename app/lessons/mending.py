@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta, Struct
 
 from app.lessons.scene import Scene, Undecided
+from engine.cache.prefix_memory import common_prefix
 from engine.trace.events import Lookup
 from engine.trace.log import TraceReader
 
@@ -196,7 +197,7 @@ def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_s
             starts.append(len(ids))
             ids += [*tokens[line], _LINE_END]
         del ids[-1:]
-        shared = max((_num_common(ids, other) for other in earlier), default=0)
+        shared = max((common_prefix(ids, other) for other in earlier), default=0)
         hit = min(shared, len(ids) - 1) // block_size * block_size
         diverges_at = sum(start + len(tokens[line]) <= shared for start, line in zip(starts, lines, strict=True))
         again = _again(lines, diverges_at, seen)
@@ -230,10 +231,6 @@ def _lookups(log: TraceReader, end: int) -> list[tuple[int, Lookup]]:
 
 def _num_shared(op: Lookup) -> int:
     return max(op.num_shared_tokens, op.num_hit_tokens)
-
-
-def _num_common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _again(lines: Sequence[str], diverges_at: int, seen: set[str]) -> list[int]:
