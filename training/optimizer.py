@@ -17,18 +17,18 @@ from training.config import Section
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # the quintic's coefficients in the reference implementation
 
 
-def orthogonalize(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """The matrix [m, n] with its singular values moved close to 1."""
+def orthogonalize(matrices: torch.Tensor, steps: int = 5) -> torch.Tensor:
+    """The matrices [..., m, n], each with its singular values moved close to 1."""
     a, b, c = NEWTON_SCHULZ
     # bfloat16 is enough, but many CPUs only emulate it.
-    work = matrix.to(torch.bfloat16) if matrix.is_cuda else matrix.clone()
-    tall = work.size(0) > work.size(1)
-    work = work.T if tall else work
-    work = work / (work.norm() + 1e-7)
+    work = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices.clone()
+    tall = work.size(-2) > work.size(-1)
+    work = work.mT if tall else work
+    work = work / (work.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
-        gram = work @ work.T
+        gram = work @ work.mT
         work = a * work + (b * gram + c * gram @ gram) @ work
-    result: torch.Tensor = (work.T if tall else work).to(matrix.dtype)
+    result: torch.Tensor = (work.mT if tall else work).to(matrices.dtype)
     return result
 
 
@@ -40,6 +40,9 @@ class Optimizer:
         named = list(model.named_parameters())
         self.matrices = {n: p for n, p in named if p.ndim == 2 and "embed_tokens" not in n and "lm_head" not in n}
         self.others = {n: p for n, p in named if n not in self.matrices}
+        self.alike: dict[torch.Size, list[str]] = {}  # matrices of one shape are one batch: a GPU waits for launches
+        for name, parameter in self.matrices.items():
+            self.alike.setdefault(parameter.shape, []).append(name)
         self.state: dict[str, torch.Tensor] = {}
         for name, parameter in self.matrices.items():
             self.state[f"momentum.{name}"] = torch.zeros_like(parameter)
@@ -53,7 +56,7 @@ class Optimizer:
 
         The matrices, which need the most arithmetic, are shared among the threads of `pool`.
         """
-        list(pool.map(self._step_matrix, self.matrices, itertools.repeat(self.config["muon_lr"] * scale)))
+        list(pool.map(self._step_matrices, self.alike.values(), itertools.repeat(self.config["muon_lr"] * scale)))
         beta1, beta2 = 0.9, 0.98
         for name, parameter in self.others.items():
             gradient = parameter.grad
@@ -66,15 +69,17 @@ class Optimizer:
             parameter.grad = None
 
     @torch.no_grad()  # counted per thread
-    def _step_matrix(self, name: str, rate: float) -> None:
-        parameter, momentum = self.matrices[name], self.state[f"momentum.{name}"]
-        gradient = parameter.grad
-        assert gradient is not None
-        momentum.lerp_(gradient, 0.05)
-        update = orthogonalize(gradient.lerp(momentum, 0.95))
-        parameter.mul_(1 - rate * self.config["weight_decay"])
-        parameter.add_(update, alpha=-rate * max(1.0, parameter.size(0) / parameter.size(1)) ** 0.5)
-        parameter.grad = None
+    def _step_matrices(self, names: list[str], rate: float) -> None:
+        parameters, mixed = [self.matrices[name] for name in names], list[torch.Tensor]()
+        for name, parameter in zip(names, parameters, strict=True):
+            gradient, momentum = parameter.grad, self.state[f"momentum.{name}"]
+            assert gradient is not None
+            momentum.lerp_(gradient, 0.05)
+            mixed.append(gradient.lerp(momentum, 0.95))
+        for parameter, update in zip(parameters, orthogonalize(torch.stack(mixed)), strict=True):
+            parameter.mul_(1 - rate * self.config["weight_decay"])
+            parameter.add_(update, alpha=-rate * max(1.0, parameter.size(0) / parameter.size(1)) ** 0.5)
+            parameter.grad = None
 
 
 def schedule(progress: float, config: Section) -> float:

@@ -93,8 +93,9 @@ class Trainer:
             next(found)
         return found
 
-    def gradients(self, batch: Batch, rows: int) -> float:
-        """Set every parameter's gradient to that of the batch's mean loss; return it, in nats a token.
+    def gradients(self, batch: Batch, rows: int) -> torch.Tensor:
+        """Set every parameter's gradient to that of the batch's mean loss; return it, in nats a token (a scalar, for
+        which a GPU is not waited).
 
         `rows` is how many of the batch's rows go through the model at once.
 
@@ -102,7 +103,7 @@ class Trainer:
         does not depend on the schedule. Splitting a batch this way tolerates other load on the machine far better than
         splitting every single operation.
         """
-        count = int((batch.targets >= 0).sum())
+        count = (batch.targets >= 0).sum().to(self.device)
         parts = [
             Batch(*(getattr(batch, name)[start : start + rows] for name in Batch.__slots__))
             for start in range(0, len(batch.ids), rows)
@@ -112,34 +113,36 @@ class Trainer:
         found = (
             map(self.part_gradients, parts) if shape not in self.compiled else self.pool.map(self.part_gradients, parts)
         )
-        total, sums = 0.0, list[torch.Tensor]()
+        total, sums = torch.zeros((), device=self.device), list[torch.Tensor]()
         for loss, gradients in found:
-            total += loss
+            total = total + loss
             sums = [a.add_(b) for a, b in zip(sums, gradients, strict=True)] if sums else gradients
         self.compiled.add(shape)
         for parameter, gradient in zip(self.parameters, sums, strict=True):
             parameter.grad = gradient.div_(count)
         return total / count
 
-    def part_gradients(self, part: Batch) -> tuple[float, list[torch.Tensor]]:
+    def part_gradients(self, part: Batch) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """The summed loss of a part, in nats, and its gradients in the order of `parameters`."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # counted per thread
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
             loss = self.loss(self.model, *to_device(part, self.device))
         gradients = torch.autograd.grad(loss, self.parameters)
-        return float(loss.detach()), list(gradients)
+        return loss.detach(), list(gradients)
 
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
         """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
         phase = self.phases[0]
         source = self.batches(phase, WARM_STEPS + self.settings["calibration_steps"])
-        start = 0.0
+        start, loss = 0.0, torch.zeros(())
         for index in range(WARM_STEPS + self.settings["calibration_steps"]):
             if index == WARM_STEPS:
+                float(loss)  # waits for a GPU
                 start = time.monotonic()
-            self.gradients(next(source), phase.micro_rows)
+            loss = self.gradients(next(source), phase.micro_rows)
             self.optimizer.step(1, 0.0, self.pool)  # a rate of zero moves no weight; the state is cleared below
+        float(loss)
         seconds = (time.monotonic() - start) / self.settings["calibration_steps"]
         for tensor in self.optimizer.state.values():
             tensor.zero_()
@@ -152,7 +155,7 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
     phase = trainer.phases[1] if progress.long_steps else trainer.phases[0]
     source = trainer.batches(phase, progress.steps, progress.long_steps or progress.step)
     start = said = exported = time.monotonic()
-    said_step, losses = progress.step, list[float]()
+    said_step, losses = progress.step, list[torch.Tensor]()
     log = (out / "log.jsonl").open("a", encoding="utf-8")
     while progress.step < progress.steps:
         by_steps = progress.step / progress.steps
@@ -180,7 +183,7 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
             left = min(left, budget - progress.seconds) if budget else left
             record: dict[str, Any] = {
                 "step": progress.step,
-                "loss": round(sum(losses) / len(losses), 4),
+                "loss": round(float(torch.stack(losses).mean()), 4),
                 "lr": round(scale, 4),
                 "tokens_per_second": round(speed),
                 "seconds": round(progress.seconds, 1),

@@ -60,7 +60,7 @@ class Models:
 
     def transformers_model(self, name: str, dtype: str) -> Any:
         """Return a fresh transformers model with the same weights, on the device that the engine uses by default."""
-        device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
+        device, kind = default_device(), getattr(torch, dtype)
         if name in MADE:
             module = _with_random_weights(*MADE[name], device).to(kind)
         else:
@@ -78,7 +78,7 @@ class Models:
             folder = Path(self._made.name) / name
             if not folder.exists():
                 with _without_progress_bars():
-                    _with_random_weights(*MADE[name]).save_pretrained(folder)
+                    _with_random_weights(*MADE[name], device=default_device()).save_pretrained(folder)
                 words = shipped_model(BUNDLED)  # some peers will not open a model without a vocabulary
                 for file in sorted(words.tokenizer_folder.glob("tokenizer*.json")) if words else ():
                     shutil.copy(file, folder)
@@ -92,6 +92,11 @@ class Models:
         if self._made is not None:
             self._made.cleanup()
             self._made = None
+
+
+def default_device() -> str:
+    """Return the device that the engine uses where none is named."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @contextmanager

@@ -181,7 +181,8 @@ def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], N
     cache: Any = DynamicCache(config=module.config.get_text_config())
     noting = _Noting(module, cache, num_tokens)
     for name in ("update_conv_state", "update_recurrent_state", "get_conv_state", "get_recurrent_state"):
-        setattr(cache, name, _noted(getattr(cache, name), noting, name))
+        if hasattr(cache, name):  # before transformers 5.21 modules read a state from its layer
+            setattr(cache, name, _noted(getattr(cache, name), noting, name))
     with noting.watching():
         run(cache, noting.attend)
     owners: dict[str, list[tuple[int, int]]] = {}

@@ -18,7 +18,7 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from tests.gpu import right_engine, right_model
+from tests.gpu import right_engine, right_features, right_model
 from tests.gpu.results import Run, Skipped
 from tests.parity.harness import Blocks
 
@@ -49,7 +49,7 @@ KINDS: list[str | torch.dtype] = ["fp8", "int8", "int4"]
 def run(run: Run) -> None:
     """Every check, in order of worth."""
     torch.manual_seed(0)
-    for check in (right_engine.checks(run), stores(run), right_model.checks(run), attention(run)):
+    for check in (right_engine.checks(run), right_features.checks(run), stores(run), right_model.checks(run), attention(run)):
         for name, made in check:
             with run.trying(name):
                 began = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import selectors
 import statistics
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,8 @@ def run(run: Run) -> None:
                 raise RuntimeError(f"the server did not start: {said[-300:]}")
             with run.trying("step to received"):
                 run.add("step to received", "measured", received(int(address[1])))
+            with run.trying("memory, clock and power on the page"):
+                run.add("memory, clock and power on the page", "measured", device_said(int(address[1])))
             with run.trying("step to painted"):
                 run.add("step to painted", "measured", painted(address[0], run.out / "shown.png"))
         finally:
@@ -96,6 +100,13 @@ def received(port: int) -> str:
     if len(client.seconds) < STEPS:
         raise RuntimeError(f"only {len(client.seconds)} of {STEPS} steps came")
     return f"{1e3 * statistics.median(client.seconds[2:]):.1f} ms, the median of {STEPS - 2} steps"
+
+
+def device_said(port: int) -> str:
+    """What the server says of its device, as the page shows it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/models") as answer:
+        found = json.load(answer)["device"]
+    return ", ".join(f"{name} {value}" for name, value in {**found["facts"], **found}.items() if name != "facts")
 
 
 def painted(url: str, screenshot: Path) -> str:
