@@ -69,10 +69,10 @@ AHEAD: dict[str, Any] = {
 }
 # By type of device. On the CPU the wrapper around the kernels is C++: for a small model a Python wrapper costs more
 # than the kernels. On a GPU it would need CUDA's headers, which torch does not include. One compiling thread: the eager
-# path serves meanwhile, and worker processes would outlive the compilation.
+# path serves meanwhile. On a GPU each kernel is a compilation by itself, so several processes share them.
 OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"cpp_wrapper": True, "compile_threads": 1},
-    "cuda": {"compile_threads": 1},
+    "cuda": {"compile_threads": min(8, os.cpu_count() or 1)},
 }
 SHIMS = "aot_inductor.custom_ops_to_c_shims"  # operations that compiled code on the CPU calls directly
 _one_at_a_time = threading.Lock()  # torch.export has global state
@@ -247,10 +247,19 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
                     opened = model.opened.name if model.opened else None
                     _keep(key, made, tensors, folder, opened, compiled.refused)
                 return compiled
-    options = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type]
-    forms = [_compile(_prepare(exported, model, weights), options) for exported in _export(model, [ONE, MANY])]
-    compiled = _forward(forms[0], forms[1], model)
+    options, began = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type], time.perf_counter()
+    graphs = [_prepare(exported, model, weights) for exported in _export(model, [ONE, MANY])]
+    traced = time.perf_counter()
+    try:
+        forms = [_compile(graph, options) for graph in graphs]
+    finally:
+        _end_compiling_processes()
+    ready, compiled = time.perf_counter(), _forward(forms[0], forms[1], model)
     check_compiled(model, compiled)
+    log.info(
+        "traced in %.1f s, compiled in %.1f s, compared in %.1f s",
+        *(traced - began, ready - traced, time.perf_counter() - ready),
+    )
     return compiled
 
 
@@ -326,6 +335,13 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     with torch.no_grad():
         return torch._inductor.compile(graph, inputs, options=options)
+
+
+def _end_compiling_processes() -> None:
+    """They would outlive the compilation."""
+    from torch._inductor.async_compile import shutdown_compile_workers
+
+    shutdown_compile_workers()
 
 
 class Compilation(threading.Thread):

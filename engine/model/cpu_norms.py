@@ -8,6 +8,7 @@ replaced only if its outputs agree with this formula, so this file names no fami
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -50,6 +51,8 @@ def _equivalent(norm: Any) -> FastRMSNorm | None:
     weight = getattr(norm, "weight", None)
     eps = next((getattr(norm, name) for name in _EPS_NAMES if isinstance(getattr(norm, name, None), float)), None)
     if not isinstance(weight, Tensor) or weight.dim() != 1 or eps is None:
+        return None
+    if len(inspect.signature(norm.forward).parameters) != 1:  # a gate beside the row, which a fast form has not
         return None
     if weight.dtype != torch.float32 or weight.device.type != "cpu":
         return None

@@ -10,12 +10,12 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from msgspec.structs import replace
+from msgspec.structs import replace as changed
 from torch.profiler import ProfilerActivity, profile
 
 from engine.accounting.roofline import bytes_moved
@@ -61,7 +61,7 @@ class Piece:
 OURS = ("all of them", "continuous")
 # in order of worth; 256 x 4,096 keys of the 0.6 B shape take 120 GB
 PIECES = [
-    Piece(QWEN, 512, (64, 1, 16), (), 5),
+    Piece(QWEN, 512, (64, 1, 16), (), 3),
     Piece(QWEN, 4096, (16, 1, 64), OURS, 1),
     Piece(QWEN, 512, (256,), OURS, 2),
     Piece(QWEN, 128, (1, 16, 64, 256), OURS, 2),
@@ -80,13 +80,18 @@ def run(run: Run) -> None:
     roof = measure_roofs(device, getattr(torch, dtype_of(run))).bytes_per_second
     run.add("copy", "measured", f"{roof / 1e9:.0f} GB/s, read and written", bytes_per_second=roof)
     models = Models()
-    steps(run, models, pieces[0], roof)
+    compiled_steps(run, models, pieces[0], (1, 2) if run.tiny else (64, 1, 16, 256), roof)
     if not run.tiny:
+        each_compiled(run, models, replace(pieces[0], keys=4096), (64, 16, 1), roof)
         others = Models()
-        compiled_steps(run, others, next(piece for piece in pieces if piece.model == LLAMA_8B), (64, 1, 16), roof)
+        piece = next(piece for piece in pieces if piece.model == LLAMA_8B)
+        compiled_steps(run, others, piece, (64, 1, 16), roof)
+        each_compiled(run, others, replace(piece, keys=4096), (64,), roof)
         others.close()
     told: set[str] = set()
-    for piece in pieces:
+    for index, piece in enumerate(pieces):
+        if index == 1 or run.tiny:
+            steps(run, models, pieces[0], roof)
         if run.seconds_left < LAST_SECONDS:
             run.add(piece.id, "stopped", "no time was left for it")
             continue
@@ -114,12 +119,11 @@ def run(run: Run) -> None:
 
 
 def steps(run: Run, models: Models, piece: Piece, roof: float) -> None:
-    """Decode steps of a model with and without graphs, watched, and compiled."""
+    """Decode steps of a model with and without graphs, and watched."""
     sizes = (1, 2) if run.tiny else (64, 1)
     each(run, "steps, eager", sizes, lambda batch: stepped(run, models, piece, batch, roof))
     each(run, "steps, graphs", sizes, lambda batch: stepped(run, models, piece, batch, roof, **GRAPHS))
     each(run, "watched layer", sizes, lambda batch: watched(run, models, piece, batch))
-    compiled_steps(run, models, piece, sizes if run.tiny else (*sizes, 16, 256), roof)
 
 
 def compiled_steps(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...], roof: float) -> None:
@@ -128,8 +132,14 @@ def compiled_steps(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...
         began = time.perf_counter()
         models.engine_model(piece.model, dtype_of(run), compiled=True)
         run.add(f"compiling {piece.model}", "measured", f"{time.perf_counter() - began:.0f} s")
-        each(run, f"compiled {piece.model}", sizes, lambda size: stepped(run, models, piece, size, roof, **TOGETHER))
+        each_compiled(run, models, piece, sizes, roof)
         each(run, f"profile {piece.model}", sizes[:1], lambda size: profiled(run, models, piece, size, **TOGETHER))
+
+
+def each_compiled(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...], roof: float) -> None:
+    """A line for each batch size of a compiled model."""
+    title = f"compiled {piece.model}, {piece.keys} keys"
+    each(run, title, sizes, lambda size: stepped(run, models, piece, size, roof, **TOGETHER))
 
 
 def each(run: Run, title: str, sizes: tuple[int, ...], measure: Callable[[int], str]) -> None:
@@ -178,7 +188,7 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
         for batch in piece.batches
     ]
     ids = [variant.id for variant in variants]
-    return replace(
+    return changed(
         base,
         id=piece.id,
         title=Text(
@@ -195,7 +205,7 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
             "max_model_len": prompt + output,
             "num_logprobs": 0,
         },
-        axis=replace(base.axis, sets=[], values=[], cases=cases),
+        axis=changed(base.axis, sets=[], values=[], cases=cases),
         variants=variants,
         baselines=[name for name in ("eager", *PEERS) if name in ids],
         headlines=[],
@@ -247,7 +257,7 @@ def decoding(
     model = models.engine_model(piece.model, dtype_of(run))
     blocks = batch * (-(-(piece.keys + output) // BLOCK) + 1)
     config = EngineConfig(num_blocks=blocks, max_num_seqs=256, max_num_batched_tokens=8192, num_logprobs=0)
-    config = replace(config, **{"enforce_eager": True, **settings})
+    config = changed(config, **{"enforce_eager": True, **settings})
     engine = Engine(model, config, keep_log=capture is not None, capture=capture)
     span = model.facts.vocab_size - 300
     for index in range(batch):

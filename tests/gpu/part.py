@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import logging
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.gpu.results import Run, Skipped
 def main(part: str, device: str, tiny: str, seconds: str, out: str, *options: str) -> None:
     """Call the part's `run`."""
     faulthandler.enable()
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     given = dict(option.split("=", 1) for option in options)
     run = Run(part, device, tiny == "1", float(seconds), Path(out), given, time.monotonic())
     try:

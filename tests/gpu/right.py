@@ -49,7 +49,13 @@ KINDS: list[str | torch.dtype] = ["fp8", "int8", "int4"]
 def run(run: Run) -> None:
     """Every check, in order of worth."""
     torch.manual_seed(0)
-    for check in (right_engine.checks(run), right_features.checks(run), stores(run), right_model.checks(run), attention(run)):
+    for check in (
+        right_engine.checks(run),
+        right_features.checks(run),
+        stores(run),
+        right_model.checks(run),
+        attention(run),
+    ):
         for name, made in check:
             with run.trying(name):
                 began = time.perf_counter()

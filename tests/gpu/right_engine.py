@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.accounting.memory import stored_bytes_per_token
 from engine.config import EngineConfig, SamplingParams
 from engine.connector.offloading import OffloadingConnector
 from engine.connector.tiers.tiers import Tiers
@@ -155,10 +156,12 @@ def _too_large(model: LoadedModel) -> str:
     if not ALLOCATOR.has_own_memory(model.device):
         raise Skipped("a CPU hands out memory that it does not have")
     try:
-        Engine(model, EngineConfig(block_size=1024, num_blocks=1 << 14, kv_cache_dtype="float32"), keep_log=False)
+        bytes_per_block = 1024 * stored_bytes_per_token(model.facts, "float32")
+        num_blocks = ALLOCATOR.room(model.device).total // bytes_per_block + 1
+        Engine(model, EngineConfig(block_size=1024, num_blocks=num_blocks), keep_log=False)
     except ModelError as error:
         return f"refused: {error}"
-    return f"it fits: {size(ALLOCATOR.room(model.device).free)} are left"
+    raise AssertionError(f"it fits: {size(ALLOCATOR.room(model.device).free)} are left")
 
 
 def _round_trip(model: LoadedModel) -> str:
