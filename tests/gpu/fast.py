@@ -91,7 +91,9 @@ def run(run: Run) -> None:
     told: set[str] = set()
     for index, piece in enumerate(pieces):
         if index == 1 or run.tiny:
-            steps(run, models, pieces[0], roof)
+            others = Models()  # whose pass is not compiled
+            steps(run, others, pieces[0], roof)
+            others.close()
         if run.seconds_left < LAST_SECONDS:
             run.add(piece.id, "stopped", "no time was left for it")
             continue
