@@ -131,6 +131,13 @@ class Trainer:
         gradients = torch.autograd.grad(loss, self.parameters)
         return loss.detach(), list(gradients)
 
+    def warm_up(self) -> None:
+        """Compile each phase, so that no clock counts it."""
+        for phase in self.phases:
+            float(self.gradients(next(self.batches(phase, 1)), phase.micro_rows))
+        for parameter in self.parameters:
+            parameter.grad = None
+
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
         """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
         phase = self.phases[0]
@@ -249,6 +256,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{parameters:,} parameters on {device}", flush=True)
     save_record(args.out, parameters, device)
 
+    trainer.warm_up()
     if args.resume:
         progress = load_checkpoint(args.out / "checkpoint", trainer.model, trainer.optimizer)
     else:

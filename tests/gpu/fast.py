@@ -36,6 +36,7 @@ from tests.gpu.variants import BESIDE, GRAPHS, overrides
 PEERS = ("dynamic", "continuous")
 BLOCK = 16
 OUTPUT = 24  # tokens of each request; the median step is taken over all but the first
+PREFILL_TOKENS = 8192  # a step
 LAST_SECONDS = 15.0  # of the part: a record that would end later is stopped between two rounds
 PROFILED_STEPS = 5
 
@@ -182,13 +183,13 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
             run.add(f"variant {name}", "skipped", missing)
     output = 4 if run.tiny else OUTPUT
     prompt = piece.keys - output  # the last step sees so many keys
-    cases = [
-        Case(
-            value=batch,
-            set={"workload.num_requests": batch, "engine.num_blocks": batch * (-(-(prompt + output) // BLOCK) + 1)},
-        )
-        for batch in piece.batches
-    ]
+    cases, longest = list[Case](), 0
+    for batch in piece.batches:
+        made = output + prefill_steps(batch, prompt)
+        longest = max(longest, prompt + made)
+        num_blocks = batch * (-(-(prompt + made) // BLOCK) + 1)
+        sets = {"workload.num_requests": batch, "workload.output_tokens": made, "engine.num_blocks": num_blocks}
+        cases.append(Case(value=batch, set=sets))
     ids = [variant.id for variant in variants]
     return changed(
         base,
@@ -203,8 +204,8 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
         workload={"kind": "random", "num_requests": 1, "prompt_tokens": prompt, "output_tokens": output},
         engine={
             "max_num_seqs": 256,
-            "max_num_batched_tokens": 8192,
-            "max_model_len": prompt + output,
+            "max_num_batched_tokens": PREFILL_TOKENS,
+            "max_model_len": longest,
             "num_logprobs": 0,
         },
         axis=changed(base.axis, sets=[], values=[], cases=cases),
@@ -257,8 +258,9 @@ def decoding(
 ) -> Engine:
     """An engine that has computed all prompts; each of the next `output` - 1 steps decodes `batch` tokens."""
     model = models.engine_model(piece.model, dtype_of(run))
+    output += prefill_steps(batch, piece.keys)
     blocks = batch * (-(-(piece.keys + output) // BLOCK) + 1)
-    config = EngineConfig(num_blocks=blocks, max_num_seqs=256, max_num_batched_tokens=8192, num_logprobs=0)
+    config = EngineConfig(num_blocks=blocks, max_num_seqs=256, max_num_batched_tokens=PREFILL_TOKENS, num_logprobs=0)
     config = changed(config, **{"enforce_eager": True, **settings})
     engine = Engine(model, config, keep_log=capture is not None, capture=capture)
     span = model.facts.vocab_size - 300
@@ -269,6 +271,11 @@ def decoding(
         engine.step()
     engine.step()
     return engine
+
+
+def prefill_steps(batch: int, prompt: int) -> int:
+    """Steps until all prompts are computed: outputs that are so much longer end after that."""
+    return -(-batch * prompt // PREFILL_TOKENS)
 
 
 def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **settings: Any) -> str:

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.accounting.memory import stored_bytes_per_token
-from engine.config import EngineConfig, SamplingParams
+from engine.config import MAX_POOL_SLOTS, EngineConfig, SamplingParams
 from engine.connector.offloading import OffloadingConnector
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
@@ -156,9 +156,10 @@ def _too_large(model: LoadedModel) -> str:
     if not ALLOCATOR.has_own_memory(model.device):
         raise Skipped("a CPU hands out memory that it does not have")
     try:
-        bytes_per_block = 1024 * stored_bytes_per_token(model.facts, "float32")
-        num_blocks = ALLOCATOR.room(model.device).total // bytes_per_block + 1
-        Engine(model, EngineConfig(block_size=1024, num_blocks=num_blocks), keep_log=False)
+        tokens = ALLOCATOR.room(model.device).total // stored_bytes_per_token(model.facts, "float32")
+        if tokens >= MAX_POOL_SLOTS:
+            raise Skipped("the largest pool of a model as small as this fits")
+        Engine(model, EngineConfig(block_size=1024, num_blocks=tokens // 1024 + 1), keep_log=False)
     except ModelError as error:
         return f"refused: {error}"
     raise AssertionError(f"it fits: {size(ALLOCATOR.room(model.device).free)} are left")

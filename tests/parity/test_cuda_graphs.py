@@ -13,6 +13,7 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall, Atte
 from engine.model.attention_gather import GatherAttention, attend_slice
 from engine.model.batch import SequenceSlice, StepBatch
 from engine.model.capture import CaptureRequest
+from engine.model.compiled_forward import CompiledForward
 from engine.model.cuda_graphs import GraphInputs
 from engine.model.loader import from_module
 from engine.model.runner import ModelRunner
@@ -90,10 +91,22 @@ def steps(seed: int, count: int) -> list[list[SequenceSlice]]:
     return made
 
 
+def compiled_form(runner: ModelRunner) -> CompiledForward:
+    """The model itself, called as compiled code is."""
+
+    def many(ids: Tensor, positions: Tensor, keep: Tensor) -> list[Tensor]:
+        output = runner.model.module(input_ids=ids, position_ids=positions, use_cache=False)
+        return [output.logits[0][keep].float()]
+
+    return CompiledForward(lambda ids, positions: many(ids, positions, torch.arange(1)), many, None)
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_padded_replay_computes_what_a_plain_step_does(family: str, seed: int) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_padded_replay_computes_what_a_plain_step_does(family: str, seed: int, is_compiled: bool) -> None:
     plain, graphed, graphs = runners(family, 6)
+    graphed.compiled = compiled_form(graphed) if is_compiled else None
     for step in steps(seed, 7):
         torch.testing.assert_close(graphed.execute(step).logits, plain.execute(step).logits, atol=1e-5, rtol=1e-5)
     for one, other in zip(graphed.kv_store.pools(range(3)), plain.kv_store.pools(range(3)), strict=True):

@@ -226,7 +226,12 @@ def test_only_norms_with_the_same_results_are_replaced() -> None:
             normed: torch.Tensor = super().forward(hidden_states)
             return 0.5 * normed
 
-    assert replace_rms_norms(torch.nn.Sequential(HalfRMSNorm(8), LlamaRMSNorm(8))) == 1
+    class GatedRMSNorm(LlamaRMSNorm):  # type: ignore[misc]
+        def forward(self, hidden_states: torch.Tensor, gate: torch.Tensor | None = None) -> torch.Tensor:
+            normed: torch.Tensor = super().forward(hidden_states)
+            return normed if gate is None else normed * gate
+
+    assert replace_rms_norms(torch.nn.Sequential(HalfRMSNorm(8), GatedRMSNorm(8), LlamaRMSNorm(8))) == 1
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
