@@ -78,13 +78,13 @@ def _add_tokenizer(writer: GGUFWriter, vocab_size: int) -> None:
     described = json.loads(byte_level_tokenizer().backend_tokenizer.to_str())
     tokens = sorted(described["model"]["vocab"], key=described["model"]["vocab"].__getitem__)
     special = [token["content"] for token in described["added_tokens"]]
-    unused = ["th", *(f"[{number}]" for number in range(1, vocab_size - len(tokens) - len(special)))]
+    unused = ["th", "zh", *(f"[{number}]" for number in range(2, vocab_size - len(tokens) - len(special)))]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([*tokens, *special, *unused])
     kinds = [TokenType.NORMAL] * len(tokens) + [TokenType.CONTROL] * len(special) + [TokenType.NORMAL] * len(unused)
     writer.add_token_types(kinds)
-    writer.add_token_merges(["t h"])
+    writer.add_token_merges(["t h", "z h"])  # a single one is no list to older releases of transformers
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(256)
     writer.add_chat_template(TEMPLATE)

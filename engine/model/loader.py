@@ -77,6 +77,9 @@ def load_model(
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
             module = files.read("weights", auto_class(config).from_pretrained, **weights)
+        if stored is not None and stored.expanded_to and isinstance(wanted, torch.dtype):
+            for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
+                parameter.data = parameter.data.to(wanted)
         telling("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:

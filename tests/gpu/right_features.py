@@ -1,4 +1,4 @@
-"""What an engine can do beside serving: on the device as on the CPU, in float32, under the same settings."""
+"""Engine features beside plain serving: on the device as on the CPU, in float32, under the same settings."""
 
 from __future__ import annotations
 

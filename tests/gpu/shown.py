@@ -103,7 +103,7 @@ def received(port: int) -> str:
 
 
 def device_said(port: int) -> str:
-    """What the server says of its device, as the page shows it."""
+    """Return what the server says of its device, as the page shows it."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/models") as answer:
         found = json.load(answer)["device"]
     return ", ".join(f"{name} {value}" for name, value in {**found["facts"], **found}.items() if name != "facts")
