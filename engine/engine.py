@@ -444,6 +444,7 @@ class Engine:
             self._take_back([*self._outputs.live], [], [], error)
             self._append_record("abort")
             raise
+        drafting = time.perf_counter()
         try:
             scheduled = self._scheduler.add_drafts()
         except Exception as error:  # blocks of the batch are promised, and nothing will fill them
@@ -452,6 +453,7 @@ class Engine:
             self._take_back([s.seq_id for s, _, _ in scheduled], self._cache.take_moves(), unloaded, error)
             self._append_record("abort")
             raise
+        drafted = time.perf_counter() - drafting if self._drafter else 0.0
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
@@ -510,6 +512,7 @@ class Engine:
             timing=Timing(
                 at=t4 - self._began,
                 schedule=t1 - t0,
+                draft=drafted,
                 prepare=t2 - t1,
                 forward=forward,
                 sample=t4 - t2 - forward - compared,

@@ -252,6 +252,7 @@ class Timing(Struct, frozen=True, gc=False, kw_only=True):
 
     at: Seconds  # end of the step, since the trace began
     schedule: Seconds = 0.0
+    draft: Seconds = 0.0  # of `schedule`: proposing draft tokens, a draft model's own steps with them
     prepare: Seconds = 0.0
     forward: Seconds = 0.0
     sample: Seconds = 0.0

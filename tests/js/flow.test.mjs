@@ -23,7 +23,14 @@ function logOf(engine) {
   const entry = { seq_id: 0, phase: "prefill", start: 0, token_ids: [7, 8], context_len: 2 };
   const records = [
     { kind: "submit", step: 0, ops: [submit(0, "a")], timing: { at: 0, tokenize: 0.5 }, memory },
-    { kind: "step", step: 1, ops: [], batch: [entry], timing: { at: 1, sample: 0.3, detokenize: 0.1 }, memory },
+    {
+      kind: "step",
+      step: 1,
+      ops: [],
+      batch: [entry],
+      timing: { at: 1, draft: 0.4, sample: 0.3, detokenize: 0.1 },
+      memory,
+    },
     { kind: "submit", step: 1, ops: [submit(1, "b")], timing: { at: 2, tokenize: 0.2 }, memory },
     { kind: "abort", step: 1, ops: [], timing: { at: 3 }, memory },
   ];
@@ -49,6 +56,10 @@ test("the tokenizer works where the request comes, and nowhere else", () => {
   );
   assert.equal(flowOf(log, 1, 0).tokenize, 0.5);
   assert.equal(flowOf(log, 1, 0).free, 3); // of four
+  assert.deepEqual(
+    [0, 1].map((i) => flowOf(log, i, 0).seconds.draft),
+    [0, 0.4],
+  );
   assert.equal(Number(flowOf(log, 1, 0).seconds.sample.toFixed(3)), 0.2);
 });
 

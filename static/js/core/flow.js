@@ -36,8 +36,8 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @property {Chosen | null} chosen
  * @property {Uint8Array[]} output bytes of its output tokens after the record
  * @property {string | null} end why it ended in the record
- * @property {{schedule: number, prepare: number, forward: number, sample: number, detokenize: number}} seconds of the
- *   step; `sample` without `detokenize`
+ * @property {{schedule: number, draft: number, prepare: number, forward: number, sample: number, detokenize: number}}
+ *   seconds of the step; `draft` is part of `schedule`, `sample` is without `detokenize`
  */
 
 /**
@@ -89,6 +89,7 @@ export function flowOf(log, index, seqId) {
     end: finish?.type === "finish" ? finish.reason : null,
     seconds: {
       schedule: timing.schedule ?? 0,
+      draft: timing.draft ?? 0,
       prepare: timing.prepare ?? 0,
       forward: timing.forward ?? 0,
       sample: Math.max(0, (timing.sample ?? 0) - detokenize),

@@ -725,6 +725,7 @@ export const STRUCTS = {
     {"at": "seconds"},
     {
       "schedule": "seconds",
+      "draft": "seconds",
       "prepare": "seconds",
       "forward": "seconds",
       "sample": "seconds",

@@ -635,6 +635,7 @@ export interface TierFigures {
 export interface Timing {
   at: number;
   schedule?: number;
+  draft?: number;
   prepare?: number;
   forward?: number;
   sample?: number;

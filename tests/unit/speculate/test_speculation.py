@@ -285,6 +285,8 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
         finish(engine)
         drafts = [op for record in records_of(engine) for op in ops_of(record, Draft)]
         verified = [op for record in records_of(engine) for op in ops_of(record, Verify)]
+        steps = [record for record in records_of(engine) if ops_of(record, Draft)]
+    assert all(0 < record.timing.draft < record.timing.schedule for record in steps)
     assert [op.num_accepted for op in verified] == [op.num_drafted for op in verified] == [3, 3]
     assert all(op.method == "draft_model" and op.num_computed_tokens >= 3 for op in drafts)
     # after the first proposal only the last, partial block is computed again

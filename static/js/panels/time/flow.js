@@ -52,6 +52,7 @@ const PARTS = [
           ? t("time.flow.no_step")
           : null,
       flow.isStep && !flow.entry ? t("time.flow.left_out") : null,
+      flow.seconds.draft ? t("time.flow.drafts", { time: secondsText(flow.seconds.draft) }) : null,
     ],
     seconds: ({ isStep, seconds }) => (isStep ? seconds.schedule : null),
   },
