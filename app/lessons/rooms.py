@@ -33,6 +33,10 @@ from engine.trace.log import TraceReader
 ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is computed
 
 
+def _no_lesson(lesson_id: str) -> AppError:
+    return AppError("not_found", f"there is no lesson {lesson_id!r}", said={"zh": f"没有名为 {lesson_id} 的课程"})
+
+
 class TheaterStage:
     """A lesson's run on a theater: nothing that it does is shown by itself."""
 
@@ -178,7 +182,7 @@ class LessonRooms:
         earlier = list(again)
         lesson = self._review(earlier) if lesson_id == REVIEW else self.catalogue.get(lesson_id)
         if lesson is None:
-            raise AppError("not_found", f"there is no lesson {lesson_id!r}")
+            raise _no_lesson(lesson_id)
         if language not in lesson.languages:
             language = lesson.languages[0]
         if refused := self.refusal(lesson):
@@ -231,7 +235,7 @@ class LessonRooms:
         """
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
-            raise AppError("not_found", f"there is no lesson {lesson_id!r}")
+            raise _no_lesson(lesson_id)
         if refused := self.refusal(lesson):
             raise AppError("refused", refused)
         if not self._exporting.acquire(blocking=False):  # one at a time: each computes for a second or two
