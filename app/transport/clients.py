@@ -22,6 +22,7 @@ from app.transport.hub import Hub, Workers
 from app.transport.intake import Client, Intake
 from app.transport.outbox import Ledger, Outbox
 from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
+from app.transport.pings import task
 from app.transport.polling import Polling
 from app.transport.websocket import WebSocket
 
@@ -106,6 +107,7 @@ class Clients:
             **self._engine._async,
             "websocket": WebSocket,
             "queue": partial(Outbox, self._ledger),
+            "thread": task,
         }
         self._dispatch, self._greet = server._handle_eio_message, server._handle_eio_connect
         self._engine.on("message", self._take)

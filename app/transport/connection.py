@@ -126,6 +126,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         with contextlib.suppress(OSError):  # the client has left before the error could be sent
             super().handle()
         self._head_is_here()
+        self.environ = self._asked = None  # which name this connection: it would stay until garbage is collected
 
     def handle_one_request(self) -> Any:
         """gevent's; a client that sends one request after the other without waiting must not keep others waiting."""

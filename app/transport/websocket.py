@@ -34,7 +34,7 @@ class WebSocket:
 
     def __init__(self, handle: Callable[[WebSocket], Any], server: Any) -> None:
         """handle: the method of the Engine.IO socket that this connection belongs to."""
-        self._handle = handle
+        self._handle: Any = handle
         self._engine: Any = handle.__self__  # type: ignore[attr-defined]
         self._limit: int = server.max_http_buffer_size
         self._silence: float = server.ping_interval + server.ping_timeout  # seconds after which a client is gone
@@ -60,9 +60,7 @@ class WebSocket:
             self._handle(self)
         finally:
             self.end()
-            # Engine.IO keeps the session, and this with it, until its next ping
-            self._protocol, self._message = Connection(ConnectionType.SERVER), bytearray()
-            self._messages.clear()
+            self._handle = self._engine = None  # the session names this: both would stay until garbage is collected
         return []
 
     def wait(self) -> str | bytes | None:

@@ -13,6 +13,8 @@ per sequence, not sinks and a window. Needs triton; without a GPU the kernels ru
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,12 +23,13 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.cache.kv_plane import PlainPlane
-from engine.cache.kv_store import KVStore
+from engine.cache.kv_store import KVStore, LayerShape
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput, DecodeWeights
 from engine.model.attention_gather import GatherAttention
-from engine.model.batch import StepBatch
+from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.compiler_cache import use_own_cache
 
+log = logging.getLogger(__name__)
 use_own_cache()
 
 KEYS, FLOAT_KEYS = 64, 32  # keys per tile, in half precision and in float32, where 64 exceed the registers
@@ -198,3 +201,21 @@ def _decode(
     if not needs_weights:
         return out, None
     return out, DecodeWeights(tables.key_starts, torch.exp(scores - lse[..., None]))
+
+
+@cache
+def runs(device: torch.device) -> bool:
+    """Return whether the kernel runs here, tested on one token: Triton needs a C compiler, Python's headers, and a GPU
+    that it supports.
+    """
+    store = KVStore([LayerShape(1, 16, 16)], 1, 16, torch.float32, device)
+    batch = StepBatch([SequenceSlice(0, [0], 0, [[0]], True)], SlotTable(16, 16), device)
+    call = AttentionCall(0, 1.0, None, None, None)
+    try:
+        with torch.inference_mode():
+            _decode(call, torch.ones((1, 1, 16), device=device), store, batch, False)
+    except Exception as error:  # of a compiler, which may raise anything
+        reason = " ".join(str(error).split())[:200]
+        log.warning("decode attends by gathering keys, which is slower: Triton does not run here: %s", reason)
+        return False
+    return True

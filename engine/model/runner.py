@@ -55,15 +55,15 @@ class ForwardResult(NamedTuple):
 
 def default_backend(device: torch.device) -> AttentionBackend:
     """Return gather and matmul on the CPU. On a GPU, torch's attention by block table if it is installed, with a paged
-    decode kernel as its fallback if there is triton (it comes with torch's CUDA builds).
+    decode kernel as its fallback where triton runs (it comes with torch's CUDA builds, and needs a C compiler).
     """
     if device.type != "cuda":
         return GatherAttention()
     backend: AttentionBackend = GatherAttention()
     if importlib.util.find_spec("triton") is not None:
-        from engine.model.attention_triton import TritonAttention
+        from engine.model.attention_triton import TritonAttention, runs
 
-        backend = TritonAttention()
+        backend = TritonAttention() if runs(device) else backend
     from engine.model.attention_varlen import VarlenAttention, activate  # imports torch's compiler
 
     return VarlenAttention(backend) if activate(device) else backend

@@ -157,6 +157,23 @@ def test_a_prefill_in_pieces_agrees_with_the_reference_and_weights_change_no_out
 
 
 @pytest.mark.skipif("triton" not in BACKENDS, reason="triton is not installed")
+def test_a_kernel_that_cannot_be_compiled_is_found_out_before_a_model_needs_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from engine.model import attention_triton
+
+    cpu = torch.device("cpu")
+    assert attention_triton.runs.__wrapped__(cpu)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
+
+    monkeypatch.setattr(attention_triton, "_decode", fails)
+    assert not attention_triton.runs.__wrapped__(cpu)
+    assert "C compiler" in caplog.text
+
+
+@pytest.mark.skipif("triton" not in BACKENDS, reason="triton is not installed")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("needs_weights", [False, True])
 @pytest.mark.parametrize(("window", "sinks"), [(None, False), (1090, True)])

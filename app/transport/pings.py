@@ -1,0 +1,43 @@
+"""Engine.IO's pings, by timers that keep no closed session.
+
+Engine.IO waits for a session's next ping in a task of its own, which keeps the session for 25 seconds after its end:
+some 16 KB for each connection that came and went. Holds for python-engineio 4: `Socket._send_ping` is its method that
+waits and then pings, and `_async["thread"]` the class of its tasks.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gevent
+from engineio.async_drivers.gevent import Thread
+from engineio.packet import PING, Packet
+from engineio.socket import Socket
+
+
+class PingTimer:
+    """Engine.IO's task for the next ping of a session, as far as it is used."""
+
+    def __init__(self, session: Socket) -> None:
+        self._session, self._seconds = weakref.ref(session), session.server.ping_interval
+
+    def start(self) -> None:
+        gevent.spawn_later(self._seconds, _ping, self._session)
+
+
+def task(target: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Return a task of Engine.IO, not started."""
+    session = getattr(target, "__self__", None)
+    if isinstance(session, Socket) and getattr(target, "__func__", None) is Socket._send_ping:
+        return PingTimer(session)
+    return Thread(target, list(args), dict(kwargs or {}))
+
+
+def _ping(of: weakref.ref[Socket]) -> None:
+    session = of()
+    if session is not None and not session.closing and not session.closed:
+        session.last_ping = time.time()
+        session.send(Packet(PING))
