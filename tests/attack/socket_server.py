@@ -8,6 +8,11 @@ from typing import Any
 
 import msgspec
 
+HANDSHAKE = (
+    b"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+TEXT, BINARY, PING, PONG, FIN = 1, 2, 9, 10, 128
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -30,6 +35,13 @@ print(listener.port, flush=True)
 sys.stdin.read()
 listener.close()
 """
+
+
+def frame(opcode: int, payload: bytes = b"", final: bool = True) -> bytes:
+    """A frame as a client sends it, masked with zeros."""
+    length = len(payload)
+    size = bytes([128 | length]) if length < 126 else bytes([128 | 126]) + length.to_bytes(2, "big")
+    return bytes([opcode | (FIN if final else 0)]) + size + bytes(4) + payload
 
 
 class AttackedServer:

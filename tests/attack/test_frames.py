@@ -14,22 +14,10 @@ import msgspec
 import pytest
 import requests
 
-from tests.attack.socket_server import AttackedServer, event
+from tests.attack.socket_server import BINARY, HANDSHAKE, PING, PONG, TEXT, AttackedServer, event, frame
 
-HANDSHAKE = (
-    b"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
-    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-TEXT, BINARY, PING, PONG, FIN = 1, 2, 9, 10, 128
 SECONDS = 2.5  # of attack
 PATIENCE = 2.0  # seconds that another client may wait for an answer
-
-
-def frame(opcode: int, payload: bytes = b"", final: bool = True) -> bytes:
-    """A frame as a client sends it, masked with zeros."""
-    length = len(payload)
-    size = bytes([128 | length]) if length < 126 else bytes([128 | 126]) + length.to_bytes(2, "big")
-    return bytes([opcode | (FIN if final else 0)]) + size + bytes(4) + payload
 
 
 def listen(guest: socket.socket) -> None:

@@ -8,7 +8,7 @@ import pytest
 from engineio.socket import Socket
 
 from app.transport.connection import HttpConnection
-from tests.attack.test_frames import HANDSHAKE, TEXT, frame
+from tests.attack.socket_server import HANDSHAKE, TEXT, frame
 from tests.server.conftest import Server
 
 COUNT = 20
