@@ -178,8 +178,12 @@ class Scheduler:
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
         # 3) waiting sequences; blocks that were just taken from one sequence are not given to another
-        must_wait = is_moving and step.yielded is not None and self._waiting.head is step.yielded and not step.batch
-        if must_wait or (len(self._waiting) and step.preempted and step.batch):
+        #    one that preempted itself while all others wait for beams would run out of blocks at that token again
+        is_back = step.yielded is not None and self._waiting.head is step.yielded and not step.batch
+        must_wait = is_moving and is_back
+        if is_back and not is_moving and self._running:
+            self._break_deadlock(step)
+        elif must_wait or (len(self._waiting) and step.preempted and step.batch):
             demand = self._demand_of(self._waiting.head)
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
