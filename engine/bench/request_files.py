@@ -77,7 +77,7 @@ class RequestFile(NamedTuple):
         if self.new_tokens:
             hashes, times = "the texts' tokens", "no timestamps, so every conversation begins at once"
         later = sum(after is not None for after in self.after)
-        closed = f", {later:,} requests wait for the answer before them" if later else ""
+        closed = f", {later:,} sent after the answer before them" if later else ""
         return f"{self.format}: {hashes}, {times}{failed}{closed}"
 
     def holds(self, number: int) -> bool:

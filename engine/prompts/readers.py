@@ -269,7 +269,7 @@ def _span(entry: dict[str, Any]) -> Sent | None:
             for message in parts["input.messages"]
         ],
     }
-    usage = {"input_tokens": _count(given.get("gen_ai.usage.input_tokens"))}
+    usage = {name: _count(given.get(f"gen_ai.usage.{name}")) for name in ("input_tokens", "output_tokens")}
     if (cached := given.get("gen_ai.usage.cache_read.input_tokens")) is not None:
         usage["input_tokens_details"] = {"cached_tokens": _count(cached)}  # type: ignore[assignment]
     when = entry.get("startTimeUnixNano")

@@ -75,7 +75,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
     ]
     found = read_requests(tmp_path / "requests", encode=lambda text: [1] * len(text))
     assert found.format == "sharegpt" and found.num_failed == 3
-    assert "every conversation begins at once" in found.reading and "1 requests wait" in found.reading
+    assert "every conversation begins at once" in found.reading and "1 sent after the answer" in found.reading
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ SPAN = {
             "gen_ai.tool.definitions": json.dumps(BODY["tools"]),
             "gen_ai.usage.input_tokens": "90",
             "gen_ai.usage.cache_read.input_tokens": "64",
+            "gen_ai.usage.output_tokens": "7",
         }.items()
     ],
 }
@@ -95,6 +96,7 @@ def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tm
     assert found.shapes == {shape: 2 if lines else 1} and not found.unread
     request = found.requests[0]
     assert (request.time, request.model, request.reported_tokens, request.reported_cached) == (TIME, "gpt", 90, 64)
+    assert request.reported_output == {"OpenTelemetry": 7, "tracetap": 5}.get(name)
     plain = tmp_path / "plain"
     plain.write_text(json.dumps(BODY))
     (body,) = read_prompts(plain).requests
