@@ -222,3 +222,12 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
     player = Player(encode, Settings())
     verdicts = [player.play(request) for request in found.requests]
     report_page("file", verdicts, savings(found.requests, verdicts, encode, Settings()), "vllm", None, "en").encode()
+
+
+@pytest.mark.parametrize("count", [-1, 10**400])
+def test_a_number_of_tokens_that_cannot_be_is_named(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    entry = {"path": "/v1/messages", "time": TIME, "request": BODY, "usage": {"input_tokens": 1}}
+    path.write_text(json.dumps(entry) + "\n" + json.dumps(entry | {"usage": {"input_tokens": count}}))
+    found = read_prompts(path)
+    assert len(found.requests) == 1 and "a number of tokens is below 0" in next(iter(found.unread))
