@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     language = arguments.lang if arguments.html else "en"
     not_rendered = ""
     if refusal is not None:
-        not_rendered = refusal.refused if arguments.private else str(refusal)
+        not_rendered = words(language).refusal(refusal, with_reason=not arguments.private)
     elif by_template is None and arguments.tokenizer and not file.is_private:
         not_rendered = words(language)("no_template", tokenizer=arguments.tokenizer)
     if arguments.private:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
@@ -56,7 +57,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
-        help="requests of a service: JSON lines as Mooncake or Bailian, CSV as Azure's LLM traces or BurstGPT",
+        help="requests of a service: JSON lines as Mooncake or Bailian, CSV as Azure's LLM traces or BurstGPT, "
+        "ShareGPT's JSON",
     )  # fmt: skip
     what = parser.add_argument_group("what is simulated")
     timed = presets()
@@ -73,6 +75,9 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: at once)")
     load = parser.add_argument_group("load")
     load.add_argument("--trace-format", choices=list(FORMATS), help="of FILE (default: as its first line says)")
+    load.add_argument(
+        "--tokenizer", metavar="MODEL", help="of ShareGPT's texts: a hub name or folder (default: the bundled model's)"
+    )  # fmt: skip
     load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
     load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
     load.add_argument(
@@ -123,7 +128,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             most_tokens=config.max_model_len or facts.max_position,
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
         )
-        file = read_requests(arguments.requests, arguments.trace_format)
+        file = read_requests(arguments.requests, arguments.trace_format, _encode(arguments.tokenizer))
         asks = requests_in(file, workload, facts.vocab_size, config_seed(arguments))
         link = None
         if arguments.link_gb_per_second is not None:
@@ -150,6 +155,12 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
     finally:
         simulation.close()
     return {"reading": file.reading, **figures(outcome, cost.source)}
+
+
+def _encode(name: str | None) -> Callable[[str], Sequence[int]]:
+    from engine.prompts.tokens import open_encoder
+
+    return open_encoder(name)
 
 
 def subject(arguments: argparse.Namespace) -> Subject:

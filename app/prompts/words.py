@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.prompts.policies import Hit
+from engine.prompts.rendering import CannotRender
 from engine.prompts.report import Break
 from engine.trace.telling.words import content_of, filled, flat, in_language
 
@@ -30,6 +31,11 @@ class Words:
         if parted.cause == "volatile_text" and detail:
             detail = ", ".join(self(f"volatile.{kind}") for kind in detail.split(","))
         return self(f"cause.{parted.cause}", detail=detail)
+
+    def refusal(self, error: CannotRender, with_reason: bool) -> str:
+        """Say which request a chat template refuses, and the template's own words."""
+        subject = self("no_answer_rendered" if error.is_answer else "not_rendered", number=error.number)
+        return self("refused", subject=subject, reason=error.reason) if with_reason else subject
 
     def limit(self, hit: Hit) -> str:
         """Say why a hit is no longer; "" where it is as long as it could be."""

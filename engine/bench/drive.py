@@ -69,16 +69,19 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     began = time.perf_counter()
     now = 0.0
 
-    def is_done(index: int) -> bool:
+    def ended(index: int) -> float | None:
         request = requests[index]
-        return request is not None and request.finish_reason is not None
+        if request is None or request.finish_reason is None:
+            return None
+        times = timeline.requests[request.request_id]
+        return times.tokens[-1] if times.tokens else now
 
     def said_before(ask: Ask) -> list[int]:
-        before = requests[ask.after] if ask.after is not None else None
+        before = requests[ask.after] if ask.after is not None and not ask.is_whole else None
         return before.sequence.token_ids if before is not None else []
 
     while waiting or engine.has_unfinished():
-        due = due_now(asks, waiting, is_done, now, work.num_steps, not engine.has_unfinished())
+        due = due_now(asks, waiting, ended, now, work.num_steps, not engine.has_unfinished())
         if due:
             waiting = [i for i in waiting if i not in due]
             specs = [spec_of(asks[i], said_before(asks[i]), sampling, f"bench-{i}") for i in due]
@@ -98,7 +101,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
             work.add(record, done - asked)
         else:
             now = time.perf_counter() - began
-            time.sleep(max(0.0, min(asks[i].at for i in waiting) - now))
+            time.sleep(max(0.0, min(at for i in waiting if (at := due_of(asks[i], ended)) is not None) - now))
             now = time.perf_counter() - began
         if cancelled():
             raise Cancelled
@@ -112,15 +115,23 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     )
 
 
+def due_of(ask: Ask, ended: Callable[[int], float | None]) -> float | None:
+    """Return the second from which a request may come; None while the turn before goes on."""
+    if ask.after is None:
+        return ask.at
+    before = ended(ask.after)
+    return None if before is None else max(ask.at, before + ask.think)
+
+
 def due_now(
-    asks: list[Ask], waiting: list[int], is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool
+    asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], now: float, num_steps: int, idle: bool
 ) -> list[int]:
     """Return which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach
     `at_step`, so the next one does not wait for it.
 
-    `is_done`: whether the request of that index has ended.
+    `ended`: the second in which the request of that index ended; None: it has not.
     """
-    ready = [i for i in waiting if asks[i].at <= now and ((after := asks[i].after) is None or is_done(after))]
+    ready = [i for i in waiting if (at := due_of(asks[i], ended)) is not None and at <= now]
     due = [i for i in ready if asks[i].at_step <= num_steps]
     if due or not idle or not ready:
         return due

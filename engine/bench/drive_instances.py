@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.accounting.memory import stored_bytes_per_token
-from engine.bench.drive import due_now, spec_of
+from engine.bench.drive import due_now, due_of, spec_of
 from engine.bench.errors import Cancelled
 from engine.bench.instances import InstancesWork, InstanceWork
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes
@@ -116,18 +116,21 @@ def _serve(
     waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
     run.began = time.perf_counter()
 
-    def is_done(index: int) -> bool:
-        return index in said and said[index].answer.is_finished
+    def ended(index: int) -> float | None:
+        if index not in said or not said[index].answer.is_finished:
+            return None
+        times = said[index].answer.times
+        return times.tokens[-1] if times.tokens else times.arrived
 
     for index in range(len(asks)):  # in the order of the requests, whenever each comes
         run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=asks[index].late))
     while waiting or cluster.num_unfinished:
         now = time.perf_counter() - run.began
-        due = due_now(asks, waiting, is_done, now, run.work.num_steps, not cluster.num_unfinished)
+        due = due_now(asks, waiting, ended, now, run.work.num_steps, not cluster.num_unfinished)
         waiting = [i for i in waiting if i not in due]
         for i in due:
             ask = asks[i]
-            before = said[ask.after] if ask.after is not None else None
+            before = said[ask.after] if ask.after is not None and not ask.is_whole else None
             told = [*before.prompt, *before.answer.token_ids] if before else []
             spec = spec_of(ask, told, sampling, f"{name}-{i}")._replace(cache_salt=name)
             answer = run.answers[f"{name}-{i}"]
@@ -140,15 +143,15 @@ def _serve(
                 run.instances.rejected += 1
                 answer.is_finished = True
         if cluster.num_unfinished:
-            cluster.step(wait=_until_the_next(asks, waiting, run))
+            cluster.step(wait=_until_the_next(asks, waiting, ended, run))
         elif waiting:
-            time.sleep(_until_the_next(asks, waiting, run))
+            time.sleep(_until_the_next(asks, waiting, ended, run))
         if cancelled():
             raise Cancelled
 
 
-def _until_the_next(asks: list[Ask], waiting: list[int], run: _Run) -> float:
+def _until_the_next(asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], run: _Run) -> float:
     """Return the seconds that may be waited for something to happen."""
     now = time.perf_counter() - run.began
-    times = [asks[i].at for i in waiting if asks[i].after is None and asks[i].at_step == 0]
+    times = [due for i in waiting if asks[i].at_step == 0 and (due := due_of(asks[i], ended)) is not None]
     return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

@@ -2,38 +2,51 @@
 
     mooncake   JSON lines, timestamp in milliseconds, 512 tokens a hash; rows may have no hashes
     bailian    JSON lines with `chat_id` and `turn`, timestamp in seconds, 16 tokens a hash
+    sharegpt   JSON list of conversations with their texts and no times; each answer of a human's turn is a request
     azure      CSV of Azure's LLM inference traces of 2023 and 2024, a date and time in each row
     burstgpt   CSV, timestamp in seconds; requests that failed have no response tokens
 
 Other files of Mooncake's format have other blocks. A prompt of n tokens has ⌈n / t⌉ hashes of t tokens, so the rows of
 a file bound t; a file whose rows allow several sizes, none of them its format's own, is refused. A request without
 hashes shares nothing with any other.
+
+Sessions are closed loops: a request comes when the answer before it has ended, and no earlier than its timestamp.
+ShareGPT's conversations, Bailian's `parent_chat_id` and Mooncake's `session_id` name them; `delay` of a Mooncake row is
+the time between that answer and the request. As in AIPerf, a row of a Mooncake session has only the new tokens; rows
+whose hashes begin with those of the row before hold its prompt.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
 
+Encode: TypeAlias = Callable[[str], Sequence[int]]
+HUMAN, ANSWERS, OTHERS = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bing", "bard"}, {"system", "tool"}
+
 
 class Row(Struct, frozen=True):
-    """Request of the file. `chat_id` and `turn` exist only in Bailian's."""
+    """Request of the file. `chat_id`, `parent_chat_id` and `turn` exist only in Bailian's."""
 
-    timestamp: float
     input_length: int
     output_length: int
+    timestamp: float = math.nan  # nan: none of its own
     hash_ids: list[int] | None = None
     chat_id: int | str | None = None
+    parent_chat_id: int | str | None = None
     turn: int | None = None
+    session_id: int | str | None = None
+    delay: float | None = None  # since the end of the answer before; such a row needs no timestamp
 
     @property
     def is_bailian(self) -> bool:
@@ -41,61 +54,93 @@ class Row(Struct, frozen=True):
 
 
 class RequestFile(NamedTuple):
-    """The requests of a file, by time. `hash_tokens`: None where no row has hashes."""
+    """The requests of a file, by time. `hash_tokens`: None where no row has hashes.
+
+    `after`: the row of the turn before, for each row. `new_tokens`: those that a row adds to the turn before and its
+    answer; empty where the file has no texts.
+    """
 
     rows: list[Row]
     format: str
     hash_tokens: int | None
     ticks: int  # of a timestamp, in a second
     num_failed: int = 0  # requests without an answer, which are left out
+    after: Sequence[int | None] = ()
+    new_tokens: Sequence[Sequence[int]] = ()
 
     @property
     def reading(self) -> str:
         """How the file is read, in words."""
         hashes = f"{self.hash_tokens} tokens a hash" if self.hash_tokens else "no hashes, so no shared prefixes"
         failed = f", {self.num_failed:,} requests without an answer left out" if self.num_failed else ""
-        return f"{self.format}: {hashes}, timestamps in {'s' if self.ticks == 1 else 'ms'}{failed}"
+        times = f"timestamps in {'s' if self.ticks == 1 else 'ms'}"
+        if self.new_tokens:
+            hashes, times = "the texts' tokens", "no timestamps, so every conversation begins at once"
+        later = sum(after is not None for after in self.after)
+        closed = f", {later:,} sent after the answer before them" if later else ""
+        return f"{self.format}: {hashes}, {times}{failed}{closed}"
+
+    def holds(self, number: int) -> bool:
+        """Return whether a row's hashes begin with those of the turn before, and leave room for its answer."""
+        row, before = self.rows[number], self.after[number]
+        if before is None or self.hash_tokens is None or row.hash_ids is None:
+            return False
+        earlier = self.rows[before]
+        count = earlier.input_length // self.hash_tokens
+        return (
+            count > 0
+            and row.input_length > earlier.input_length + earlier.output_length
+            and row.hash_ids[:count] == (earlier.hash_ids or [])[:count]
+        )
 
 
 class _Read(NamedTuple):
-    """The rows of a file as a reader finds them, and how many had no answer."""
+    """The rows of a file as a reader finds them, as `RequestFile` has them."""
 
     rows: list[Row]
     num_failed: int = 0
+    after: Sequence[int | None] = ()
+    new_tokens: Sequence[Sequence[int]] = ()
 
 
-def read_requests(path: Path, format: str | None = None) -> RequestFile:
-    """Read a file's requests. `format`: one of `FORMATS`; None: as the file says.
+def read_requests(path: Path, format: str | None = None, encode: Encode | None = None) -> RequestFile:
+    """Read a file's requests. `format`: one of `FORMATS`; None: as the file says. `encode`: the tokenizer of texts.
 
     Raises:
         BenchError: the file cannot be read, a row is no request, or the rows contradict each other.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BenchError(f"{path.name} is not UTF-8") from error
-    name = format or _format_of(lines)
+    name = format or _format_of(text)
     ticks, hash_tokens, reader = FORMATS[name]
-    rows, num_failed = reader(path.name, lines)
+    read = reader(path.name, text, encode)
+    rows = read.rows
     if not rows:
         raise BenchError(f"{path.name} has no request")
     size = _hash_tokens(path, rows, hash_tokens) if hash_tokens and rows[0].hash_ids is not None else None
-    return RequestFile(rows, name, size, ticks, num_failed)
+    return RequestFile(rows, name, size, ticks, read.num_failed, read.after, read.new_tokens)
 
 
-def _format_of(lines: Sequence[str]) -> str:
-    first = next((line for line in lines if line.strip()), "")
+def _format_of(text: str) -> str:
+    text = text.lstrip()
+    if text.startswith("["):
+        return "sharegpt"
+    first = text.split("\n", 1)[0]
     for name, columns in COLUMNS.items():
         if all(column in first for column in columns):
             return name
     return "bailian" if '"chat_id"' in first and '"turn"' in first else "mooncake"
 
 
-def _json_rows(name: str, lines: Sequence[str], is_bailian: bool) -> _Read:
+def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
     rows: list[Row] = []
-    for number, line in enumerate(lines, 1):
+    after: list[int | None] = []
+    last: dict[Hashable, int] = {}  # row of each chat or session
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -104,23 +149,30 @@ def _json_rows(name: str, lines: Sequence[str], is_bailian: bool) -> _Read:
             raise BenchError(f"{name}, line {number}: {error}") from error
         if row.is_bailian != is_bailian:
             raise BenchError(f"{name}, line {number}: chat_id and turn stand in every row of a file, or in none")
+        session = row.chat_id if is_bailian else row.session_id
+        before = last.get(row.parent_chat_id) if is_bailian and row.parent_chat_id is not None else last.get(session)
+        if math.isnan(row.timestamp) and row.delay is not None and before is not None:
+            row = replace(row, timestamp=rows[-1].timestamp)
         _check(name, number, row, rows)
         if row.hash_ids is not None and min(row.hash_ids, default=-1) < 0:
             raise BenchError(f"{name}, line {number}: its hash_ids do not cover it, or one is below 0")
         if rows and (row.hash_ids is None) != (rows[0].hash_ids is None):
             raise BenchError(f"{name}, line {number}: hash_ids stand in every row of a file, or in none")
+        if session is not None:
+            last[session] = len(rows)
         rows.append(row)
-    return _Read(rows)
+        after.append(before)
+    return _Read(rows, after=after)
 
 
-def _csv_rows(format: str, name: str, lines: Sequence[str]) -> _Read:
+def _csv_rows(format: str, name: str, text: str) -> _Read:
     """Rows of a table with a head: when, tokens in, tokens out."""
     columns, rows, num_failed = COLUMNS[format], list[Row](), 0
-    for number, found in enumerate(csv.DictReader(lines), 2):
+    for number, found in enumerate(csv.DictReader(text.splitlines()), 2):
         try:
             when, given, answered = (found[column] for column in columns)
             at = float(when) if format == "burstgpt" else datetime.fromisoformat(when).timestamp()
-            row = Row(at, int(given), int(answered))
+            row = Row(int(given), int(answered), at)
         except (KeyError, TypeError, ValueError) as error:
             raise BenchError(f"{name}, line {number}: it has not {', '.join(columns)}") from error
         if row.output_length == 0:
@@ -131,7 +183,51 @@ def _csv_rows(format: str, name: str, lines: Sequence[str]) -> _Read:
     return _Read(rows, num_failed)
 
 
+class _Turn(Struct, frozen=True):
+    speaker: str = msgspec.field(name="from")
+    value: str
+
+
+class _Conversation(Struct, frozen=True):
+    conversations: list[_Turn]
+
+
+def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
+    """Rows of a list of conversations: each human's turn that has an answer, after everything said before."""
+    try:
+        found = msgspec.json.decode(text, type=list[_Conversation])
+    except msgspec.DecodeError as error:
+        raise BenchError(
+            f"{name}: {error}; ShareGPT's JSON is a list of objects whose `conversations` have `from` and `value`"
+        ) from error
+    if encode is None:
+        raise BenchError(f"{name} has texts, which need a tokenizer")
+    rows, num_failed, after, new_tokens = list[Row](), 0, list[int | None](), list[Sequence[int]]()
+    for number, conversation in enumerate(found, 1):
+        new, before, is_asked = list[int](), None, False
+        for turn in conversation.conversations:
+            if turn.speaker not in HUMAN | ANSWERS | OTHERS:
+                known = ", ".join(sorted(HUMAN | ANSWERS | OTHERS))
+                raise BenchError(f"{name}, conversation {number}: from is one of {known}, not {turn.speaker!r}")
+            tokens = encode(turn.value)
+            if turn.speaker in ANSWERS and is_asked and new and tokens:
+                rows.append(Row(len(new), len(tokens), 0.0))
+                after.append(before)
+                new_tokens.append(new)
+                before, new = len(rows) - 1, []
+            else:
+                num_failed += is_asked and turn.speaker not in OTHERS
+                new += tokens
+            is_asked = turn.speaker in HUMAN or (is_asked and turn.speaker in OTHERS)
+        num_failed += is_asked
+    return _Read(rows, num_failed, after, new_tokens)
+
+
 def _check(name: str, number: int, row: Row, before: Sequence[Row]) -> None:
+    if math.isnan(row.timestamp):
+        raise BenchError(f"{name}, line {number}: it has no timestamp, and no delay after a row of its session")
+    if row.delay is not None and not 0 <= row.delay < math.inf:
+        raise BenchError(f"{name}, line {number}: a delay is 0 or more, not {row.delay:g}")
     if row.input_length < 1 or row.output_length < 1:
         raise BenchError(f"{name}, line {number}: a request has at least 1 token in and 1 out")
     if not (before[-1].timestamp if before else 0.0) <= row.timestamp < math.inf:
@@ -142,12 +238,13 @@ COLUMNS = {  # of the head of a table: when, tokens in, tokens out
     "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     "burstgpt": ("Timestamp", "Request tokens", "Response tokens"),
 }
-# ticks of a timestamp in a second, tokens of a hash (0: it has none), reader of a file's lines
-FORMATS: dict[str, tuple[int, int, Callable[[str, Sequence[str]], _Read]]] = {
-    "mooncake": (1000, 512, lambda name, lines: _json_rows(name, lines, is_bailian=False)),
-    "bailian": (1, 16, lambda name, lines: _json_rows(name, lines, is_bailian=True)),
-    "azure": (1, 0, lambda name, lines: _csv_rows("azure", name, lines)),
-    "burstgpt": (1, 0, lambda name, lines: _csv_rows("burstgpt", name, lines)),
+# ticks of a timestamp in a second, tokens of a hash (0: it has none), reader of a file's text
+FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _Read]]] = {
+    "mooncake": (1000, 512, lambda name, text, encode: _json_rows(name, text, is_bailian=False)),
+    "bailian": (1, 16, lambda name, text, encode: _json_rows(name, text, is_bailian=True)),
+    "sharegpt": (1, 0, _conversations),
+    "azure": (1, 0, lambda name, text, encode: _csv_rows("azure", name, text)),
+    "burstgpt": (1, 0, lambda name, text, encode: _csv_rows("burstgpt", name, text)),
 }
 
 

@@ -25,14 +25,16 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Request of a workload. It is submitted as soon as `at`, `at_step` and `after` all allow."""
+    """Request of a workload. It is submitted as soon as `at`, `at_step`, `after` and `think` all allow."""
 
-    prompt: list[int]  # after another request: only the new tokens; that one's prompt and output come before them
+    prompt: list[int]  # after another request: only the new tokens, unless it `is_whole`
     output_tokens: int
     seed: int
     at: float = 0.0  # seconds after the start
     at_step: int = 0  # steps of the engine
     after: int | None = None  # index of the turn before, which must be done
+    think: float = 0.0  # seconds between its end and this request
+    is_whole: bool = False  # the prompt holds what was said before; else prompt and output of `after` come before it
     late: bool = False  # the late request: the latencies of the others are measured
     chosen: list[int] = field(default_factory=list)  # its output's tokens, whatever is sampled; empty: what is sampled
 
@@ -164,7 +166,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
                 raise BenchError("this workload is made of texts, and the model has no tokenizer")
             return [_read(encode(text), workload, draw) for text in workload.texts]
         case Trace():
-            return _traced(workload, draw)
+            return _traced(workload, draw, encode)
 
 
 class _Draw:
@@ -228,12 +230,12 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
     ]
 
 
-def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
+def _traced(workload: Trace, draw: _Draw, encode: Encode | None) -> list[Ask]:
     path = TRACES / f"{workload.name}.jsonl"
     if not path.is_file():
         found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
         raise BenchError(f"there is no trace {workload.name}; there are {found}")
-    asks = _asks_of(read_requests(path), workload, draw)
+    asks = _asks_of(read_requests(path, encode=encode), workload, draw)
     if len(asks) < workload.num_requests:
         raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
     return asks
@@ -257,17 +259,33 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         raise BenchError(f"a scale divides {size}, the tokens of one hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
-    for row in file.rows:
+    kept: dict[int | None, tuple[int, int]] = {}  # by row: its request, and the tokens of its prompt and answer
+    for number, row in enumerate(file.rows):
+        if len(asks) == workload.num_requests:
+            break
         num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
-        if len(asks) == workload.num_requests or num_in + num_out > workload.most_tokens:
+        before = file.after[number] if file.after else None
+        after, said = kept.get(before, (None, 0))
+        holds = after is not None and num_in > said and file.holds(number)
+        adds = before is not None and not holds and row.chat_id is None
+        num_in += said if adds else 0
+        if num_in + num_out > workload.most_tokens or (adds and after is None):
             continue
         began = row.timestamp if began is None else began
-        if size is None:
-            prompt = draw.tokens(num_in)
+        num_new = num_in - said if adds or holds else num_in
+        if file.new_tokens:
+            prompt = list(file.new_tokens[number][:num_new])
+        elif size is None:
+            prompt = draw.tokens(num_new)
         else:
             blocks = [draw.tokens_of(hash_id, size // workload.scale) for hash_id in row.hash_ids or ()]
-            prompt = [token for block in blocks for token in block][:num_in]
-        asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / file.ticks * workload.stretch))
+            tokens = [token for block in blocks for token in block]
+            prompt = tokens[said:num_in] if holds else tokens[:num_new]
+        at = (row.timestamp - began) / file.ticks * workload.stretch if row.delay is None or after is None else 0.0
+        think = (row.delay or 0.0) / file.ticks * workload.stretch
+        is_whole = after is not None and not (adds or holds)
+        kept[number] = len(asks), num_in + num_out
+        asks.append(draw.ask(prompt, num_out, at=at, after=after, think=think, is_whole=is_whole))
     return asks
 
 

@@ -19,6 +19,7 @@ from engine.prompts.segments import Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26  # of a line
 # of an entry that has not the shape that it seems to have
+MAX_COUNT = 1 << 53  # tokens: a whole number in every reader of JSON
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
@@ -269,7 +270,7 @@ def _span(entry: dict[str, Any]) -> Sent | None:
             for message in parts["input.messages"]
         ],
     }
-    usage = {"input_tokens": _count(given.get("gen_ai.usage.input_tokens"))}
+    usage = {name: _count(given.get(f"gen_ai.usage.{name}")) for name in ("input_tokens", "output_tokens")}
     if (cached := given.get("gen_ai.usage.cache_read.input_tokens")) is not None:
         usage["input_tokens_details"] = {"cached_tokens": _count(cached)}  # type: ignore[assignment]
     when = entry.get("startTimeUnixNano")
@@ -350,7 +351,11 @@ def _json(text: Any) -> Any:
 
 
 def _count(value: Any) -> int | None:
-    return int(value) if value is not None else None
+    if value is None:
+        return None
+    if not 0 <= (count := int(value)) <= MAX_COUNT:
+        raise ValueError("a number of tokens is below 0 or above 2^53")
+    return count
 
 
 def _seconds(when: Any) -> float | None:

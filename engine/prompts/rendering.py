@@ -36,14 +36,12 @@ class Conversation(NamedTuple):
 
 
 class CannotRender(ValueError):
-    """A request cannot be rendered; one sentence.
+    """A request, or its answer, cannot be rendered; one sentence. `reason`: may quote the request."""
 
-    `refused`: which one, without the reason, in which a template may quote the request.
-    """
-
-    def __init__(self, refused: str, reason: object) -> None:
-        super().__init__(f"{refused}: {reason}")
-        self.refused = refused
+    def __init__(self, number: int, is_answer: bool, reason: object) -> None:
+        subject = f"the answer of request {number}" if is_answer else f"request {number}"
+        super().__init__(f"{subject} cannot be rendered: {reason}")
+        self.number, self.is_answer, self.reason = number, is_answer, str(reason)
 
 
 def template_of(name: str) -> ChatTemplate | None:
@@ -111,13 +109,13 @@ def rendered(
         try:
             prompt = _prompt(read(index), template, request, cutter, earlier.pop(index, None))
         except (ValueError, NotImplementedError) as error:  # a tokenizer without a fast form has no places of tokens
-            raise CannotRender(f"request {index + 1} cannot be rendered", error) from error
+            raise CannotRender(index + 1, False, error) from error
         held = prompt.parts
         if request.followed_by is not None:
             try:
                 whole = _with_answer(read(index), read(request.followed_by), template, request, cutter, prompt)
             except ValueError as error:
-                raise CannotRender(f"the answer of request {index + 1} cannot be rendered", error) from error
+                raise CannotRender(index + 1, True, error) from error
             count = num_computed(request, len(whole.token_ids) - len(prompt.token_ids))
             if count:
                 held = _first(whole.parts, len(prompt.token_ids) + count)

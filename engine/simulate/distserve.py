@@ -90,6 +90,8 @@ class _Wanted(NamedTuple):
     output_tokens: int
     at: float
     after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
 
 
 @functools.cache

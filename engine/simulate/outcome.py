@@ -12,13 +12,17 @@ class Wanted(Protocol):
     """A request that will come; `engine.bench.workload.Ask` is one."""
 
     @property
-    def prompt(self) -> list[int]: ...  # after another request: only the new tokens
+    def prompt(self) -> list[int]: ...  # after another request: only the new tokens, unless it `is_whole`
     @property
     def output_tokens(self) -> int: ...
     @property
     def at(self) -> float: ...  # seconds after the start
     @property
     def after(self) -> int | None: ...  # index of the turn before, which must be done
+    @property
+    def think(self) -> float: ...  # seconds between its end and this request
+    @property
+    def is_whole(self) -> bool: ...  # the prompt holds what was said before
 
 
 class LinkSpeed(NamedTuple):

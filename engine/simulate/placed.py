@@ -43,6 +43,8 @@ class _Request(NamedTuple):
     output_tokens: int
     at: float
     after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
 
 
 def tried(

@@ -160,13 +160,13 @@ class Simulation:
             self._ask(index, wanted[index], [], wanted[index].at)
 
     def _turn(self, index: int, one: Wanted) -> Events:
-        """Submit a request that continues another's answer."""
+        """Submit a request when the answer before it has ended."""
         assert one.after is not None
         yield self._done[one.after]
-        if one.at > self._env.now:
-            yield self._env.timeout(one.at - self._env.now)
+        if (due := max(one.at, self._env.now + one.think)) > self._env.now:
+            yield self._env.timeout(due - self._env.now)
         before = self._served[one.after]
-        self._ask(index, one, [*before.prompt, *before.token_ids], self._env.now)
+        self._ask(index, one, [] if one.is_whole else [*before.prompt, *before.token_ids], self._env.now)
 
     def _ask(self, index: int, one: Wanted, said: list[int], arrived: float) -> None:
         served, request_id = self._served[index], f"request-{index}"

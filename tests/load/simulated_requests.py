@@ -34,6 +34,8 @@ class Wanted(NamedTuple):
     output_tokens: int
     at: float
     after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
 
 
 class Took(NamedTuple):

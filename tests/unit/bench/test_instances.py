@@ -14,7 +14,7 @@ from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS
 from engine.bench.runner import Runner
 from engine.bench.scenario import cell_of
-from engine.bench.workload import LateLong, MultiTurn, Random, Workload, requests_of
+from engine.bench.workload import Ask, LateLong, MultiTurn, Random, Workload, requests_of
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
 from engine.config import EngineConfig, SamplingParams
@@ -204,3 +204,22 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         assert figures["apart"]["transferred_bytes"].median > 0
         assert "transferred_bytes" not in figures["two"] and "idle_share" not in figures["none"]
         assert 0 <= figures["two"]["idle_share"].median < 1
+
+
+def test_a_turn_comes_when_the_answer_before_it_has_ended(model: LoadedModel) -> None:
+    """The pause between counts from that answer, on one engine and on several."""
+    asks = [
+        Ask([300, 301], 3, 1),
+        Ask([302], 2, 2, after=0, think=0.05),
+        Ask([303] * 9, 2, 3, after=0, is_whole=True),
+        Ask([304], 2, 4, after=1),
+    ]
+    cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
+    try:
+        for found in (run_engine(model, CONFIG, asks, SAMPLING), run_instances(cluster, asks, SAMPLING)):
+            times = found.requests
+            assert [len(one.tokens) for one in times] == [3, 2, 2, 2]
+            assert times[1].arrived >= times[0].tokens[-1] + 0.05
+            assert times[2].arrived >= times[0].tokens[-1] and times[3].arrived >= times[1].tokens[-1]
+    finally:
+        cluster.close()

@@ -1,11 +1,14 @@
 """Files of services' requests, in each format."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.bench.errors import BenchError
 from engine.bench.request_files import read_requests
+from engine.bench.workload import Ask, Trace, requests_in
 
 FILES = {
     "azure": (
@@ -44,3 +47,96 @@ def test_a_format_that_is_forced_is_kept_to(tmp_path: Path) -> None:
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n")
     with pytest.raises(BenchError, match="has no request"):
         read_requests(path)
+
+
+def said(*turns: str) -> dict[str, Any]:
+    """Conversation of turns, each written as `speaker: text`."""
+    return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
+
+
+def asks_in(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
+    path = tmp_path / "requests"
+    path.write_text(text)
+    workload = Trace(name="requests", num_requests=99, scale=scale, most_tokens=9999, stretch=1.0)
+    return requests_in(read_requests(path, encode=lambda text: [ord(c) for c in text]), workload, 5000, 0)
+
+
+def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path) -> None:
+    conversations = [
+        said("gpt: old", "human: abc", "gpt: de", "gpt: f", "human: gh", "human: i", "gpt: jkl", "human: m"),
+        said("system: s", "user: n", "assistant: opq"),
+        said("human: r", "gpt: "),
+    ]
+    asks = asks_in(tmp_path, json.dumps(conversations))
+    assert [("".join(map(chr, ask.prompt)), ask.output_tokens, ask.after) for ask in asks] == [
+        ("oldabc", 2, None),
+        ("fghi", 3, 0),
+        ("sn", 3, None),
+    ]
+    found = read_requests(tmp_path / "requests", encode=lambda text: [1] * len(text))
+    assert found.format == "sharegpt" and found.num_failed == 3
+    assert "every conversation begins at once" in found.reading and "1 sent after the answer" in found.reading
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ([{"messages": []}], "conversations"),
+        ([{"conversations": [{"role": "user", "content": "a"}]}], "`from` and `value`"),
+        ([said("robot: a")], "conversation 1: from is one of"),
+        ([{"conversations": "a"}], "ShareGPT's JSON is a list"),
+        ([said("human: a")], "has no request"),
+    ],
+)
+def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> None:
+    with pytest.raises(BenchError, match=says):
+        asks_in(tmp_path, json.dumps(document))
+
+
+def test_texts_need_a_tokenizer(tmp_path: Path) -> None:
+    path = tmp_path / "requests"
+    path.write_text(json.dumps([said("human: a", "gpt: b")]))
+    with pytest.raises(BenchError, match="need a tokenizer"):
+        read_requests(path)
+
+
+def row(chat: int, parent: int, when: float, length: int, hashes: list[int]) -> dict[str, Any]:
+    return {
+        "chat_id": chat, "parent_chat_id": parent, "turn": 1 if parent < 0 else 2, "timestamp": when,
+        "input_length": length, "output_length": 16, "hash_ids": hashes,
+    }  # fmt: skip
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+def test_a_chat_goes_on_from_its_parent_where_its_hashes_do(tmp_path: Path) -> None:
+    """The third row continues the first; the fourth has the first as parent, but another prompt."""
+    asks = asks_in(
+        tmp_path,
+        lines(
+            row(1, -1, 10, 32, [1, 2]), row(2, -1, 11, 32, [1, 3]), row(3, 1, 20, 64, [1, 2, 4, 5]),
+            row(4, 1, 21, 64, [6, 7, 8, 9]), row(5, 77, 22, 32, [1, 2]),
+        ),
+    )  # fmt: skip
+    assert [(ask.after, ask.is_whole, len(ask.prompt), ask.at) for ask in asks] == [
+        (None, False, 32, 0), (None, False, 32, 1), (0, False, 16, 10), (0, True, 64, 11), (None, False, 32, 12),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> None:
+    session = {"session_id": "a", "output_length": 8}
+    rows = [
+        {**session, "timestamp": 500, "input_length": 512, "hash_ids": [1]},
+        {**session, "delay": 3000, "input_length": 100, "hash_ids": [2]},
+        {"session_id": "b", "timestamp": 1500, "input_length": 512, "output_length": 8, "hash_ids": [1]},
+        {**session, "delay": 250, "input_length": 1024, "hash_ids": [2, 3]},
+    ]
+    asks = asks_in(tmp_path, lines(*rows))
+    assert [(ask.after, ask.think, len(ask.prompt), ask.at) for ask in asks] == [
+        (None, 0, 512, 0), (0, 3, 100, 0), (None, 0, 512, 1), (1, 0.25, 1024, 0),
+    ]  # fmt: skip
+    assert asks[0].prompt == asks[2].prompt
+    with pytest.raises(BenchError, match="line 1: it has no timestamp"):
+        asks_in(tmp_path, lines(*rows[1:]))

@@ -1,5 +1,6 @@
 """Small scenarios on the bundled model, from the first request to the record."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -219,13 +220,21 @@ def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
 
 def test_an_idle_engine_waits_for_no_step() -> None:
     asks = [Ask([300], 1, 0), Ask([300], 1, 0, at_step=20), Ask([300], 1, 0, at_step=30), Ask([300], 1, 0, at=9.0)]
-    done = {0}.__contains__
+    done: Callable[[int], float | None] = {0: 0.0}.get
     assert due_now(asks, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "the engine is idle only until these come"
     assert due_now(asks, [1, 2, 3], done, 0.0, 5, False) == []
     assert due_now(asks, [1, 2, 3], done, 0.0, 20, False) == [1]
     assert due_now(asks, [1, 2, 3], done, 0.0, 5, True) == [1], "nothing else comes: there will be no step 20"
     assert due_now(asks, [3], done, 0.0, 5, True) == []
     assert due_now(asks, [3], done, 9.0, 5, True) == [3]
+
+
+def test_a_turn_waits_for_the_answer_before_it_its_time_and_the_pause_between() -> None:
+    asks = [Ask([300], 1, 0), Ask([300], 1, 0, after=0, think=2.0), Ask([300], 1, 0, after=0, at=9.0)]
+    assert due_now(asks, [1, 2], lambda index: None, 99.0, 0, False) == []
+    assert due_now(asks, [1, 2], lambda index: 4.0, 5.9, 0, True) == []
+    assert due_now(asks, [1, 2], lambda index: 4.0, 6.0, 0, True) == [1]
+    assert due_now(asks, [1, 2], lambda index: 4.0, 9.0, 0, True) == [1, 2]
 
 
 def test_turns_wait_for_the_answer_before() -> None:

@@ -41,6 +41,7 @@ SPAN = {
             "gen_ai.tool.definitions": json.dumps(BODY["tools"]),
             "gen_ai.usage.input_tokens": "90",
             "gen_ai.usage.cache_read.input_tokens": "64",
+            "gen_ai.usage.output_tokens": "7",
         }.items()
     ],
 }
@@ -95,6 +96,7 @@ def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tm
     assert found.shapes == {shape: 2 if lines else 1} and not found.unread
     request = found.requests[0]
     assert (request.time, request.model, request.reported_tokens, request.reported_cached) == (TIME, "gpt", 90, 64)
+    assert request.reported_output == {"OpenTelemetry": 7, "tracetap": 5}.get(name)
     plain = tmp_path / "plain"
     plain.write_text(json.dumps(BODY))
     (body,) = read_prompts(plain).requests
@@ -220,3 +222,12 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
     player = Player(encode, Settings())
     verdicts = [player.play(request) for request in found.requests]
     report_page("file", verdicts, savings(found.requests, verdicts, encode, Settings()), "vllm", None, "en").encode()
+
+
+@pytest.mark.parametrize("count", [-1, 10**400])
+def test_a_number_of_tokens_that_cannot_be_is_named(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    entry = {"path": "/v1/messages", "time": TIME, "request": BODY, "usage": {"input_tokens": 1}}
+    path.write_text(json.dumps(entry) + "\n" + json.dumps(entry | {"usage": {"input_tokens": count}}))
+    found = read_prompts(path)
+    assert len(found.requests) == 1 and "a number of tokens is below 0" in next(iter(found.unread))

@@ -243,6 +243,9 @@ def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
     main(["prompts", str(file), "--tokenizer", str(folder)])
     by_parts = capsys.readouterr().out
     assert "  request 2 cannot be rendered: two messages at most\n" in by_parts
+    main(["prompts", str(file), "--tokenizer", str(folder), "--html", "-", "--lang", "zh"])
+    page = capsys.readouterr().out
+    assert "聊天模板无法渲染请求 2：two messages at most" in page and "cannot be rendered" not in page
     main(["prompts", str(file), "--json"])
     assert f"{sum(one['num_tokens'] for one in json.loads(capsys.readouterr().out)['requests']):,} tokens" in by_parts
 

@@ -10,3 +10,5 @@ class Ask(NamedTuple):
     output_tokens: int
     at: float = 0.0
     after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False

@@ -25,6 +25,8 @@ class Request(NamedTuple):
     output_tokens: int
     at: float
     after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
 
 
 def block(hash_id: int) -> list[int]:

@@ -246,3 +246,36 @@ def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
     assert [one.ttft for one in outcome.requests] == [4, 5, 6, 7, 4, 5, 6, 7, 8]
     with pytest.raises(ValueError, match="8 instances of mixed are no whole number of pipelines of 3"):
         Simulation(tiny_llama().facts, config, Fixed(4.0), stages={"mixed": 3})
+
+
+def _sessions(seed: int) -> list[Ask]:
+    """Requests of several sessions, in any order, some with a time of their own and some whole."""
+    draw = np.random.default_rng(seed)
+    asks, last = list[Ask](), dict[int, int]()
+    for index in range(24):
+        session = int(draw.integers(0, 6))
+        prompt = draw.integers(0, 200, int(draw.integers(1, 12))).tolist()
+        at, think = float(draw.integers(0, 3)) * 5, float(draw.integers(0, 3)) / 2
+        after = last.get(session)
+        is_whole = bool(draw.integers(0, 2)) and after is not None
+        asks.append(Ask(prompt, int(draw.integers(1, 5)), at, after, think, is_whole))
+        last[session] = index
+    return asks
+
+
+@pytest.mark.parametrize("roles", [{}, {"mixed": 2}, {"prefill": 1, "decode": 1}], ids=["one", "two", "apart"])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_request_of_a_session_begins_before_the_answer_before_it_has_ended(roles: dict[str, Any], seed: int) -> None:
+    asks = _sessions(seed)
+    config = EngineConfig(block_size=4, num_blocks=256, max_num_seqs=3, **roles)
+    simulation = Simulation(tiny_llama().facts, config, Fixed(0.3), keep_log=False)
+    served = simulation.run(asks).requests
+    simulation.close()
+    for ask, one in zip(asks, served, strict=True):
+        assert len(one.tokens) == ask.output_tokens and one.tokens[0] > one.arrived >= ask.at
+        if ask.after is None:
+            continue
+        before = served[ask.after]
+        assert one.arrived == max(ask.at, before.tokens[-1] + ask.think)
+        said = [] if ask.is_whole else [*before.prompt, *before.token_ids]
+        assert one.prompt == [*said, *ask.prompt]
