@@ -245,6 +245,15 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize(("path", "width"), [("bench", 390), ("bench", 320), ("scale", 390)])
+def test_the_tools_of_the_header_are_whole_on_a_phone(lent: Lent, live_server: str, path: str, width: int) -> None:
+    address = f"{live_server}/{path}?lang=en"
+    page = lent.page(address, ViewportSize(width=width, height=844), {"locale": "en-US"})
+    page.goto(address)
+    page.wait_for_selector(".header-tools")
+    assert page.evaluate("document.scrollingElement.scrollWidth") == width
+
+
 def without_waiting(route: Route) -> None:
     """The page's module that asks for a run, which asks here for one that does not wait for a quiet machine."""
     answer = route.fetch()

@@ -131,6 +131,23 @@ def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> Non
     expect(phone.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
 
 
+COVERED = """[...document.querySelectorAll('.look :is(button, a, input)')].filter((e) => e.checkVisibility())
+  .filter((e) => {
+    const { left, top, width, height } = e.getBoundingClientRect();
+    return !e.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+  }).map((e) => e.id || e.className)"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (844, 390), (390, 844)])
+def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page("/?distance=look", width=width, height=height, until="#look")
+    assert page.evaluate(COVERED) == []
+    page.fill("#own-words", "word " * 200)
+    page.press("#own-words", "Enter")
+    expect(page.locator("#toasts")).to_contain_text("max_model_len")  # no prompt of so many tokens
+    assert page.evaluate(COVERED) == []
+
+
 @pytest.mark.parametrize(("locale", "words"), [("en-US", "My name is Kim"), ("zh-CN", "春眠不觉晓")])
 def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
     """At the end of the film and in the first look: a click into the field, and Enter."""

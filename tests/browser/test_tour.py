@@ -11,6 +11,11 @@ from tests.browser.settling import still
 
 STOPS = ["ask", "answer", "again", "keep", "blocks", "yours"]
 
+COVERED = """[...document.querySelectorAll('#tour button')].filter((button) => {
+  const { left, top, width, height } = button.getBoundingClientRect();
+  return !button.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+}).map((button) => button.id)"""
+
 
 def at(page: Page, stop: str, done: bool) -> None:
     card = page.locator("#tour")
@@ -141,6 +146,18 @@ def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
         assert box["right"] <= width and box["bottom"] <= height, (stop, box)
         for button in ("#btn-run" if stop == "again" else "#btn-prefill", "#btn-step"):
             assert not covers(page, button), (stop, button)
+        page.click("#tour-next")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (844, 390), (740, 360), (390, 844)])
+def test_a_notice_covers_no_button_of_the_card(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page(tour=True, width=width, height=height)
+    for stop in STOPS:
+        at(page, stop, False)
+        page.evaluate("import('/static/js/state/store.js').then((store) => store.toast('No clipboard.'))")
+        expect(page.locator("#toasts")).to_contain_text("No clipboard.")
+        still(page)
+        assert page.evaluate(COVERED) == [], stop
         page.click("#tour-next")
 
 

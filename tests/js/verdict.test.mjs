@@ -166,7 +166,7 @@ test("runs are told apart by their prompt, their requests, the settings that dif
   );
   assert.equal(
     runName({ ...RUN, name: "mine", fork: { at: 7 } }, [], today),
-    "mine · fork after 7 records · 3 requests · 03:04",
+    "mine · fork after record 7 · 3 requests · 03:04",
   );
   const unnamed = { ...RUN, name: "tang 2026-01-02 03:04", preview: "", requests: null };
   assert.equal(runName(unnamed, [], today), "no prompt yet · 12 records · 03:04"); // the server's own name says nothing

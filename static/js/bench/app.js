@@ -88,11 +88,12 @@ function Header() {
   const sharing = t("bench.share");
   return html`<header class="header">
     <h1 class="wordmark">
-      <a href="./"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a>${" "}
+      <a href="./"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+        class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></a>${" "}
       <span class="bench-name">${t("bench.title")}</span>
     </h1>
     <div class="header-tools">
-      <a class="tool" id="bench-to-stage" href="./">${t("bench.to_stage")}</a>
+      <a class="tool to-stage" href="./">${t("bench.to_stage")}</a>
       <${LanguageSwitch} />
       <${ThemeButton} />
       <button class="tool" id="btn-share" onClick=${share} aria-label=${sharing} title=${sharing}>

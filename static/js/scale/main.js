@@ -87,11 +87,12 @@ function App() {
 function Header() {
   return html`<header class="header">
     <h1 class="wordmark">
-      <a href="./"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a>${" "}
+      <a href="./"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+        class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></a>${" "}
       <span class="bench-name">${t("scale.title")}</span>
     </h1>
     <div class="header-tools">
-      <a class="tool" href="./">${t("scale.to_stage")}</a>
+      <a class="tool to-stage" href="./">${t("scale.to_stage")}</a>
       <${LanguageSwitch} />
       <${ThemeButton} />
     </div>

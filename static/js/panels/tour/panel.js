@@ -29,7 +29,8 @@ function Card({ index }) {
   useEffect(() => {
     let known = /** @type {Element | null} */ (null);
     const sizes = new ResizeObserver(move);
-    for (const element of [document.body, card.current]) if (element) sizes.observe(element);
+    for (const element of [document.body, card.current, document.querySelector(".toasts")])
+      if (element) sizes.observe(element);
     const find = () => {
       const found = document.querySelector(target);
       if (found === known || !card.current) return;
@@ -112,12 +113,14 @@ function goOn(act) {
     });
 }
 
-/** What of the window is free: not the tabs of a phone above, nor the buttons of the transport below. */
+/** What of the window is free: not the tabs of a phone above, nor the transport's buttons and the notices below. */
 function freeRoom() {
   /** @type {(selector: string) => DOMRect | undefined} */
   const box = (selector) => document.querySelector(selector)?.getBoundingClientRect();
   const tabs = isPhone() ? (box(".tabs")?.height ?? 0) : 0;
-  return { width: innerWidth, roof: tabs, floor: box(".transport")?.top ?? innerHeight };
+  const notices = box(".toasts");
+  const floor = Math.min(box(".transport")?.top ?? innerHeight, notices?.height ? notices.top : innerHeight);
+  return { width: innerWidth, roof: tabs, floor };
 }
 
 /**
