@@ -208,10 +208,10 @@ def runs(device: torch.device) -> bool:
     """Return whether the kernel runs here, tested on one token: Triton needs a C compiler, Python's headers, and a GPU
     that it supports.
     """
-    store = KVStore([LayerShape(1, 16, 16)], 1, 16, torch.float32, device)
-    batch = StepBatch([SequenceSlice(0, [0], 0, [[0]], True)], SlotTable(16, 16), device)
     call = AttentionCall(0, 1.0, None, None, None)
     try:
+        store = KVStore([LayerShape(1, 16, 16)], 1, 16, torch.float32, device)
+        batch = StepBatch([SequenceSlice(0, [0], 0, [[0]], True)], SlotTable(16, 16), device)
         with torch.inference_mode():
             _decode(call, torch.ones((1, 1, 16), device=device), store, batch, False)
     except Exception as error:  # of a compiler, which may raise anything

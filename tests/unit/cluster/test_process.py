@@ -114,7 +114,9 @@ def test_the_tokens_are_those_of_one_engine(
     assert [said[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
     assert list(check(path)) == []
     # where blocks are few, what came early may have to make room for a sequence that came later
-    assert {op.reason for op in ops if isinstance(op, TransferFailed)} <= ({"no_room"} if name == "tight" else set())
+    assert {op.reason for op in ops if isinstance(op, TransferFailed)} <= (
+        {"no_room"} if SETTINGS[name].num_blocks == SETTINGS["tight"].num_blocks else set()
+    )
     came = [op for op in ops if isinstance(op, Arrive)]
     assert (len(came) > 0) == (shape != "two mixed") and {op.link for op in came} <= {"shared memory"}
     assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send))
