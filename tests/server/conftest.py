@@ -38,7 +38,7 @@ class Client:
         self.hold = threading.Event()
         self.hold.set()
         self._listen()
-        self.io.connect(url, transports=connect.pop("transports", ["websocket"]), **connect)
+        self.io.connect(url, wait_timeout=10, transports=connect.pop("transports", ["websocket"]), **connect)
 
     def _listen(self) -> None:
         self.io.on("records", self._on_records)
