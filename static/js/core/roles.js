@@ -80,6 +80,11 @@ export class HeadRoles {
     });
   }
 
+  /** Whether a role can be told yet: some pattern was measured on enough queries. */
+  hasEnough() {
+    return [...this.#layers.values()].some(({ queries }) => queries.some((n) => n >= FEWEST));
+  }
+
   /**
    * The pattern that a head stands out with most; null where it does with none, or too few queries were measured.
    * @param {number} layer @param {number} head @returns {HeadPattern | null}

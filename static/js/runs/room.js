@@ -4,6 +4,8 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
 import { settings } from "../state/settings.js";
 
+const LOW = 900; // px of the window
+
 /**
  * The panel is large while `wanted`, and afterwards as it was before.
  * @param {boolean} wanted
@@ -16,6 +18,9 @@ export function useRoom(wanted) {
     return () => (settings.detail_large.value = before);
   }, [wanted]);
 }
+
+/** As `useRoom`, where the window is so low that little of the panel would be seen below the stage. */
+export const useRoomWhereLow = () => useRoom(globalThis.innerHeight < LOW);
 
 /**
  * While a panel of lanes is open it takes the room, and its lanes are what the page shows and drives; while `on`.

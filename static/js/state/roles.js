@@ -8,7 +8,8 @@ import { captureVersion, log, numRecords } from "./store.js";
 const SLICE_MS = 6; // of a frame
 const SHOWN_MS = 400; // between two pictures of what was measured, while there is more to measure
 
-const MANY = 64; // heads: the map of so many asks for every one's role, whatever was measured at training
+/** Whether a map is shown that needs every head's role, whatever was measured at training. */
+export const mapIsShown = signal(false);
 
 /**
  * The code that measures: it comes with the first run that needs it.
@@ -33,7 +34,7 @@ export const roles = computed(() => {
   const role = (l, h) => found.role(l, h);
   /** @type {typeof found.of} */
   const of = (l, h) => found.of(l, h);
-  return { version: version.value, role, of, best: () => found.best() };
+  return { version: version.value, role, of, best: () => found.best(), hasEnough: () => found.hasEnough() };
 });
 
 /**
@@ -51,7 +52,7 @@ effect(() => {
   numRecords.value;
   captureVersion.value;
   const model = log.value?.header.model;
-  if (!model || (tellingHeads(model).length && model.num_layers * model.num_heads <= MANY)) return;
+  if (!model || (tellingHeads(model).length && !mapIsShown.value)) return;
   if (measuring.value) goOn();
   else if (!asked) asked = import("../core/roles.js").then((found) => (measuring.value = found));
 });

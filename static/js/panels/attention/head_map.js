@@ -1,13 +1,14 @@
 // The map of a model with many heads: a cell for each layer and head, coloured by what the head looks at in this run,
 // or holding its newest row. Choose one to see it large; a layer's number shows that layer's heads alone.
 
+import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { roles } from "../../state/roles.js";
+import { mapIsShown, roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
@@ -34,6 +35,10 @@ export function HeadMap({ zoom, low }) {
   const [box, size] = useBox();
   const model = log.value?.header.model;
   const isRoles = settings.overview.value === "matrix";
+  useEffect(() => {
+    mapIsShown.value = true;
+    return () => void (mapIsShown.value = false);
+  }, []);
   const at = model && size.width ? mapLayout(model, size.width, size.height, globalThis.devicePixelRatio || 1) : null;
   const ref = usePainter(
     () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value, roles.value, shownAlone.value],
@@ -106,6 +111,7 @@ function move(event, zoom) {
 /** What the colours mean, and how many heads of each kind there are; choosing one leads to its clearest head. */
 function Legend() {
   const kinds = countKinds();
+  const has = roles.value?.hasEnough();
   return html`<ul class="map-legend num" onPointerLeave=${() => (shownAlone.value = null)}>
     ${FAMILIES.filter(({ name }) => kinds.get(name)).map(({ name }) => {
       const { count, best } = /** @type {import("./map_paint.js").Kind} */ (kinds.get(name));
@@ -117,7 +123,7 @@ function Legend() {
           `overview.role.${name}`,
         )} ${grouped(count)}</button></li>`;
     })}
-    ${kinds.size ? null : html`<li class="panel-foot map-none">${t("overview.no_roles")}</li>`}
+    ${kinds.size ? null : html`<li class="panel-foot map-none">${t(has ? "overview.no_roles" : "overview.few_queries")}</li>`}
   </ul>`;
 }
 

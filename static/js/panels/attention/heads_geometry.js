@@ -6,7 +6,7 @@ const GUTTER = 18; // px for the layers' numbers
 const BRACKET = 16; // px for the KV heads
 const GAP = 2;
 const GROUP_GAP = 8;
-const LEAST = 15; // px of a cell: where more are needed, the map shows them all (map_geometry.js)
+const LEAST = 12; // px of a cell: where more are needed, the map shows them all (map_geometry.js)
 const MAX = 64;
 const STRIP = 30; // px of a cell's height at most when it shows one row
 

@@ -8,6 +8,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
+import { useRoomWhereLow } from "../../runs/room.js";
 import { settings } from "../../state/settings.js";
 import { offText } from "../../tell/options.js";
 import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
@@ -23,6 +24,7 @@ const PHONE = 560; // px of width
 const ROOMY = 400; // px of height from which three tokens of a layer are listed
 
 export function Panel() {
+  useRoomWhereLow();
   const { found, problem, stale } = shown.value;
   const key = wanted.value.wanted?.key;
   const answered = answeredKey.value;

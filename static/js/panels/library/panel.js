@@ -6,6 +6,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
 import { session } from "../../net/session.js";
+import { useRoomWhereLow } from "../../runs/room.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
@@ -14,6 +15,7 @@ import { Details, shownName } from "./details.js";
 /** @typedef {import("../../net/library.js").Entry} Entry */
 
 export function Panel() {
+  useRoomWhereLow();
   const [more, setMore] = useState(/** @type {string | null} */ (null)); // id of the entry whose details are open
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);

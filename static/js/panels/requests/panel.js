@@ -9,6 +9,7 @@ import { storyOf } from "../../core/stories.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { orderOf } from "../../kit/table.js";
+import { useRoomWhereLow } from "../../runs/room.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
@@ -45,6 +46,7 @@ function open(seq) {
 
 /** @param {{whole: import("../../kit/html.js").Component}} props `whole`: questions over the whole log */
 export function Panel({ whole }) {
+  useRoomWhereLow();
   const [box, size] = useBox();
   const arriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
   const figures = log.value && numRecords.value ? requestFigures(log.value, arriving) : null;

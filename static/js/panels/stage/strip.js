@@ -14,14 +14,14 @@ import { placed } from "../../kit/places.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
-import { hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
+import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./strip_columns.js";
 import { Gutter, Notice } from "./strip_gutter.js";
 import { atOnce, usePhaseVariables } from "./strip_motion.js";
-import { paintStrip } from "./strip_paint.js";
+import { paintOutline, paintStrip } from "./strip_paint.js";
 import { columnTip } from "./strip_tip.js";
 import { BlockMarks, Tokens } from "./strip_tokens.js";
 
@@ -65,7 +65,7 @@ export function Strip() {
       const canvas = box.querySelector("canvas");
       if (!canvas) return;
       const context = prepare(canvas, width, height);
-      if (!at || !sequenceView.value) return;
+      if (!at || !sequenceView.value) return bare.value ? undefined : paintOutline(context, width, height);
       const x = offset.peek();
       paintStrip(context, {
         now: sequenceView.value,

@@ -4,16 +4,20 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { keptStates } from "../../core/kept_states.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
+import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
-import { figureMiddle, figuresApart, litAt } from "./geometry.js";
+import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
 import { KINDS, rowsOf } from "./strip_columns.js";
-import { images, paintVectors } from "./strip_paint_vectors.js";
+import { images, paintPromise, paintVectors } from "./strip_paint_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // the largest magnitude of each row's scale, for its legend
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
 const largestOf = new WeakMap();
+
+const OUTLINED = 12; // columns that stand in outline on an empty stage
+const OUTLINE = 46; // px of one at most
 
 export const rangesOf = () => ranges.value;
 
@@ -81,6 +85,22 @@ export function paintStrip(c, { now, layout, span, offset, width, height, phases
   const known = ranges.peek();
   if (KINDS.some((kind) => known[kind] !== images[kind].range))
     ranges.value = Object.fromEntries(KINDS.map((kind) => [kind, images[kind].range]));
+}
+
+/**
+ * The stage before the first record: room for the keys and values to come, block by block, fainter to the right.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {number} width
+ * @param {number} height
+ */
+export function paintOutline(c, width, height) {
+  const [at, blockSize, count] = [rowsOf(null, height), Number(settings.block_size.value ?? 0), OUTLINED];
+  const layout = columns({ count, expected: count, blockSize, width, minimum: 0, maximum: OUTLINE });
+  const scene = { c, palette: colours(), layout };
+  for (let p = 0; p < count; p++)
+    for (const kind of KINDS)
+      if (kind !== "q" && at[kind].height) paintPromise(scene, layout.x(p), at[kind], (1 - p / count) / 2);
 }
 
 /**

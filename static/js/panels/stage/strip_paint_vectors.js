@@ -142,12 +142,12 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
 /**
  * Room for a key and a value that are not there yet.
  *
- * @param {Scene} scene
+ * @param {Pick<Scene, "c" | "palette"> & {layout: {width: number}}} scene
  * @param {number} x
  * @param {Band} box
  * @param {number} opacity
  */
-function paintPromise({ c, palette, layout }, x, box, opacity) {
+export function paintPromise({ c, palette, layout }, x, box, opacity) {
   if (opacity === 0) return;
   c.globalAlpha = opacity;
   c.lineWidth = 1;

@@ -192,7 +192,7 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
       aria-hidden="true"
       onClick=${() => select(released ? { position: logical * size } : { position: logical * size, block })}
     >
-      ${released ? "–" : block}
+      <span class="strip-block-name">${released ? "–" : block}</span>
     </button>`);
   }
   return marks;
