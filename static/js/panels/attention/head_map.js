@@ -111,7 +111,7 @@ function move(event, zoom) {
 /** What the colours mean, and how many heads of each kind there are; choosing one leads to its clearest head. */
 function Legend() {
   const kinds = countKinds();
-  const has = roles.value?.hasEnough();
+  const enough = roles.value?.hasEnough() ? "overview.no_roles" : "overview.few_queries";
   return html`<ul class="map-legend num" onPointerLeave=${() => (shownAlone.value = null)}>
     ${FAMILIES.filter(({ name }) => kinds.get(name)).map(({ name }) => {
       const { count, best } = /** @type {import("./map_paint.js").Kind} */ (kinds.get(name));
@@ -123,7 +123,7 @@ function Legend() {
           `overview.role.${name}`,
         )} ${grouped(count)}</button></li>`;
     })}
-    ${kinds.size ? null : html`<li class="panel-foot map-none">${t(has ? "overview.no_roles" : "overview.few_queries")}</li>`}
+    ${kinds.size ? null : html`<li class="panel-foot map-none">${t(enough)}</li>`}
   </ul>`;
 }
 
