@@ -32,7 +32,7 @@ from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison
 from engine.trace.records import Capture, Header, LayerCapture, Machine, StepRecord
-from engine.trace.residual import ResidualStream
+from engine.trace.residual import Projection, ResidualStream
 
 CORE = Path(__file__).resolve().parent.parent / "static" / "js" / "core"
 WIRE = CORE / "wire.d.ts"
@@ -185,7 +185,8 @@ def wire_types() -> str:
         "class_left": ClassLeft,
         "class_pressed": ClassPressed,
     }
-    wire.type_of(ResidualStream)  # as bytes in an acknowledgement
+    for as_bytes in (ResidualStream, Projection):  # in an acknowledgement
+        wire.type_of(as_bytes)
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),
         "/api/models": wire.type_of(api_answers.ModelsAnswer),

@@ -12,7 +12,7 @@ from engine.model.device_facts import DeviceFacts
 from engine.model.errors import TemplateSettingError as TemplateSettingError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
-from engine.trace.residual import ResidualStream
+from engine.trace.residual import Projection, ProjectionPart, ResidualStream
 
 if TYPE_CHECKING:
     from engine.connector.tiers.tiers import Tiers
@@ -175,6 +175,9 @@ class ServedModel(Protocol):
 
     def measured_machine(self) -> Machine:
         """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
+
+    def projection(self, layer: int, part: ProjectionPart, head: int) -> Projection:
+        """Weights of one head's query, key or value projection; ValueError: the model has none, one sentence."""
 
     def normalize(self, text: str) -> str:
         """Text as the model will see it."""

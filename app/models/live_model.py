@@ -19,6 +19,7 @@ from engine.model.compiled import Compilation, compile_in_background
 from engine.model.device_facts import DeviceFacts
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model, resolve_device
+from engine.model.projections import projection_of
 from engine.model.shipped import SHIPPED
 from engine.model.stages import Stage
 from engine.model.tokenizer import normalize_prompt
@@ -27,6 +28,7 @@ from engine.setup.device_pool import with_pool
 from engine.setup.machine import machine_facts, measure_roofs
 from engine.speculate.settings import speculative_of
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+from engine.trace.residual import Projection, ProjectionPart
 
 
 class LiveModel:
@@ -110,6 +112,9 @@ class LiveModel:
         """Measures the roofs at the first call."""
         measure_roofs(self._model.device, self._model.dtype)
         return self.machine
+
+    def projection(self, layer: int, part: ProjectionPart, head: int) -> Projection:
+        return projection_of(self._model, layer, part, head)
 
     def normalize(self, text: str) -> str:
         """Return the text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""

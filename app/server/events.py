@@ -152,6 +152,17 @@ class Events:
             answer["residual"] = {"stream": stream, "linear_flops": linear, "attention_flops": attention}
         return answer
 
+    def projection(self, sid: str, message: messages.Project) -> answers.Projected:
+        model = self._theaters.get(message.theater).model
+        self._check_exist("layer", [message.layer], model.facts.num_layers)
+        num_kv_heads = model.facts.kv_shape(message.layer)[0]
+        self._check_exist("head", [message.head], model.facts.num_heads if message.part == "q" else num_kv_heads)
+        try:
+            found = model.projection(message.layer, message.part, message.head)
+        except ValueError as error:
+            raise AppError("refused", str(error)) from None
+        return {"projection": codec.encode(found)}
+
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._library
         return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
@@ -270,6 +281,7 @@ EVENTS: dict[str, Event] = {
     "configure": Event(messages.Configure, rights.driver, Events.configure),
     "focus": Event(messages.Focus, rights.driver, Events.focus),
     "recompute": Event(messages.Recompute, rights.driver, Events.recompute),
+    "projection": Event(messages.Project, rights.driver, Events.projection),
     "record": Event(messages.Record, rights.driving_owner, Events.record),
     "record_stop": Event(messages.OfTheater, rights.driver, Events.record_stop),
     "fork": Event(messages.Fork, rights.owner, Events.fork),

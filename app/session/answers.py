@@ -174,6 +174,10 @@ class Recomputed(TypedDict):
     residual: NotRequired[ResidualAnswer]  # where it was asked for
 
 
+class Projected(TypedDict):
+    projection: bytes  # a Projection of the trace
+
+
 class ResidualAnswer(TypedDict):
     stream: bytes  # a ResidualStream of the trace
     linear_flops: int  # of this token in one layer

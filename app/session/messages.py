@@ -13,6 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.options.check import out_of_range
 from engine.trace import codec
 from engine.trace.limits import Int
+from engine.trace.residual import ProjectionPart
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -154,6 +155,12 @@ class Recompute(OfTheater, frozen=True, kw_only=True):
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
     residual: bool = False  # the residual stream of the last token too; of one layer
+
+
+class Project(OfTheater, frozen=True, kw_only=True):
+    layer: Index
+    part: ProjectionPart
+    head: Index  # of the KV heads, for keys and values
 
 
 class Record(OfTheater, frozen=True, kw_only=True):

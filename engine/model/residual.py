@@ -188,7 +188,7 @@ class ResidualWatch:
     def _lens(self, logits: Tensor, missing: list[MissingPart]) -> list[list[Candidate]]:
         residuals = [self._begins[0], *(call.returned for call in self._whole)] if self._whole else []
         chain = [call.module for call in self._tail]
-        if not chain or any(one is None for one in residuals):
+        if not chain or not residuals or any(one is None for one in residuals):
             missing.append("head")
             return []
         rows = torch.stack([one for one in residuals if one is not None]).to(self._model.dtype)

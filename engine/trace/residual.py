@@ -10,6 +10,7 @@ from msgspec import Struct
 from engine.trace.limits import Int
 from engine.trace.records import Candidate
 
+ProjectionPart = Literal["q", "k", "v"]
 MissingPart = Literal["apart", "experts", "matrices", "head", "logits"]
 
 
@@ -35,3 +36,10 @@ class ResidualStream(Struct, frozen=True, kw_only=True):
     norms: np.ndarray[Any, Any]  # [layers, 5], L2 of before, attention, between, ffn and after; 0 where one is missing
     lens: list[list[Candidate]]  # the three most probable next tokens of the embedding, then after each layer
     missing: list[MissingPart]
+
+
+class Projection(Struct, frozen=True, kw_only=True):
+    """Weights that make one head's query, key or value of what attention reads: weight · x + bias, float32."""
+
+    weight: np.ndarray[Any, Any]  # [D, hidden size]
+    bias: np.ndarray[Any, Any]  # [D]; zeros: there is none

@@ -33,6 +33,7 @@ from engine.trace.records import (
     Timing,
     TokenizerFacts,
 )
+from engine.trace.residual import Projection, ProjectionPart
 from engine.trace.state import memory_figures
 
 FACTS = ModelFacts(
@@ -287,6 +288,9 @@ class FakeModel:
         return engine
 
     build_small = build
+
+    def projection(self, layer: int, part: ProjectionPart, head: int) -> Projection:
+        raise ValueError("the fake has no weights")
 
     def normalize(self, text: str) -> str:
         return text.replace("，", ",")

@@ -5,7 +5,7 @@ import pytest
 
 from engine.trace import codec
 from engine.trace.records import Capture, LayerCapture, StepRecord
-from engine.trace.residual import ResidualStream
+from engine.trace.residual import Projection, ResidualStream
 from tests.server.conftest import Client, wait_for
 
 POEM = "春江潮水连海平，海上明月共潮生。"
@@ -45,6 +45,14 @@ def test_it_is_answered_between_the_steps_of_a_running_theater(server, client, t
     wait_for(lambda: len(client.records()) > 3)
     assert len(client.do("recompute", theater=theater, seq_id=0, layer=0)["token_ids"]) > 3
     assert client.do("pause", theater=theater)["status"]["error"] is None
+
+
+def test_projections_of_heads_that_are_not_there_and_of_models_without_them(client, theater):
+    asked = {"theater": theater, "layer": 0, "part": "k"}
+    error = client.refused("projection", **asked, head=1)
+    assert error == {"code": "bad_request", "message": "head: 1 is not among 0..0"}
+    assert client.refused("projection", **asked | {"layer": 2}, head=0)["code"] == "bad_request"
+    assert client.refused("projection", **asked, head=0) == {"code": "refused", "message": "the fake has no weights"}
 
 
 @pytest.fixture
@@ -102,3 +110,7 @@ def test_the_live_models_residual_stream_ends_in_the_token_that_greedy_sampling_
     assert arrays.k.shape[0] == len(tokens) - 2 and "residual" not in viewer.do("recompute", **asked)
     assert answer["residual"]["linear_flops"] > answer["residual"]["attention_flops"] > 0
     assert "one layer" in viewer.refused("recompute", **{**asked, "layer": None}, residual=True)["message"]
+    asked = {"theater": theater, "layer": 1, "part": "v", "head": 1}  # and the matrix that makes a value of it
+    weights = codec.decode(viewer.do("projection", **asked)["projection"], Projection)
+    made = weights.weight @ stream.vectors["attention_in"] + weights.bias
+    np.testing.assert_allclose(made, arrays.v[-1, 1], atol=1e-4)

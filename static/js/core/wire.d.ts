@@ -878,6 +878,22 @@ export interface Progress {
   asks: string[];
 }
 
+export interface ProjectMessage {
+  theater: string;
+  layer: number;
+  part: "k" | "q" | "v";
+  head: number;
+}
+
+export interface Projected {
+  projection: Uint8Array;
+}
+
+export interface Projection {
+  weight: NdArray;
+  bias: NdArray;
+}
+
 export interface ReadMessage {
   theater: string;
   from: number;
@@ -1303,6 +1319,7 @@ export interface Events {
   configure: { asked: ConfigureMessage; answer: Begun };
   focus: { asked: FocusMessage; answer: Nothing };
   recompute: { asked: RecomputeMessage; answer: Recomputed };
+  projection: { asked: ProjectMessage; answer: Projected };
   record: { asked: RecordMessage; answer: StatusAnswer };
   record_stop: { asked: OfTheaterMessage; answer: StatusAnswer };
   fork: { asked: ForkMessage; answer: Forked };

@@ -77,6 +77,12 @@ def test_only_what_is_scaled_gets_a_factor(family: str) -> None:
         np.testing.assert_allclose(attention, factor * returned[layer], rtol=0 if factor == 1 else 0.01)
 
 
+def test_layers_that_are_not_found_leave_the_lens_out() -> None:
+    """LongCat counts two attentions in each of its layers."""
+    stream = stream_of(from_module(causal_model(causal_config("longcat_flash"))), 0)
+    assert stream.lens == [] and "head" in stream.missing
+
+
 def row(output: torch.Tensor) -> torch.Tensor:
     """The last token's."""
     return output.reshape(-1, output.shape[-1])[-1].float()
