@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
+from engine.trace import codec
+from engine.trace.records import LayerCapture
 from tests.browser.driving import prefill, step
 from tests.browser.settling import in_address, theater_of
+from tests.server.conftest import Client
 
 OpenPage = Callable[..., Page]
 
@@ -34,6 +39,31 @@ def test_the_chosen_token_is_in_the_last_cell_and_a_cell_chooses_its_layer(open_
     panel.locator("[data-part=embedding]").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#tooltip")).to_contain_text("before layer 2")
+
+
+def test_a_value_is_each_row_of_its_weights_times_what_attention_reads(open_page: OpenPage, live_server: str) -> None:
+    page = open_page("/?temperature=0&layer=1&head=2&detail=layer")
+    prefill(page)
+    picture = page.locator("#layer-panel .layer-picture")
+    picture.locator("[data-part=v]").click()
+    rows = page.locator("#layer-product [role=slider]")
+    rows.press("ArrowUp")
+    row = int(rows.get_attribute("aria-valuenow") or -1)
+    said = page.locator(".layer-product-said")
+    expect(said).to_contain_text(f"Number {row}: row {row} of W")
+    place = int(page.locator(".layer-of").inner_text().removeprefix("at "))
+    viewer = Client(live_server)
+    theater = theater_of(page)
+    asked = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [2]}
+    values = codec.decode(viewer.do("recompute", **asked)["arrays"], LayerCapture).v[place, 0]
+    viewer.io.disconnect()
+    found = re.search(r"= (\S+), as in the pass", said.inner_text())
+    assert found and float(found[1].replace("−", "-")) == pytest.approx(float(values[row]), abs=0.006)
+    page.locator("#layer-product-close").click()
+    expect(picture.locator("[data-part=v]")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")  # the key, whose position is rotated in afterwards
+    expect(said).to_contain_text("makes it")
 
 
 def test_a_recording_says_that_it_needs_a_live_run(open_page: OpenPage) -> None:

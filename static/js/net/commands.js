@@ -143,6 +143,22 @@ export async function residualOf(asked) {
 }
 
 /**
+ * The weights that make one head's query, key or value, from the server; a sentence where it is refused.
+ *
+ * @param {Omit<Events["projection"]["asked"], "theater">} asked
+ * @returns {Promise<Events["projection"]["answer"] | string>}
+ */
+export async function projectionOf(asked) {
+  const { client, run } = session;
+  if (!client || !run) return "";
+  try {
+    return await client.ask("projection", { theater: run.theater, ...asked });
+  } catch (error) {
+    return error instanceof Error ? error.message : "";
+  }
+}
+
+/**
  * Fetch one layer's arrays of a record of the followed run, or all (null), once; the views draw again when they are
  * here. Those of another run come with its records, or not at all.
  *

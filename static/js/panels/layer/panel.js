@@ -14,6 +14,7 @@ import { offText } from "../../tell/options.js";
 import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
+import { Product, shownPart } from "./product.js";
 
 /**
  * @typedef {import("./model.js").Found} Found
@@ -39,11 +40,12 @@ export function Panel() {
 /** @param {{found: Found}} props */
 function Whole({ found }) {
   const [room, { width, height }] = useBox();
+  const kind = shownPart.value;
   return html`<${Head} found=${found} />
     <div class="layer-picture-room" ref=${room}>${
-      width ? html`<${Picture} found=${found} width=${width} height=${height} />` : null
+      width ? html`<${kind ? Product : Picture} ...${{ found, kind, width, height }} />` : null
     }</div>
-    <${Lens} found=${found} />
+    ${kind ? null : html`<${Lens} found=${found} />`}
     ${found.stream.missing.map((why) => html`<p class="hint" key=${why}>${t(`layer.missing.${why}`)}</p>`)}`;
 }
 

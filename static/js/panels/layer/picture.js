@@ -9,6 +9,7 @@ import { tips } from "../../kit/tooltip.js";
 import { grouped, probabilityText, t } from "../../tell/words.js";
 import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
+import { shownPart } from "./product.js";
 
 /**
  * @typedef {import("./model.js").Found} Found
@@ -19,6 +20,8 @@ import { attentionOf, part } from "./model.js";
  */
 
 const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
+/** @type {("q" | "k" | "v")[]} */
+const PRODUCTS = ["q", "k", "v"]; // that open
 const MAX_CELLS = 128; // that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
 const CELL = 2; // px at least
@@ -124,8 +127,13 @@ function Heat({ one, box, first, room }) {
   const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
   const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
-  const lines = [one.tip, kind, scaled, shared, one.below ? t("layer.length") : null];
-  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1} role="img"
+  const product = PRODUCTS.find((name) => name === one.name);
+  const opens = product ? t("layer.product.open") : null;
+  const lines = [one.tip, kind, scaled, shared, one.below ? t("layer.length") : null, opens];
+  const open = () => product && (shownPart.value = product);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && open();
+  return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1}
+    role=${product ? "button" : "img"} onClick=${open} onKeyDown=${onKeyDown}
     data-arrows aria-label=${`${one.label}: ${one.tip}`} ...${tips(lines)}>
     <rect class="layer-hit" x=${box.x - 6} y=${box.y - 4} width=${box.width + 12} height=${box.height + 8} />
     ${Array.from(cells, (value, i) => {

@@ -1,0 +1,237 @@
+// A query, key or value as a matrix product: each row of the head's weights times what attention reads is one number.
+
+import { useEffect, useMemo } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { asBytes, decode } from "../../core/codec.js";
+import { kvShapeOf } from "../../core/shape.js";
+import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
+import { alpha, colours, divergingAt, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/measure.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { projectionOf } from "../../net/commands.js";
+import { grouped, t } from "../../tell/words.js";
+import { largestOf } from "./geometry.js";
+import { attentionOf, part } from "./model.js";
+import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js";
+
+/**
+ * @typedef {import("./model.js").Found} Found
+ * @typedef {import("../../core/wire.js").Projection} Projection
+ * @typedef {"q" | "k" | "v"} Part
+ */
+
+/**
+ * The part whose product is shown in place of the layer's picture.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<Part | null>}
+ */
+export const shownPart = signal(null);
+
+/** @typedef {{key: string, weights?: Projection, problem?: string}} Answer */
+/** @type {import("../../../vendor/signals/signals.js").Signal<Answer>} */
+const answer = signal({ key: "" });
+/** @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
+const chosenRow = signal(null); // null: the one with the largest number
+
+const AROUND = 64; // px of the lines above and below the picture
+
+/** @param {number} value */
+const short = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
+
+/** @param {{found: Found, kind: Part, width: number, height: number}} props */
+export function Product({ found, kind, width, height }) {
+  const { now, stream } = found;
+  const head = kind === "q" ? now.head : now.kvHead;
+  const key = [now.log.header.model.name, stream.layer, kind, head].join("/");
+  useEffect(() => {
+    chosenRow.value = null;
+    if (answer.peek().key !== key) void ask(key, { layer: stream.layer, part: kind, head });
+  }, [key]);
+  const { weights, problem } = answer.value.key === key ? answer.value : {};
+  const reads = part(found, "attention_in");
+  const heads =
+    kind === "q" ? now.log.header.model.num_heads : kvShapeOf(now.log.header.model, stream.layer).num_kv_heads;
+  const title = t(`layer.product.${kind}`, { head, heads });
+  return html`<div class="layer-product" id="layer-product" data-hue=${kind}>
+    <p class="layer-product-head"><b>${title}</b>
+      <button class="link" id="layer-product-close" onClick=${close}>${t("layer.product.close")}</button></p>
+    ${
+      weights && reads
+        ? html`<${Drawn} found=${found} kind=${kind} weights=${weights} reads=${reads} width=${width}
+            height=${height - AROUND} title=${title} />`
+        : html`<p class="hint" role="status">${problem ?? t(reads ? "layer.waits" : "layer.product.unread")}</p>`
+    }
+  </div>`;
+}
+
+/** Back to the layer as a whole, and the focus to the part it came from. */
+function close() {
+  const kind = shownPart.peek();
+  shownPart.value = null;
+  requestAnimationFrame(() => {
+    const from = /** @type {SVGElement | null} */ (document.querySelector(`.layer-part[data-part="${kind}"]`));
+    from?.focus();
+  });
+}
+
+/** @param {string} key @param {{layer: number, part: Part, head: number}} asked */
+async function ask(key, asked) {
+  answer.value = { key };
+  const done = await projectionOf(asked);
+  if (answer.peek().key !== key) return; // another one was chosen since
+  answer.value =
+    typeof done === "string"
+      ? { key, problem: done }
+      : { key, weights: /** @type {Projection} */ (decode(asBytes(done.projection))) };
+}
+
+/**
+ * @param {{found: Found, kind: Part, weights: Projection, reads: Float32Array, width: number, height: number,
+ *   title: string}} props
+ */
+function Drawn({ found, kind, weights, reads, width, height, title }) {
+  const [rows, count] = weights.weight.shape;
+  const made = useMemo(() => productsOf(weights, reads), [weights, reads]);
+  const cached = attentionOf(found)[kind].values;
+  const row = Math.min(rows - 1, chosenRow.value ?? largestAt(made));
+  const layout = productLayout(width, height, rows, count);
+  const heat = useMemo(
+    () => heatOf(weights.weight, layout.matrix.width, layout.matrix.height),
+    [weights, layout.matrix.width, layout.matrix.height],
+  );
+  const ref = usePainter(
+    () => [themeVersion.value],
+    (element, size) => {
+      const canvas = element.querySelector("canvas");
+      if (canvas)
+        paint(prepare(canvas, size.width, size.height), { layout, heat, weights, reads, made, cached, row, kind });
+    },
+  );
+  const products = weights.weight.row(row).map((w, j) => w * reads[j]);
+  const bias = weights.bias.row()[row];
+  const close = 1e-3 * largestOf([cached]);
+  const same = made.every((value, i) => Math.abs(value - cached[i]) <= close);
+  const said = t(same ? "layer.product.row" : "layer.product.row_then", {
+    row,
+    n: grouped(count),
+    bias: bias ? ` + ${short(bias)}` : "",
+    made: short(made[row]),
+    cached: short(cached[row]),
+  });
+  /** @param {PointerEvent} event */
+  const point = (event) => {
+    const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
+    const at = cellAt(layout, x, y);
+    if (!at) return hideTip();
+    chosenRow.value = at.row;
+    const j = at.column;
+    if (j === null) return hideTip();
+    const [w, x_] = [weights.weight.row(at.row)[j], reads[j]];
+    tipAt(event.clientX, event.clientY, [
+      t("layer.product.cell", { row: at.row, column: j, w: short(w), x: short(x_), product: short(w * x_) }),
+    ]);
+  };
+  return html`<div class="layer-product-picture" ref=${ref} style=${{ height: `${layout.height}px` }} tabindex="0"
+      role="slider" aria-label=${title} aria-valuemin="0" aria-valuemax=${rows - 1} aria-valuenow=${row}
+      aria-valuetext=${said} data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(e, row, rows)}
+      onPointerMove=${point} onPointerDown=${point} onPointerLeave=${hideTip}>
+      <canvas aria-hidden="true"></canvas>
+    </div>
+    <p class="layer-product-said num">${said} ${t("layer.product.most", { found: mostOf(products) })}</p>`;
+}
+
+/** ↑ and ↓ go from row to row. @param {KeyboardEvent} event @param {number} row @param {number} rows */
+function move(event, row, rows) {
+  const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -8, PageDown: 8 }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  chosenRow.value = Math.max(0, Math.min(rows - 1, row + by));
+}
+
+/** @param {Float32Array} values */
+const largestAt = (values) => values.reduce((best, v, i) => (Math.abs(v) > Math.abs(values[best]) ? i : best), 0);
+
+/** The three largest products, as text. @param {Float32Array} products */
+const mostOf = (products) =>
+  [...products.keys()]
+    .sort((a, b) => Math.abs(products[b]) - Math.abs(products[a]))
+    .slice(0, 3)
+    .map((j) => `${j}: ${short(products[j])}`)
+    .join(" · ");
+
+/**
+ * A matrix as a picture with a pixel for each cell.
+ *
+ * @param {ReturnType<typeof heatOf>} heat
+ * @param {ReturnType<typeof colours>["diverging"]} scale
+ */
+function imageOf({ down, across, cells, most }, scale) {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: across, height: down });
+  const context = contextOf(canvas);
+  const image = context.createImageData(across, down);
+  cells.forEach((value, i) => image.data.set([...divergingAt(scale, value / most), 255], 4 * i));
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {{layout: ReturnType<typeof productLayout>, heat: ReturnType<typeof heatOf>, weights: Projection,
+ *   reads: Float32Array, made: Float32Array, cached: Float32Array, row: number, kind: Part}} drawn
+ */
+function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
+  const palette = colours();
+  const scale = palette.diverging;
+  const { matrix, x, y, products } = layout;
+  const last = layout.cached;
+  /** @type {(values: ArrayLike<number>, most: number, box: typeof matrix, across: boolean) => void} */
+  const line = (values, most, box, across) => {
+    const size = (across ? box.width : box.height) / values.length;
+    for (let i = 0; i < values.length; i++) {
+      const [r, g, b] = divergingAt(scale, values[i] / most);
+      c.fillStyle = `rgb(${r},${g},${b})`;
+      if (across) c.fillRect(box.x + i * size, box.y, size + 0.3, box.height);
+      else c.fillRect(box.x, box.y + i * size, box.width, size + 0.3);
+    }
+  };
+  c.imageSmoothingEnabled = false;
+  c.drawImage(imageOf(heat, scale), matrix.x, matrix.y, matrix.width, matrix.height);
+  line(reads, largestOf([reads]), x, true);
+  const most = largestOf([made, cached]);
+  line(made, most, y, false);
+  line(cached, most, last, false);
+
+  const unit = matrix.height / made.length;
+  const at = matrix.y + row * unit;
+  c.fillStyle = alpha(palette.paper, 0.55); // all but the row steps back
+  c.fillRect(matrix.x, matrix.y, matrix.width, at - matrix.y);
+  c.fillRect(matrix.x, at + unit, matrix.width, matrix.y + matrix.height - at - unit);
+  c.strokeStyle = palette[kind];
+  c.lineWidth = 1.5;
+  for (const box of [matrix, y, last]) c.strokeRect(box.x - 1, at - 1, box.width + 2, unit + 2);
+
+  const own = weights.weight.row(row);
+  const largest = Math.max(...own.map((w, j) => Math.abs(w * reads[j]))) || 1;
+  const [step, middle] = [products.width / own.length, products.y + products.height / 2];
+  for (let j = 0; j < own.length; j++) {
+    const value = own[j] * reads[j];
+    const tall = (Math.abs(value) / largest) * (products.height / 2);
+    c.fillStyle = value < 0 ? palette.neg : palette.pos;
+    c.fillRect(products.x + j * step, value < 0 ? middle : middle - tall, Math.max(0.7, step - 0.4), tall);
+  }
+  c.fillStyle = palette["ink-3"];
+  c.fillRect(products.x, middle, products.width, 0.5);
+  c.font = "12px system-ui, sans-serif";
+  c.fillStyle = palette["ink-2"];
+  c.textAlign = "right";
+  const left = matrix.x - 8;
+  c.fillText("x", left, x.y + x.height - 2);
+  c.fillText(`W`, left, matrix.y + matrix.height / 2 + 4);
+  c.fillText("w·x", left, middle + 4);
+  c.textAlign = "center";
+  c.fillText("W·x", y.x + y.width / 2, y.y - 6);
+  c.fillText(kind.toUpperCase(), last.x + last.width / 2, last.y - 6);
+  c.fillText("→", (y.x + y.width + last.x) / 2, at + unit / 2 + 4);
+}
