@@ -12,7 +12,7 @@ computed again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from engine.model.gguf_file import check_gguf_package, is_gguf
 from engine.model.shipped import SHIPPED
+from engine.model.text_cuts import TextCuts, Tokens, cuts_of, tokens_of
 
 Message = dict[str, Any]
 AROUND = 24  # characters that are shown on either side of a break
@@ -55,9 +56,9 @@ class ChatTemplate:
 
     source: str
     encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
-    tokenize: Callable[[str], tuple[list[int], list[int]]]  # the same, and the character at which each token begins
+    tokenize: Callable[[str], Tokens]  # the same, and where each token begins
     special_tokens: Mapping[str, str] = field(default_factory=dict)
-    special_ids: Set[int] = frozenset()  # of tokens at which a text is cut before it is normalized or tokenized
+    cuts: TextCuts = field(default_factory=TextCuts)
 
     def render(self, messages: list[Message], **settings: Any) -> str:
         """Return the text of a conversation.
@@ -156,11 +157,9 @@ def open_template(name: str) -> ChatTemplate:
     template = ChatTemplate(
         source,
         lambda text: tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"],
-        lambda text: _with_starts(
-            tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        ),
+        _tokenize_of(tokenizer),
         special,
-        {number for number, token in tokenizer.added_tokens_decoder.items() if not token.normalized},
+        cuts_of(tokenizer.backend_tokenizer) if tokenizer.is_fast else TextCuts(),
     )
     try:
         template.switches()
@@ -169,8 +168,19 @@ def open_template(name: str) -> ChatTemplate:
     return template
 
 
-def _with_starts(encoded: Mapping[str, Any]) -> tuple[list[int], list[int]]:
-    return encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
+def _tokenize_of(tokenizer: Any) -> Callable[[str], Tokens]:
+    """Return what encodes a text without special tokens, and says where its tokens begin."""
+    if not tokenizer.is_fast:
+        return _no_places
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.post_processor = None  # it adds special tokens, and may move where tokens begin
+    return lambda text: tokens_of(backend.encode(text, add_special_tokens=False))
+
+
+def _no_places(text: str) -> Tokens:
+    raise NotImplementedError("the tokenizer has no fast form, which says where tokens begin")
 
 
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:

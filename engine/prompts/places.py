@@ -139,9 +139,12 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
     `gap` and `after` are what the template writes before and after it with marks. Where it writes something else before
     it without them, the text is found by what comes after it.
     """
+    begin = at + len(gap)
+    starts_here = is_exact and text.startswith(gap, at)
+    if starts_here and text.startswith(leaf, begin) and text.startswith(after, begin + len(leaf)):
+        return begin, begin + len(leaf)  # which the rest finds too, for most texts of a prompt
     core, (lead, trail) = leaf.strip(), _spaces(leaf)
-    if is_exact and text.startswith(gap, at):
-        begin = at + len(gap)
+    if starts_here:
         for cut in range(len(lead) + 1):
             if text.startswith(lead[cut:] + core, begin):
                 end = begin + len(lead) - cut + len(core)

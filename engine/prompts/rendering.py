@@ -23,6 +23,7 @@ from engine.prompts.segments import Content, Segment
 
 if TYPE_CHECKING:
     from engine.model.template_check import ChatTemplate
+    from engine.model.text_cuts import Tokens
 
 GENERATION = "generation prompt"  # the path of what a template writes behind the last message
 MAX_OPEN = 32  # conversations whose last prompt is kept, since the next one mostly repeats it
@@ -72,14 +73,13 @@ class _Read(NamedTuple):
 class _Cut(NamedTuple):
     """Rendered text, cut into segments.
 
-    `marked`: the same, rendered with marks. `starts`: the character at which each token begins. `ends`: for each place
-    of a segment the character up to which the text is cut with it, and how many of `parts` that makes.
+    `marked`: the same, rendered with marks. `ends`: for each place of a segment the character up to which the text is
+    cut with it, and how many of `parts` that makes.
     """
 
     text: str
     marked: str
-    token_ids: Sequence[int]
-    starts: Sequence[int]
+    tokens: Tokens
     skeleton: Skeleton
     places: list[Place]
     segments: Sequence[Segment]
@@ -116,9 +116,9 @@ def rendered(
                 whole = _with_answer(read(index), read(request.followed_by), template, request, cutter, prompt)
             except ValueError as error:
                 raise CannotRender(index + 1, True, error) from error
-            count = num_computed(request, len(whole.token_ids) - len(prompt.token_ids))
+            count = num_computed(request, len(whole.tokens.ids) - len(prompt.tokens.ids))
             if count:
-                held = _first(whole.parts, len(prompt.token_ids) + count)
+                held = _first(whole.parts, len(prompt.tokens.ids) + count)
             earlier[request.followed_by] = prompt, whole
             if len(earlier) > MAX_OPEN:
                 del earlier[next(iter(earlier))]
@@ -138,21 +138,16 @@ def _prompt(
     )
     prompt, whole = earlier or (None, None)
     tokens = _tokenized(text, template, prompt)
-    return cutter.cut(text, marked, *tokens, skeleton_of(marked, read.leaves), request.segments, whole)
+    return cutter.cut(text, marked, tokens, skeleton_of(marked, read.leaves), request.segments, whole)
 
 
-def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the tokens of a text and where they begin. What `earlier` has before a special token is not encoded again:
-    a tokenizer encodes what stands before such a token apart from the rest.
-    """
+def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Tokens:
+    """Return the tokens of a text. Those of `earlier` up to a cut are not encoded again."""
     if earlier is None:
         return template.tokenize(text)
-    shared = bisect_right(earlier.starts, common_prefix(earlier.text, text)) - 1  # tokens that end before it differs
-    tokens = range(shared - 1, -1, -1)
-    cut = next((i for i in tokens if earlier.token_ids[i] in template.special_ids), 0)
-    begin = earlier.starts[cut] if cut else 0
-    ids, starts = template.tokenize(text[begin:])
-    return [*earlier.token_ids[:cut], *ids], [*earlier.starts[:cut], *(begin + start for start in starts)]
+    count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
+    begin = earlier.tokens.starts[count] if count else 0
+    return earlier.tokens.then(template.tokenize(text[begin:]), begin, count)
 
 
 def _with_answer(
@@ -171,12 +166,10 @@ def _with_answer(
     )
     if written != messages[number]["content"]:  # what the template writes, up to the token that ends the answer
         written = written.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
-    ids, starts = template.tokenize(written)
     return cutter.cut(
         prompt.text + written,
         prompt.marked + marked,
-        [*prompt.token_ids, *ids],
-        [*prompt.starts, *(len(prompt.text) + start for start in starts)],
+        prompt.tokens.then(template.tokenize(written), len(prompt.text)),
         prompt.skeleton.then(skeleton_of(marked, after.leaves)),
         [*request.segments, *request.answer],
         prompt,
@@ -203,15 +196,14 @@ class _Cutter:
         self,
         text: str,
         marked: str,
-        token_ids: Sequence[int],
-        starts: Sequence[int],
+        tokens: Tokens,
         skeleton: Skeleton,
         segments: Sequence[Segment],
         earlier: _Cut | None = None,
     ) -> _Cut:
         """Cut a text and its tokens. As far as `earlier` is the same it is not cut again."""
         places = places_of(text, skeleton, segments)
-        cut = _Cut(text, marked, token_ids, starts, skeleton, places, segments, Rendered([], [], array("I")), [])
+        cut = _Cut(text, marked, tokens, skeleton, places, segments, Rendered([], [], array("I")), [])
         at = 0
         if earlier is not None and (count := _num_same(earlier, cut)):
             cut.ends.extend(earlier.ends[:count])
@@ -230,11 +222,12 @@ class _Cutter:
 
     def _add(self, cut: _Cut, segment: Segment, index: int, at: int, upto: int) -> int:
         """Cut off the tokens that begin in text[at:upto]. Returns the character at which the next token begins."""
-        first, last = bisect_left(cut.starts, at), bisect_left(cut.starts, upto)
+        ids, starts, _ = cut.tokens
+        first, last = bisect_left(starts, at), bisect_left(starts, upto)
         if first >= last:
             return at
-        stop = cut.starts[last] if last < len(cut.starts) else len(cut.text)
-        text, own = cut.text[at:stop], cut.token_ids[first:last]
+        stop = starts[last] if last < len(starts) else len(cut.text)
+        text, own = cut.text[at:stop], ids[first:last]
         met = self._met.setdefault((segment.kind, segment.role, text, 0), [])
         if own not in met:
             met.append(own)
@@ -247,11 +240,11 @@ class _Cutter:
 
 def _num_same(earlier: _Cut, cut: _Cut) -> int:
     """Return how many places are the same, with the same tokens up to their ends and the one after."""
-    tokens = min(common_prefix(earlier.token_ids, cut.token_ids), common_prefix(earlier.starts, cut.starts)) - 1
+    tokens = min(map(common_prefix, earlier.tokens[:2], cut.tokens[:2])) - 1
     same = common_prefix(earlier.segments, cut.segments)
     count = common_prefix(earlier.places, cut.places)
     count = next((i for i, place in enumerate(cut.places[:count]) if place.segment >= same), count)
     if tokens < 0 or not count:
         return 0
-    count = min(count, bisect_right(earlier.ends, cut.starts[tokens], key=itemgetter(0)))
+    count = min(count, bisect_right(earlier.ends, cut.tokens.starts[tokens], key=itemgetter(0)))
     return count if count and cut.text.startswith(earlier.text[: earlier.ends[count - 1][0]]) else 0

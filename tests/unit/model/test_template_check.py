@@ -19,6 +19,7 @@ from engine.model.template_check import (
     open_template,
     turns,
 )
+from engine.model.text_cuts import Tokens
 from engine.trace.events import Admit
 
 OPEN, CLOSE, ASK = "<|{{ m.role }}|>", "<|end|>", "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -84,7 +85,7 @@ def checked(source: str, tokenizer: Any) -> dict[str, Outcome]:
 
 def template_of(source: str, tokenizer: Any) -> ChatTemplate:
     return ChatTemplate(
-        source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], lambda text: ([], [])
+        source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], lambda text: Tokens([], [], b"")
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.openai.conversations import conversation_of
 from engine.model.template_check import ChatTemplate
+from engine.model.text_cuts import Tokens
 from engine.prompts.places import places_of, skeleton_of, with_marks
 from engine.prompts.segments import segments_of
 from tests.unit.prompts.sessions import tool
@@ -29,7 +30,7 @@ ENDS = st.sampled_from(["<|im_end|>\n", "\n", "</s>", " [/INST]", ""])
 
 def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
     """Render a body of chat completions, and return the text with the path, beginning and end of each place."""
-    template, segments = ChatTemplate(source, lambda text: [], lambda text: ([], [])), segments_of(body)
+    template, segments = ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b"")), segments_of(body)
     marked, leaves = with_marks(body, segments)
     both = map(conversation_of, (body, marked))
     text, shape = (template.render(one.messages, **one.settings) for one in both)
