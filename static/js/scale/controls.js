@@ -25,11 +25,16 @@ export function Choose({ section, id, held, choices }) {
   </label>`;
 }
 
-/** @param {{section: string, id: string, held: Held, least?: number, step?: string}} props */
-export function Count({ section, id, held, least = 1, step = "1" }) {
+/**
+ * `unit`: what 1 in the field stands for.
+ *
+ * @param {{section: string, id: string, held: Held, least?: number, step?: string, unit?: number}} props
+ */
+export function Count({ section, id, held, least = 1, step = "1", unit = 1 }) {
   return html`<label>
     ${t(`scale.${section}.${id}`)}
-    <input id=${`scale-${id}`} type="number" min=${least} step=${step} value=${held.value} onInput=${takes(held)} />
+    <input id=${`scale-${id}`} type="number" min=${least} step=${step} value=${held.value / unit}
+      onInput=${takes(held, unit)} />
   </label>`;
 }
 
@@ -40,8 +45,8 @@ export function Slider({ section, id, held, least, most, step }) {
   const now = held.value;
   return html`<label>
     ${title}
-    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
     <input type="number" min=${least} step="any" value=${now} aria-label=${title} onChange=${change} />
+    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
   </label>`;
 }
 
@@ -61,9 +66,9 @@ export function List({ section, id, held, usual }) {
   </label>`;
 }
 
-/** @param {Held} held */
-function takes(held) {
+/** @param {Held} held @param {number} unit */
+function takes(held, unit = 1) {
   return (/** @type {Changed} */ event) => {
-    if (event.currentTarget.value !== "") held.value = Number(event.currentTarget.value);
+    if (event.currentTarget.value !== "") held.value = unit * Number(event.currentTarget.value);
   };
 }

@@ -68,7 +68,7 @@ function App() {
   return html`<a class="skip" href="#scale-main">${t("scale.skip")}</a>
     <${Header} />
     <div class="scale bench">
-      <nav class="scale-list" aria-label=${t("scale.sections")}>
+      <nav class="bench-list scale-list" aria-label=${t("scale.sections")}>
         ${SECTIONS.map(({ id }) => html`<a key=${id} href=${`#${id}`}>${t(`scale.${id}`)}</a>`)}
       </nav>
       <main id="scale-main" tabindex="-1">

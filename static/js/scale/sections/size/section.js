@@ -86,6 +86,8 @@ const COUNTS = [
   "arrivals",
   "utilization",
 ];
+const MIB = 2 ** 20;
+const ANY = new Set(["arrivals", "utilization", "reserve_bytes"]); // need not be whole
 const AT_LEAST_ONE = new Set(["max_model_len", "max_num_batched_tokens", "block_size"]);
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns, of which the last may be missing
 const values = inputs(TABLE);
@@ -149,8 +151,9 @@ export function Section() {
       )}
       ${counts.map((id) => {
         const least = AT_LEAST_ONE.has(id) ? 1 : 0;
-        const step = id === "arrivals" || id === "utilization" ? "any" : "1";
-        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} least=${least} step=${step} />`;
+        const step = ANY.has(id) ? "any" : "1";
+        const unit = id === "reserve_bytes" ? MIB : 1;
+        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} ...${{ least, step, unit }} />`;
       })}
     </div>
     <${ConfigFile} config=${config} />
