@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
+from tests.browser.mortal_server import Mortal
 from tests.browser.overlaps import overlapping
 from tests.browser.settling import resized, still
 
@@ -23,9 +25,9 @@ PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
 Follow = OpenPage
 
 
-def teach(open_page: OpenPage, **options: Any) -> Page:
+def teach(open_page: OpenPage, path: str = "/", **options: Any) -> Page:
     """A presenter's page with a class, whose door is closed again."""
-    page = open_page("/", **options)
+    page = open_page(path, **options)
     page.click("#btn-teach")
     page.fill("#class-title", "Pages")
     page.click("#class-open")
@@ -543,6 +545,61 @@ def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follo
     show(wall)
     expect(phone.locator(".class-tally tr[data-mine=true]")).to_contain_text("Block 5")
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")
+
+
+TOKENS = ("the-first-of-two-tokens", "the-second-of-two-tokens")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_stored"), [("", "", True), (TOKENS[0], TOKENS[0], False), (TOKENS[0], TOKENS[1], False)]
+)
+def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
+    open_page: OpenPage, tmp_path: Path, before: str, after: str, is_stored: bool
+) -> None:
+    """Phones have a pass and no token. What the presenter had stored can be downloaded, and a new class opened."""
+    server = Mortal(before, tmp_path)
+    try:
+        wall = teach(open_page, f"{server.url}/?token={before}")
+        prefill(wall)
+        phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
+        ask(wall)
+        phone.click(".class-option >> nth=1")
+        expect(phone.locator(".class-in")).to_contain_text("in")
+        desk = open_desk(wall)
+        expect(desk.locator(".class-person")).to_have_count(1)
+        if is_stored:
+            desk.click(".class-after summary")
+            desk.click("#class-keep")
+            expect(desk.locator(".class-after")).to_contain_text("Kept on this server until")
+        server.kill()
+        phone.click("#class-aside")
+        expect(phone.locator("#class-bar")).to_contain_text("as long as it runs")
+        server.token = after
+        server.start()
+        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(phone.locator("#class-bar")).to_contain_text("what the presenter had stored")
+        assert phone.evaluate("document.documentElement.scrollWidth") == 390
+        expect(phone.locator("#class-sheet, #toasts .toast.error")).to_have_count(0)
+        if after != before:
+            for page in (wall, desk):
+                expect(page.locator("#notice")).to_contain_text("asks for a token", timeout=30_000)
+            wall.context.new_page().goto(f"{server.url}/?token={after}")
+        expect(wall.locator("#class-strip")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(desk.locator("#class-desk")).to_contain_text("the server was started anew", timeout=30_000)
+        if is_stored:
+            expect(desk.locator("#class-desk")).to_contain_text("is on the server until")
+            with desk.expect_download() as download:
+                desk.click("[data-file='answers.csv']")
+            assert "Block 5" in download.value.path().read_text(encoding="utf-8-sig")
+        else:
+            expect(desk.locator("#class-desk")).to_contain_text("none were stored")
+        desk.click("#class-another")
+        desk.click("#class-open")
+        expect(desk.locator("#class-door")).to_be_visible()
+        phone.click("#class-leave")
+        expect(phone.locator("#class-bar")).to_have_count(0)
+    finally:
+        server.kill()
 
 
 def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_know_it(open_page: OpenPage) -> None:

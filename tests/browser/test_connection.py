@@ -1,24 +1,16 @@
 """A missing connection, run or array is announced, and heals."""
 
 import re
-import signal
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from app.server.listener import bind
 from tests.browser.driving import OpenPage, num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
+from tests.browser.mortal_server import Mortal
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import resized, theater_of
-from tests.preloaded import PreloadedPopen
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPage) -> None:
@@ -130,60 +122,34 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
     prefill(page)
 
 
-SERVE = """
-import signal, sys, threading
-from app.models.registry import Models
-from app.models.served import Served
-from app.server.application import create_app
-from app.server.listener import Listener, bind
-from app.ground.settings import ServerSettings
-from engine.config import EngineConfig
-from tests.server.fake import FakeModel
-app = create_app(Models(Served(FakeModel())), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
-listener = Listener(app, bind("127.0.0.1", int(sys.argv[1])))
-stop = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: stop.set())
-stop.wait()
-listener.close()
-"""
-
-
-class Mortal:
-    """A server in a process of its own, on one port for all its lives."""
-
-    def __init__(self) -> None:
-        bound = bind("127.0.0.1", 0)
-        self.port = bound.getsockname()[1]
-        bound.close()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.start()
-
-    def start(self) -> None:
-        self.process = PreloadedPopen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT)
-        end = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.url}/api/health", timeout=5).close()
-                return
-            except OSError:
-                assert time.monotonic() < end, "the server did not start"
-                time.sleep(0.1)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(120)  # what is to end ends, also on a busy machine
-
-    def stop(self) -> None:
-        """Stop the server properly, with a notice to its viewers."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(120)  # what is to end ends, also on a busy machine
-
-
 @pytest.fixture
 def mortal() -> Iterator[Mortal]:
     server = Mortal()
     yield server
     server.kill()
+
+
+def test_a_server_that_comes_back_with_another_token_is_said_to_ask_for_it(open_page: OpenPage, mortal: Mortal) -> None:
+    """The log stays; opening the new address in the same browser brings the page back."""
+    mortal.kill()
+    mortal.token = "the-first-of-two-tokens"
+    mortal.start()
+    page = open_page(f"{mortal.url}/?token={mortal.token}")
+    page.fill("#prompt", "once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
+    mortal.kill()
+    mortal.token = "the-second-of-two-tokens"
+    mortal.start()
+    page.wait_for_selector("#connection.gone", timeout=30_000)
+    expect(page.locator("#notice")).to_contain_text("asks for a token that this browser does not have")
+    expect(page.locator("#notice")).to_contain_text("The 2 records of this run are still here to read")
+    expect(page.locator("#btn-again")).to_have_count(0)
+    other = page.context.new_page()
+    other.goto(f"{mortal.url}/?token={mortal.token}")
+    expect(page.locator("#notice")).to_contain_text("This run is no longer on the server", timeout=30_000)
+    page.click("#btn-again")
+    page.wait_for_selector("#connection.live")
 
 
 def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page: OpenPage, mortal: Mortal) -> None:

@@ -1,8 +1,9 @@
 // A class: where its driver looks, all others look; who looks somewhere else goes ways of their own, and comes back.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
-import { leaveClass } from "../net/classroom.js";
+import { end, leaveClass } from "../net/classroom.js";
 import { session } from "../net/session.js";
+import { BARRED } from "../net/trouble.js";
 import { attends, drives, isLed, mine, pressed, roaming, sentAway, told } from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -91,6 +92,9 @@ export function followClass() {
       leaveClass();
       store.toast(t("class.sent_away"));
     });
+  });
+  effect(() => {
+    if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // its pass is known no more
   });
   effect(() => {
     document.documentElement.dataset.led = String(isLed.value && !roaming.value); // what drives is not shown then

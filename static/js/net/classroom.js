@@ -2,7 +2,7 @@
 // the server knows by a cookie.
 
 import { batch } from "../../vendor/signals/signals.js";
-import { desk, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
+import { desk, forgotten, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 import { language } from "../tell/language.js";
@@ -33,6 +33,7 @@ const secrets = {};
 export async function runOfClass(client, own) {
   const id = settings.class.peek() ?? "";
   const wasPresenter = secretOf(id) !== null;
+  if (isIn(id) && told.peek()?.over) return own;
   try {
     if (await asPresenter(client, id)) return isLed.peek() ? (told.peek()?.theater ?? own) : own;
     const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
@@ -44,6 +45,10 @@ export async function runOfClass(client, own) {
     return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
     if (error instanceof NoAnswer) return ""; // the next connect enters
+    if (isIn(id) && error instanceof Refusal && error.code !== "refused") {
+      end(mine.peek() !== null || error.code === "not_found");
+      return own;
+    }
     // who has no secret any more is asked for a seat, and what is said of that is for followers
     if (wasPresenter && error instanceof Refusal) toast(t("class.gone"), "error");
     else complain(error);
@@ -68,6 +73,7 @@ async function asPresenter(client, id) {
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     keep(id, null);
+    if (error.code === "not_found") throw error;
     return false;
   }
 }
@@ -89,19 +95,33 @@ async function untilTaken(ask) {
     }
 }
 
+/** Whether this page has come into the class, which may be over. @param {string} id */
+const isIn = (id) => told.peek()?.id === id && (mine.peek() !== null || presenting.peek() !== null);
+
+/** The class is over for this page, which shows that from now on. @param {boolean} isForgotten by the server */
+export function end(isForgotten) {
+  const now = told.peek();
+  if (!now) return;
+  batch(() => {
+    told.value = { ...now, over: true };
+    forgotten.value = isForgotten;
+  });
+}
+
 /** The class goes on, or ends, without this page. */
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
     if (settings.distance.peek() === "desk") settings.distance.value = "look"; // there is no desk without a class
     told.value = mine.value = presenting.value = desk.value = null;
-    roaming.value = false;
+    roaming.value = forgotten.value = false;
   });
 }
 
 /** This page presents a class. @param {import("../core/wire.js").Presenting} now */
 export function take(now) {
   batch(() => {
+    forgotten.value = false;
     presenting.value = now;
     hear(now.told);
     desk.value = now.desk;
@@ -117,7 +137,7 @@ export function take(now) {
  */
 export async function fileOf(name) {
   const id = told.peek()?.id ?? "";
-  const answer = await fetch(`api/class/${id}/${name}?lang=${language.peek()}`, {
+  const answer = await fetch(`api/${forgotten.peek() ? "classes" : "class"}/${id}/${name}?lang=${language.peek()}`, {
     headers: { "X-KVTheater-Class": secretOf(id) ?? "" },
   });
   if (!answer.ok) throw new Refusal((await answer.json()).error);

@@ -47,13 +47,13 @@ export class NoAnswer extends Error {}
 /**
  * What is done with what the server says, by event; what is not named is not heard.
  *
- * @typedef {{connect: () => void, disconnect: (reason: string) => void}
+ * @typedef {{connect: () => void, disconnect: (reason: string) => void, barred?: () => void}
  *   & {[E in keyof Told]?: (message: Told[E]) => void}} Handlers
  */
 
 export class Client {
   /** @param {Handlers} handlers */
-  constructor({ connect, disconnect, ...told }) {
+  constructor({ connect, disconnect, barred = () => {}, ...told }) {
     const { io } = /** @type {{io?: any}} */ (globalThis); // its client comes without types, as a script
     /** @type {Socket} */
     const socket = io({
@@ -75,6 +75,7 @@ export class Client {
       // a proxy that swallows the upgrade to a WebSocket neither accepts nor refuses it
       if (error.message === "timeout") socket.io.opts.transports = socket.io.opts.transports === ALL ? POLLING : ALL;
       disconnect(error.message);
+      if (isBarred(error)) barred();
     });
     for (const [event, handle] of Object.entries(told))
       this.socket.on(event, (message, acknowledge) => {
@@ -117,6 +118,13 @@ export class Client {
     });
   }
 }
+
+/**
+ * Whether the server answers, and knows neither a token nor a pass of this browser's. Polling alone gets to read that.
+ *
+ * @param {Error & {context?: {responseText?: string}}} error
+ */
+const isBarred = ({ context }) => Boolean(context?.responseText?.includes('"token_required"'));
 
 function polledBefore() {
   try {

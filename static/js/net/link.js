@@ -31,13 +31,14 @@ export class Link {
    * @param {Handlers} handlers get what the server says until the link is closed
    * @param {(theater: string) => boolean} keeps whether the page looks at that theater, or comes back to it
    */
-  constructor({ connect, disconnect, ...told }, keeps) {
+  constructor({ connect, disconnect, barred, ...told }, keeps) {
     this.#keeps = keeps;
     /** @type {Handlers} */
     const handlers = {
       ...told,
       connect: () => (this.#reached(true), connect()),
       disconnect: (reason) => ((this.isOnline = false), disconnect(reason)),
+      barred,
     };
     const whileOpen = Object.entries(handlers).map(([event, handle]) => [
       event,

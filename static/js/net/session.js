@@ -1,6 +1,5 @@
 // The page's session: which run it follows. Making or joining one, going to another, losing it, a file in its place.
-// states.js has its states, following.js what is followed, link.js the connection, commands.js what is asked of the
-// run.
+// states.js has its states, following.js what is followed, link.js the connection, commands.js what a run is asked.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { heardOfClass } from "../state/classroom.js";
@@ -17,7 +16,7 @@ import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
-import { closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
+import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
 
 /** @typedef {import("../core/wire.js").Joined} Joined */
 
@@ -67,6 +66,7 @@ export class Session {
       {
         connect: () => this.#enter(link),
         disconnect: () => (forgetModel(), this.#now.drop()),
+        barred: () => this.state === "gone" || this.#now.lose({ key: BARRED }),
         model: heardModel,
         ...heardOfClass,
         status: (message) => this.run?.heardStatus(message),
@@ -90,6 +90,7 @@ export class Session {
   async #enter(link) {
     const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
     const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
+    if (this.trouble.peek()?.key === BARRED) this.#now.lose(); // it is known again
     // what is here can be read on; a class has nothing on stage yet
     if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =

@@ -34,6 +34,9 @@ export function complain(error) {
 /** On a server that has neither a model nor a recording. */
 export const NOTHING_HERE = "library.nothing_here";
 
+/** The server wants a token that this browser does not have. */
+export const BARRED = "closed.barred";
+
 /**
  * The server closed it.
  *

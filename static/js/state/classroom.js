@@ -42,6 +42,8 @@ export const pressed = signal(null);
 export const lessonAsks = signal(null);
 /** Whether the presenter has taken one's seat away. */
 export const sentAway = signal(false);
+/** Whether the server does not know this page's class any more: it was started anew. */
+export const forgotten = signal(false);
 /** Whether one has gone ways of one's own. */
 export const roaming = signal(false);
 

@@ -24,10 +24,7 @@ const until = signal("");
 export function After({ open = false }) {
   const kept = desk.value?.kept_until ?? null;
   return html`<details class="class-after" open=${open}><summary>${t("class.after")}</summary>
-    <p class="class-files">${FILES.map(
-      ([name, text]) =>
-        html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
-    )}
+    <p class="class-files"><${Files} />
       ${
         runAddress("trace")
           ? html`<a class="quiet" id="class-run" href=${runAddress("trace")} download>${t("class.file.run")}</a>`
@@ -47,6 +44,19 @@ export function After({ open = false }) {
               )}</button></label>`
     }
   </details>`;
+}
+
+const Files = () =>
+  FILES.map(
+    ([name, text]) =>
+      html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
+  );
+
+/** What is left of a class that the server has lost: what its presenter had stored. */
+export function Stored() {
+  const kept = desk.value?.kept_until ?? null;
+  if (!kept) return html`<p>${t("class.forgotten.desk")}</p>`;
+  return html`<p>${t("class.forgotten.kept", { date: kept })}</p><p class="class-files"><${Files} /></p>`;
 }
 
 /** A day, as the calendar here has it. @param {number} days from today */

@@ -7,9 +7,9 @@ import { comeBack, press, wander } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
-import { answersTo, answerTo, drives, mine, roaming, told } from "../../state/classroom.js";
+import { answersTo, answerTo, drives, forgotten, mine, roaming, told } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
-import { t } from "../../tell/words.js";
+import { sentences, t } from "../../tell/words.js";
 import { Given } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { Me } from "./me.js";
@@ -58,8 +58,9 @@ const Remote = () => html`<div class="class-remote" role="group" aria-label=${t(
 </div>`;
 
 function Over() {
-  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")}>
-    <p class="class-where" role="status">${t("class.over")}</p>
+  const text = forgotten.value ? ["class.forgotten", "class.forgotten.seat"] : ["class.over"];
+  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")} ref=${useRoom()}>
+    <p class="class-where" role="status">${sentences(text.map((key) => t(key)))}</p>
     <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
   </section>`;
 }

@@ -7,11 +7,12 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
-import { desk, presenting, told } from "../../state/classroom.js";
+import { desk, forgotten, presenting, told } from "../../state/classroom.js";
 import { barrier, cards, opened } from "../../state/lessons.js";
 import { stemText } from "../../tell/questions.js";
 import { bytesText, inLanguage, secondsText, t } from "../../tell/words.js";
-import { After } from "./after.js";
+import { After, Stored } from "./after.js";
+import { Another } from "./another.js";
 import { Ask } from "./ask.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
@@ -123,8 +124,9 @@ export function Desk() {
 /** What is left of a class: its results. */
 const Over = () => html`<main class="class-desk" id="class-desk" data-over="true">
   <header class="class-desk-head"><h1>${told.value?.title || t("class.desk")}</h1>
-    <span role="status">${t("class.over")}</span></header>
-  <section class="class-desk-now"><${After} open=${true} />
+    <span role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span></header>
+  <section class="class-desk-now">
+    ${forgotten.value ? html`<${Stored} /><${Another} />` : html`<${After} open=${true} />`}
     <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
 </main>`;
 

@@ -8,9 +8,10 @@ import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
-import { askOpen, chosenDoor, desk, doorOpen, drives, presenting, told } from "../../state/classroom.js";
+import { askOpen, chosenDoor, desk, doorOpen, drives, forgotten, presenting, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { t } from "../../tell/words.js";
+import { Another } from "./another.js";
 import { Ask } from "./ask.js";
 import { useRoom } from "./room.js";
 
@@ -41,7 +42,8 @@ export function Corner() {
   if (!now || doorOpen.value) return null;
   if (told.value?.over)
     return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
-      <span class="class-strip-here" role="status">${t("class.over")}</span>
+      <span class="class-strip-here" role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span>
+      ${forgotten.value ? html`<${Another} />` : null}
       <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
     </section>`;
   return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>

@@ -8,7 +8,8 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { asksToDrive, rememberRun } from "../../net/own_runs.js";
 import { session } from "../../net/session.js";
-import { NOTHING_HERE } from "../../net/trouble.js";
+import { BARRED, NOTHING_HERE } from "../../net/trouble.js";
+import { attends } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
@@ -32,8 +33,12 @@ export function Notice() {
     ? Unmodelled()
     : html`<p class="toast" id="notice">
         <span>${sentences(whyGone())}</span>
-        <button class="command primary" id="btn-again" onClick=${startAgain}
-          aria-disabled=${session.beginning.value}>${t("connection.again")}</button>
+        ${
+          isBarred()
+            ? null
+            : html`<button class="command primary" id="btn-again" onClick=${startAgain}
+          aria-disabled=${session.beginning.value}>${t("connection.again")}</button>`
+        }
         <${Close} />
       </p>`;
 }
@@ -60,9 +65,16 @@ function whyLost() {
 function whyGone() {
   if (session.beginning.value) return [t("connection.awaited")];
   const said = trouble();
+  if (isBarred()) {
+    const why = attends.value ? [] : said; // the class's bar says it to who had a seat
+    return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
+  }
   if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
   return said.length ? said : [t("connection.gone_empty")];
 }
+
+/** Whether nothing can be asked of the server before it is given its token. */
+const isBarred = () => session.trouble.value?.key === BARRED;
 
 /** What is known of why there is no run, in words: one sentence or none. */
 function trouble() {

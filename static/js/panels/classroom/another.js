@@ -1,0 +1,16 @@
+// After a class that the server has lost: the way to a new one.
+
+import { html } from "../../kit/html.js";
+import { leaveClass } from "../../net/classroom.js";
+import { startOpen } from "../../state/classroom.js";
+import { connection } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+
+export const Another = () =>
+  html`<button class="command primary" id="class-another" disabled=${connection.value === "lost"}
+    onClick=${open}>${t("class.another")}</button>`;
+
+function open() {
+  leaveClass();
+  startOpen.value = true;
+}
