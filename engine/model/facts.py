@@ -15,6 +15,7 @@ from engine.cache.kv_store import LayerShape
 from engine.model.attention import NUMBER_AMONG_KEYS, AttentionRefused, ProbeContext, attending
 from engine.model.errors import ModelError
 from engine.model.latents import Latents
+from engine.model.packed_linears import num_weights
 from engine.model.packed_place import PackedPlaces
 from engine.model.state_layers import (
     StateLayers,
@@ -196,9 +197,14 @@ def layer_shapes(context: ProbeContext) -> list[LayerShape]:
 
 
 def model_facts(
-    module: Any, name: str, context: ProbeContext, states: StateLayers | None = None, latents: Latents | None = None
+    module: Any,
+    name: str,
+    dtype: torch.dtype,
+    context: ProbeContext,
+    states: StateLayers | None = None,
+    latents: Latents | None = None,
 ) -> ModelFacts:
-    """Return the facts of a probed model; if layers differ in shape, the first layer's."""
+    """Return the facts of a probed model, which computes in `dtype`; if layers differ in shape, the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
     shapes = layer_shapes(context)
@@ -217,7 +223,7 @@ def model_facts(
         v_head_dim=v[2],
         vocab_size=config.vocab_size,
         max_position=max_position(config),
-        dtype=str(next(module.parameters()).dtype).removeprefix("torch."),
+        dtype=str(dtype).removeprefix("torch."),
         sliding_windows=[call.sliding_window for call, *_ in context.calls],
         scalings=[float(call.scaling) for call, *_ in context.calls],
         softcaps=[None if call.softcap is None else float(call.softcap) for call, *_ in context.calls],
@@ -260,10 +266,15 @@ def max_position(config: Any) -> int:
 def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
     """Count parameters, tied ones once; and for a mixture of experts those that one token uses, else None."""
     total = experts = 0
-    for path, parameter in module.named_parameters():
-        total += parameter.numel()
-        if ".experts." in path:
-            experts += parameter.numel()
+    seen: set[int] = set()
+    for path, part in module.named_modules():
+        for parameter in part.parameters(recurse=False):
+            if id(parameter) in seen:
+                continue
+            seen.add(id(parameter))
+            count = num_weights(part, parameter)
+            total += count
+            experts += count if ".experts." in f"{path}." else 0
     chosen, available = experts_of(config)
     if not experts or not chosen or not available:
         return total, None

@@ -24,12 +24,14 @@ from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, ROUNDED_TO, WEIGHTS, LoadedModel, Opened
 from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
-from engine.model.packed_linears import bytes_per_weight, pack_linears, round_linears
+from engine.model.native import linear_kernel
+from engine.model.packed_linears import FLOATS, PackedLinear, bytes_per_weight, pack_linears, plain_products
 from engine.model.plain_check import plain_logits, with_rounding
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.stages import Stage
 from engine.model.state_layers import install
+from engine.model.stored_class import as_stored
 from engine.model.stored_weights import stored_weights
 from engine.model.text_part import idle_parts_dropped
 from engine.model.tokenizer import Tokenizer
@@ -74,16 +76,19 @@ def load_model(
         if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
             weights["device_map"] = {"": target}
     telling("weights")
+    is_packed = stored is None and target.type == "cpu" and wanted == torch.float32 and linear_kernel() is not None
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
-            module = files.read("weights", auto_class(config).from_pretrained, **weights)
+            model_class = as_stored(files, config) if is_packed else auto_class(config)
+            module = files.read("weights", model_class.from_pretrained, **weights)
         if stored is not None and stored.expanded_to and isinstance(wanted, torch.dtype):
             for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
                 parameter.data = parameter.data.to(wanted)
         telling("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
-            loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name), kept)
+            named = name if shipped else model_name(name)
+            loaded = from_module(module.to(target), tokenizer, named, kept, FLOATS if is_packed else FLOATS[:1])
         except Exception as error:
             if lack := out_of_memory(error, target, f"model {name!r}", SMALLER):
                 raise lack from error
@@ -111,12 +116,16 @@ def _without_progress_bar() -> Iterator[None]:
 
 
 def from_module(
-    module: Any, tokenizer: Any = None, name: str = "in-memory", weights: torch.dtype | None = None
+    module: Any,
+    tokenizer: Any = None,
+    name: str = "in-memory",
+    weights: torch.dtype | None = None,
+    dtypes: tuple[torch.dtype, ...] = FLOATS[:1],
 ) -> LoadedModel:
     """Make a transformers model in memory ready; it is changed in place: attention, frozen weights, CPU layout.
 
     `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None. `weights` is what linear layers are rounded to, and
-    None what loses nothing.
+    None what loses nothing. `dtypes`: as of `pack_linears`.
 
     Raises:
         ModelError: an unsupported family, one that computes something else here than by itself, or one whose layers
@@ -125,32 +134,36 @@ def from_module(
     refuse_unsupported(type(module), module.config)
     attention.register()
     module.eval().requires_grad_(False)
-    if weights in ROUNDED_TO and not round_linears(module, weights):  # before what it is held to
+    device = module.device
+    dtype = torch.float32 if len(dtypes) > 1 else module.dtype
+    pack_linears(module, weights, dtypes)
+    packed = {part.panels.dtype for part in module.modules() if isinstance(part, PackedLinear)}
+    if weights in ROUNDED_TO and weights not in packed:
         raise ModelError(
             f"no linear layer of {name} can be kept in {ROUNDED_TO[weights]}: that takes float32 weights on the CPU, "
             "outputs in multiples of 16 (for int4 also inputs in multiples of 32), and a C compiler"
         )
     began = time.perf_counter()
-    with idle_parts_dropped(module) as dropped:
-        plain = plain_logits(module)
-    if has_states(module.config):
-        plain = with_rounding(module, plain)
-    seconds = time.perf_counter() - began
-    module.set_attn_implementation(attention.ATTENTION_NAME)
-    parameter = next(module.parameters())
-    context = probe(module, parameter.device)
-    states = probe_states(module, parameter.device)
+    with plain_products(module):
+        with idle_parts_dropped(module) as dropped:
+            plain = plain_logits(module)
+        if has_states(module.config) and dtype == torch.float32:
+            plain = with_rounding(module, plain)
+        seconds = time.perf_counter() - began
+        module.set_attn_implementation(attention.ATTENTION_NAME)
+        context = probe(module, device)
+        states = probe_states(module, device)
     if states is not None:
         install(module, states)
     latents = find_latents(module, context)
-    facts = model_facts(module, name, context, states, latents)
-    pack_linears(module, weights)
-    each, rounded_to = bytes_per_weight(module, parameter.dtype), ROUNDED_TO.get(weights) if weights else None
-    facts = replace(facts, bytes_per_weight=each, rounded_to=rounded_to)
+    each, rounded_to = bytes_per_weight(module, dtype), ROUNDED_TO.get(weights) if weights else None
+    facts = replace(
+        model_facts(module, name, dtype, context, states, latents), bytes_per_weight=each, rounded_to=rounded_to
+    )
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if latents is not None:
-        install_latents(latents, parameter.dtype, parameter.device)
+        install_latents(latents, dtype, device)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
     model = LoadedModel(
@@ -159,8 +172,8 @@ def from_module(
         facts=facts,
         tokenizer_facts=_tokenizer_facts(module, tokenizer, name),
         layer_shapes=layer_shapes(context),
-        device=parameter.device,
-        dtype=parameter.dtype,
+        device=device,
+        dtype=dtype,
         plain=plain,
         states=states,
         latents=latents,

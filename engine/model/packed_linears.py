@@ -9,7 +9,7 @@ it. Or it is int4, two in a uint8, with a bfloat16 scale for 32 weights of a col
 -8 to 7 times the scale, and the weight of the largest magnitude is -8 (as in llama.cpp's Q4_0).
 
 In a plain layout a product of few rows reads each weight from another page, or once per row; in panels it reads each
-once, in order. An embedding that shares the weight of a linear layer reads its rows from the panels too.
+once, in order. The input embedding, which may share the weight of the output layer, reads its rows from panels too.
 
 Compiled code calls the C function directly, by the name of the operation's C shim, without Python or torch's dispatcher
 in between.
@@ -17,6 +17,8 @@ in between.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +27,8 @@ from torch import Tensor, nn
 from engine.model.native import SCALES, SHARED, SHARED_LINES, linear_kernel, width_of
 
 PANEL = 16  # columns; LANES in kernels/vectors.h
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # dtypes of plain weights
+PART = 1 << 18  # weights that are packed or unpacked at a time, so that float32 copies of a large weight stay small
 
 torch.library.define("kvtheater::linear", "(Tensor x, Tensor panels) -> Tensor")
 torch.library.define("kvtheater::rows", "(Tensor panels, Tensor ids) -> Tensor")
@@ -40,7 +44,13 @@ SHIMS: dict[Any, list[str]] = {  # their C functions, in kernels/linear.c
 def _linear(x: Tensor, panels: Tensor) -> Tensor:
     """Multiply x [..., K] by the weights in `panels` -> [..., N]."""
     kernel = linear_kernel()
-    return x @ unpacked(panels).t() if kernel is None else kernel.multiply(x, panels)
+    return _plain_product(x, panels) if kernel is None else kernel.multiply(x, panels)
+
+
+def _plain_product(x: Tensor, panels: Tensor) -> Tensor:
+    """Multiply x [..., K] by the plain weight, unpacked part by part -> [..., N]."""
+    parts = torch.split(panels, max(1, PART // (panels.shape[1] * PANEL)))
+    return torch.cat([x @ unpacked(part).t() for part in parts], dim=-1)
 
 
 @torch.library.register_fake("kvtheater::linear")  # type: ignore[untyped-decorator]
@@ -50,7 +60,12 @@ def _linear_shape(x: Tensor, panels: Tensor) -> Tensor:
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor:
     """Look up ids [...] -> [..., K], float32: each id is a column of a panel, in K cache lines."""
-    return panels.transpose(1, 2)[ids // PANEL, ids % PANEL].float()
+    panel, column = ids // PANEL, ids % PANEL
+    found = panels.transpose(1, 2)[panel, column].float()
+    if panels.dtype != torch.int8:
+        return found
+    scales = panels[:, :SCALES][panel].contiguous().view(torch.float32).flatten(-2)  # [..., 16]
+    return found[..., SCALES:] * scales.gather(-1, column[..., None])
 
 
 torch.library.impl("kvtheater::rows", "CPU", _rows)
@@ -58,11 +73,17 @@ torch.library.impl("kvtheater::rows", "CPU", _rows)
 
 @torch.library.register_fake("kvtheater::rows")  # type: ignore[untyped-decorator]
 def _rows_shape(panels: Tensor, ids: Tensor) -> Tensor:
-    return panels.new_empty((*ids.shape, panels.shape[1]), dtype=torch.float32)
+    return panels.new_empty((*ids.shape, width_of(panels.shape[1], panels.dtype)), dtype=torch.float32)
 
 
 def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a float32 weight [N, K] as panels, a rounded copy; N is a multiple of 16."""
+    """Return a weight [N, K] of `FLOATS` as panels, a rounded copy; N is a multiple of 16."""
+    rows = max(PANEL, PART // weight.shape[1] // PANEL * PANEL)
+    parts = [_packed(part.float(), dtype) for part in torch.split(weight, rows)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _packed(weight: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype == torch.int8:
         scale = weight.abs().amax(dim=1) / 127
         rounded = (weight / torch.where(scale > 0, scale, 1)[:, None]).round().to(torch.int8)
@@ -124,6 +145,8 @@ class _Packed(nn.Module):
 class PackedLinear(_Packed):
     """`nn.Linear` of float32 rows on the CPU."""
 
+    is_plain = False  # see `plain_products`
+
     def __init__(self, panels: nn.Parameter, bias: nn.Parameter | None) -> None:
         super().__init__()
         self.panels = panels
@@ -133,20 +156,23 @@ class PackedLinear(_Packed):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer: x [..., K] -> [..., N]."""
-        if torch.compiler.is_exporting() or (kernel := linear_kernel()) is None:
-            y: Tensor = PACKED(x.contiguous(), self.panels)
+        if self.is_plain:
+            y = _plain_product(x, self.panels)
+        elif torch.compiler.is_exporting() or (kernel := linear_kernel()) is None:
+            y = PACKED(x.contiguous(), self.panels)
         else:  # bypasses torch's dispatcher, which takes longer than a small product
             y = kernel.multiply(x, self.panels)
         return y if self.bias is None else y + self.bias
 
 
 class PackedEmbedding(_Packed):
-    """`nn.Embedding` on the panels of a `PackedLinear`, which are float32 or bfloat16."""
+    """`nn.Embedding` on panels that are not int4, its own or a `PackedLinear`'s."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
         self.panels = panels
-        self.num_embeddings, self.embedding_dim = panels.shape[0] * PANEL, panels.shape[1]
+        self.num_embeddings = panels.shape[0] * PANEL
+        self.embedding_dim = width_of(panels.shape[1], panels.dtype)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Look up ids [...] -> [..., K]."""
@@ -156,15 +182,33 @@ class PackedEmbedding(_Packed):
         return _rows(self.panels, ids)
 
 
-def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
-    """Replace in place every `nn.Linear` of a module that can be packed, and embeddings that share a packed weight;
-    return the number of linear layers. The plain weights are freed one by one.
+@contextmanager
+def plain_products(module: nn.Module) -> Iterator[None]:
+    """Inside the `with`, a module's packed layers multiply by plain weights with torch: its own forward pass."""
+    parts = [part for part in module.modules() if isinstance(part, PackedLinear)]
+    try:
+        for part in parts:
+            part.is_plain = True
+        yield
+    finally:
+        for part in parts:
+            part.is_plain = False
 
-    `weights`: the dtype to round to; None = bfloat16 if all are exact in it, else float32. The output layer and weights
-    shared with an embedding are rounded to bfloat16 instead of int8 or int4, and to int8 instead of int4 those whose
-    rows are not whole groups of 32.
+
+def pack_linears(
+    module: nn.Module, weights: torch.dtype | None = None, dtypes: tuple[torch.dtype, ...] = FLOATS[:1]
+) -> int:
+    """Replace in place every `nn.Linear` of a module that can be packed, embeddings that share a packed weight, and
+    the input embedding; return the number of linear layers. The plain weights are freed one by one.
+
+    `weights`: the dtype to round to; None = bfloat16 if all are exact in it, else float32. The output layer and
+    embeddings are rounded to bfloat16 instead of int8, and to int8 instead of int4; so are, to int8 instead of int4,
+    weights whose rows are not whole groups of 32.
+    `dtypes`: dtypes of the module's weights, which computes in float32. What is not packed becomes float32.
     """
-    places = _places(module)
+    places = _places(module, dtypes)
+    if places or dtypes != FLOATS[:1]:
+        _copy_others(module, places, dtypes)
     if weights is None:
         plain = [sharing[0][2].weight for sharing in places.values()]
         weights = torch.bfloat16 if all(map(_is_bfloat16, plain)) else torch.float32
@@ -184,47 +228,48 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
                     new[id(part)] = PackedEmbedding(panels)
             setattr(owner, name, new[id(part)].train(part.training))
         del sharing, owner, part, weight
-    if count:
-        _leave_file(module)
     return count
 
 
-def _leave_file(module: nn.Module) -> None:
-    """Copy the tensors that are not packed: a single view of a mapped checkpoint holds the whole file in memory."""
-    panels = {id(part.panels) for part in module.modules() if isinstance(part, _Packed)}
-    for tensor in (*module.parameters(), *module.buffers()):  # each once
-        if id(tensor) not in panels:
-            tensor.data = tensor.data.clone()
-
-
-def round_linears(module: nn.Module, weights: torch.dtype) -> int:
-    """Round every weight that `pack_linears` packs to its values in panels; return how many will have the dtype
-    `weights`. If none will, nothing changes.
+def _copy_others(module: nn.Module, places: dict[int, _Sharing], dtypes: tuple[torch.dtype, ...]) -> None:
+    """Copy the tensors that will not be packed: a single view of a mapped checkpoint holds the whole file in memory.
+    A weight that is packed elsewhere becomes a buffer, so that a model's parameters are counted once.
     """
-    places, head = _places(module), _head(module)
-    kept = [(sharing[0][2].weight.detach(), _kept(sharing, head, weights)) for sharing in places.values()]
-    count = sum(dtype == weights for _, dtype in kept)
-    for weight, dtype in kept if count else ():
-        weight.copy_(unpacked(packed(weight, dtype)))
-    return count
+    for buffer in module.buffers():
+        buffer.data = buffer.data.clone()
+    replaced = {id(part) for sharing in places.values() for _, _, part in sharing}
+    for part in module.modules():
+        for name, parameter in () if isinstance(part, _Packed) else list(part.named_parameters(recurse=False)):
+            dtype = torch.float32 if parameter.dtype in dtypes else parameter.dtype
+            if id(parameter) not in places:
+                parameter.data = parameter.data.to(dtype, copy=True)
+            elif id(part) not in replaced:
+                delattr(part, name)
+                part.register_buffer(name, parameter.detach().to(dtype, copy=True))
 
 
 def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
     """Return the change in bytes, relative to float32, of a module's parameters when its linear layers are packed:
     smaller dtypes, and copies for embeddings that cannot share. Only shapes are read.
     """
-    linear = {id(part.weight): part for part in module.modules() if type(part) is nn.Linear}
+    linear = {id(part.weight) for part in module.modules() if type(part) is nn.Linear}
     tied = [part for part in module.modules() if isinstance(part, nn.Embedding) and id(part.weight) in linear]
     more = sum(4 * part.weight.numel() for part in tied if not shares_panels(part))
-    head, outer = _head(module), {id(part.weight) for part in tied if shares_panels(part)}
-    for key, part in linear.items() if linear_kernel() is not None else ():
-        if part.out_features % PANEL == 0:
-            dtype = _stored(part.weight, part is head or key in outer, weights)
-            size = part.weight.numel() * dtype.itemsize
-            if dtype == torch.uint8:
-                size = size * SHARED_LINES // SHARED
-            more += size - 4 * part.weight.numel() + (4 * part.out_features if dtype == torch.int8 else 0)
+    head = _head(module)
+    for sharing in _places(module, FLOATS).values():
+        weight, dtype = sharing[0][2].weight, _kept(sharing, head, weights)
+        size = weight.numel() * dtype.itemsize
+        if dtype == torch.uint8:
+            size = size * SHARED_LINES // SHARED
+        more += size - 4 * weight.numel() + (4 * weight.shape[0] if dtype == torch.int8 else 0)
     return more
+
+
+def num_weights(part: nn.Module, parameter: nn.Parameter) -> int:
+    """Return the number of weights that a module's parameter stores."""
+    if not isinstance(part, _Packed) or parameter is not part.panels:
+        return parameter.numel()
+    return parameter.shape[0] * PANEL * width_of(parameter.shape[1], parameter.dtype)
 
 
 def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
@@ -233,10 +278,7 @@ def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
     for part in module.modules():
         if not isinstance(part, (nn.Embedding, PackedEmbedding)):
             for parameter in part.parameters(recurse=False):
-                count = parameter.numel()
-                if isinstance(part, PackedLinear) and parameter is part.panels:
-                    count = part.in_features * part.out_features
-                seen[id(parameter)] = parameter.nbytes, count
+                seen[id(parameter)] = parameter.nbytes, num_weights(part, parameter)
     if all(size == count * dtype.itemsize for size, count in seen.values()):
         return None
     return sum(size for size, _ in seen.values()) / sum(count for _, count in seen.values())
@@ -245,20 +287,22 @@ def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
 _Sharing = list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]  # uses of a weight: owner, name, module
 
 
-def _places(module: nn.Module) -> dict[int, _Sharing]:
+def _places(module: nn.Module, dtypes: tuple[torch.dtype, ...]) -> dict[int, _Sharing]:
     """Return the uses of packable weights, by weight; empty without the kernel that multiplies by panels."""
     places: dict[int, _Sharing] = {}
-    for owner in list(module.modules()):
-        for name, part in owner.named_children():
-            # Subclasses (quantized layers, adapters) may give `weight` another meaning.
-            if type(part) is nn.Linear and _is_packable(part.weight):
-                places.setdefault(id(part.weight), []).append((owner, name, part))
-    if not places or linear_kernel() is None:
-        return {}
-    for owner in list(module.modules()):
-        for name, part in owner.named_children():
-            if isinstance(part, nn.Embedding) and id(part.weight) in places and shares_panels(part):
-                places[id(part.weight)].append((owner, name, part))
+    if linear_kernel() is None:
+        return places
+    inputs = getattr(module, "get_input_embeddings", lambda: None)()
+    children = [(owner, *named) for owner in list(module.modules()) for named in owner.named_children()]
+    for owner, name, part in children:
+        # Subclasses (quantized layers, adapters) may give `weight` another meaning.
+        if type(part) is nn.Linear and _is_packable(part.weight, dtypes):
+            places.setdefault(id(part.weight), []).append((owner, name, part))
+    for owner, name, part in children:
+        if not isinstance(part, nn.Embedding) or not shares_panels(part):
+            continue
+        if id(part.weight) in places or (part is inputs and _is_packable(part.weight, dtypes)):
+            places.setdefault(id(part.weight), []).append((owner, name, part))
     return places
 
 
@@ -276,24 +320,28 @@ def _kept(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> to
 
 def _stored(weight: Tensor, is_outer: bool, weights: torch.dtype) -> torch.dtype:
     """Return the dtype of a weight's panels; `is_outer`: it is the output layer's or an embedding's."""
-    if is_outer and weights in (torch.int8, torch.uint8):
+    if is_outer and weights == torch.int8:
         return torch.bfloat16
-    return torch.int8 if weights == torch.uint8 and weight.shape[1] % SHARED else weights
+    return torch.int8 if weights == torch.uint8 and (is_outer or weight.shape[1] % SHARED) else weights
 
 
 def shares_panels(embedding: nn.Embedding) -> bool:
-    """Return whether an embedding of a float32 weight on the CPU can share a linear layer's panels. A class that does
-    more than look up (for example scales) cannot; then each of the two has a copy.
+    """Return whether an embedding on the CPU can read its rows from panels. A class that does more than look up (for
+    example scales) cannot; if it shares a linear layer's weight, each of the two has a copy.
     """
     plain = type(embedding) is nn.Embedding and embedding.max_norm is None
     return plain and embedding.num_embeddings % PANEL == 0 and linear_kernel() is not None
 
 
 def _is_bfloat16(weight: Tensor) -> bool:
-    """Return whether all numbers of a float32 tensor are exact in bfloat16: their last 16 bits are 0."""
-    return not bool((weight.detach().contiguous().view(torch.int32) & 0xFFFF).any())
+    """Return whether all numbers of a tensor are exact in bfloat16: the last 16 bits of them in float32 are 0."""
+    if weight.dtype == torch.bfloat16:
+        return True
+    parts = torch.split(weight.detach(), max(1, PART // weight.shape[1]))
+    return not any(bool((part.float().contiguous().view(torch.int32) & 0xFFFF).any()) for part in parts)
 
 
-def _is_packable(weight: Tensor) -> bool:
+def _is_packable(weight: Tensor, dtypes: tuple[torch.dtype, ...]) -> bool:
     is_plain = not hasattr(weight, "__tensor_flatten__")  # a subclass stores its numbers elsewhere
-    return is_plain and weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.shape[0] % PANEL == 0
+    is_here = weight.device.type in ("cpu", "meta")
+    return is_plain and is_here and weight.dtype in dtypes and weight.shape[0] % PANEL == 0

@@ -81,13 +81,11 @@ def plain_logits(module: Any) -> PlainLogits:
 
 
 def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
-    """Add the measured change under rounded embeddings to plain logits; in half precision return them unchanged.
+    """Add the measured change under rounded embeddings to plain logits of a model that computes in float32.
 
     Raises:
         ModelError: as `plain_logits`.
     """
-    if next(module.parameters()).dtype != torch.float32:
-        return plain
     generator = torch.Generator().manual_seed(0)
 
     def rounded(_: Any, __: Any, out: Tensor) -> Tensor:

@@ -263,15 +263,15 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
 }
 
 /* What compiled code calls for `kvtheater::rows`: out [..., K], of each of contiguous ids [...] its column of the panels,
- * which are not int8; at most 3 dimensions. Returns 0, or an error.
+ * which are not int4; at most 3 dimensions. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_rows(tensor panels, tensor ids, tensor *out) {
     int64_t dims, *sizes, *strides, count = 1, shape[4], steps[4];
     void *from, *packed, *to;
     int32_t kind, kind_of_ids, failed = 0;
     if (get_sizes(panels, &sizes) || get_dtype(panels, &kind)) return 1;
-    if (kind != FLOAT32 && kind != BFLOAT16) return 1;
-    int64_t width = sizes[1], n = sizes[0] * LANES;
+    if (kind != FLOAT32 && kind != BFLOAT16 && kind != INT8) return 1;
+    int64_t width = sizes[1] - lines_of(0, kind), n = sizes[0] * LANES;
     if (get_dim(ids, &dims) || dims > 3 || get_dtype(ids, &kind_of_ids) || kind_of_ids != INT64) return 1;
     if (get_sizes(ids, &sizes) || get_strides(ids, &strides)) return 1;
     shape[dims] = width, steps[dims] = 1;
@@ -289,18 +289,15 @@ int32_t aoti_torch_cpu_rows(tensor panels, tensor ids, tensor *out) {
             failed = 1;
             continue;
         }
-        const char *panel = (const char *)packed + (id / LANES) * width * LANES * size_of(kind);
+        const char *panel = panel_at(packed, id / LANES, width, kind);
         for (int64_t k = 0; k < width; k++) {
-            const char *at = panel + (k * LANES + lane) * size_of(kind);
-            uint32_t bits = 0;
-            if (kind == BFLOAT16) {
-                uint16_t half;
-                memcpy(&half, at, 2);
-                bits = (uint32_t)half << 16;
-            } else {
-                memcpy(&bits, at, 4);
+            int64_t at = k * LANES + lane;
+            if (kind == FLOAT32) row[k] = ((const float *)panel)[at];
+            else if (kind == INT8) row[k] = ((const int8_t *)panel)[at] * ((const float *)(panel - SCALES * LANES))[lane];
+            else {
+                uint32_t bits = (uint32_t)((const uint16_t *)panel)[at] << 16;
+                memcpy(row + k, &bits, 4);
             }
-            memcpy(row + k, &bits, 4);
         }
     }
     return failed;

@@ -130,7 +130,8 @@ class _Watcher:
         """Return the model's facts, from the calls that were watched."""
         self._probe.calls.sort(key=lambda entry: entry[0].layer)
         given = self._model.config._name_or_path
-        return model_facts(self._model, model_name(given) if given else type(self._model).__name__, self._probe)
+        name = model_name(given) if given else type(self._model).__name__
+        return model_facts(self._model, name, next(self._model.parameters()).dtype, self._probe)
 
     # generate
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.model import packed_linears
 from engine.model.compiled import cpu_options
-from engine.model.native import KINDS, linear_kernel
+from engine.model.native import KINDS, LinearKernel, linear_kernel
 from engine.model.packed_linears import (
     PACKED,
     PackedEmbedding,
@@ -20,7 +20,7 @@ from engine.model.packed_linears import (
     pack_linears,
     packed,
     packed_bytes,
-    round_linears,
+    plain_products,
     unpacked,
 )
 from tests.tiny_models import tiny_model
@@ -49,10 +49,10 @@ def _layers(weights: torch.dtype) -> tuple[nn.Module, nn.Module]:
     """Packed ones, and the same in float64."""
     torch.manual_seed(0)
     layers = _Layers(_width(weights)).requires_grad_(False)
-    assert round_linears(layers, weights) == 2
-    exact = copy.deepcopy(layers).double()
+    exact = copy.deepcopy(layers)
     assert pack_linears(layers, weights) == 2
-    return layers, exact
+    exact.load_state_dict(layers.state_dict())
+    return layers, exact.double()
 
 
 def _width(weights: torch.dtype) -> int:
@@ -128,7 +128,7 @@ def test_rows_of_no_whole_groups_are_int8_in_place_of_int4() -> None:
     layers = nn.Sequential(nn.Linear(32, 16), nn.Linear(48, 16)).requires_grad_(False)
     before = sum(parameter.nbytes for parameter in layers.parameters())
     difference = packed_bytes(layers, torch.uint8)
-    assert round_linears(layers, torch.uint8) == 1 and pack_linears(layers, torch.uint8) == 2
+    assert pack_linears(layers, torch.uint8) == 2
     assert [part.panels.dtype for part in layers] == [torch.uint8, torch.int8]
     assert sum(parameter.nbytes for parameter in layers.parameters()) == before + difference
 
@@ -146,14 +146,36 @@ def test_bfloat16_is_taken_unasked_where_all_weights_are_such_numbers() -> None:
     assert bytes_per_weight(layers, torch.float32) == (2 * 2000 + 4 * 688) / 2688
 
 
+@pytest.mark.parametrize("family", ["llama", "llama_tied"])
 @pytest.mark.parametrize("weights", [torch.int8, torch.uint8], ids=str)
-def test_what_makes_logits_is_not_rounded_to_integers(weights: torch.dtype) -> None:
-    module = tiny_model("llama_tied").requires_grad_(False)
+def test_logits_and_embeddings_are_rounded_less_than_layers(weights: torch.dtype, family: str) -> None:
+    """bfloat16 beside int8, int8 beside int4; tied and untied, and the bytes are known before."""
+    module = tiny_model(family).requires_grad_(False)
+    before = sum(parameter.nbytes for parameter in module.parameters()) + packed_bytes(module, weights)
+    plain = module.model.embed_tokens.weight.clone()
     assert pack_linears(module, weights) == 3 * 7 + 1
-    assert module.lm_head.panels.dtype == torch.bfloat16
+    outer = torch.bfloat16 if weights == torch.int8 else torch.int8
+    embedding = module.model.embed_tokens
+    assert module.lm_head.panels.dtype == embedding.panels.dtype == outer
     assert module.model.layers[0].mlp.up_proj.panels.dtype == weights
+    assert sum(parameter.nbytes for parameter in module.parameters()) == before
+    assert (embedding.num_embeddings, embedding.embedding_dim) == plain.shape
     ids = torch.tensor([[3, 127, 16, 0]])
-    assert torch.equal(module.model.embed_tokens(ids), module.lm_head.weight[ids])
+    assert torch.equal(embedding(ids), unpacked(packed(plain, outer))[ids])
+
+
+def test_plain_products_do_not_use_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside the `with`, layers are computed independently of the kernel that they are compared with; those of another
+    module are not changed.
+    """
+    layers, exact = _layers(torch.uint8)
+    others, _ = _layers(torch.uint8)
+    x = torch.randn(1, 5, 96)
+    monkeypatch.setattr(LinearKernel, "multiply", lambda *_: torch.zeros(1, 5, 48))
+    with plain_products(layers):
+        _check(layers(x), exact(x.double()))
+        assert torch.equal(others.get_submodule("up")(x)[0, 0], others.get_parameter("up.bias"))
+    assert torch.equal(layers.get_submodule("up")(x)[0, 0], layers.get_parameter("up.bias"))
 
 
 def test_panels_of_another_dtype_are_refused() -> None:
@@ -180,8 +202,9 @@ class _Kinds(nn.Module):
 def test_compiled() -> None:
     torch.manual_seed(0)
     layers = _Kinds().requires_grad_(False)
-    for layer, kind in zip(layers.layers, KINDS, strict=True):
-        round_linears(nn.Sequential(layer), kind)
+    for i, kind in enumerate(KINDS):
+        weight = layers.get_parameter(f"layers.{i}.weight")
+        weight.copy_(unpacked(packed(weight, kind)))
     exact = copy.deepcopy(layers).double()
     for i, kind in enumerate(KINDS):
         plain = layers.layers[i]
@@ -256,17 +279,21 @@ def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
     return None if failed else found
 
 
-@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 def test_compiled_code_reads_an_embeddings_rows_from_the_panels(weights: torch.dtype) -> None:
     """Rows match for one id, for two dimensions, and over several cores; an invalid id is an error."""
-    weight = torch.randn(64, 50).to(weights).float()
-    panels = packed(weight, weights)
+    panels = packed(torch.randn(64, 50), weights)
+    weight = unpacked(panels)
     for ids in (torch.tensor([[63]]), torch.tensor([[0, 16, 17], [63, 1, 0]]), torch.arange(5000) % 64):
         found = _rows(panels, ids)
         assert found is not None and torch.equal(found, weight[ids])
         assert torch.equal(PackedEmbedding(nn.Parameter(panels, requires_grad=False))(ids), weight[ids])
     assert _rows(panels, torch.tensor([3, 64])) is None and _rows(panels, torch.tensor([-1])) is None
     assert _rows(panels, torch.tensor([3], dtype=torch.int32)) is None
+
+
+def test_rows_of_int4_are_refused() -> None:
+    assert _rows(packed(torch.randn(64, 64), torch.uint8), torch.tensor([3])) is None
 
 
 def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
