@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
 from app.ground.plain import to_json
+from app.prompts.tokenizers import named
 from app.prompts.words import percent, words
 from engine.trace.telling import languages
 
@@ -49,9 +50,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        metavar="MODEL",
-        help="a hub name or a folder; its chat template, if it has one, renders the requests (default: the bundled "
-        "model's, whose counts differ)",
+        metavar="[NAME=]MODEL",
+        help="a hub name, a folder or a GGUF file, and what the report calls it; its chat template, if it has one, "
+        "renders the requests (default: the bundled model's, whose counts differ)",
     )
     parser.add_argument("--request", type=int, metavar="N", help="show all of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
@@ -81,26 +82,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.num_blocks is not None and arguments.num_blocks < 1:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
+    tokenizer, model = named(arguments.tokenizer) if arguments.tokenizer else (None, None)
     try:
-        file = read_prompts(arguments.file, keep_bodies=bool(arguments.tokenizer))
-        encode = characters_of if file.is_private else _encode(arguments.tokenizer)
+        file = read_prompts(arguments.file, keep_bodies=bool(model))
+        encode = characters_of if file.is_private else _encode(model)
         requests = with_answers(file.requests)
         verdicts = _played(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
         by_template, refusal = None, None
         if not file.is_private:
-            by_template, refusal = _played_as_rendered(requests, arguments.tokenizer, encode, settings)
+            by_template, refusal = _played_as_rendered(requests, model, encode, settings)
         verdicts = by_template or verdicts
     except (PromptError, ValueError) as error:
-        raise UserError(str(error)) from error
+        reason = str(error).replace(model, tokenizer) if model and tokenizer else str(error)
+        raise UserError(reason) from error
     if arguments.request is not None and not 1 <= arguments.request <= len(verdicts):
         raise UserError(f"--request must be between 1 and {len(verdicts)}, not {arguments.request}")
     language = arguments.lang if arguments.html else "en"
     not_rendered = ""
     if refusal is not None:
         not_rendered = words(language).refusal(refusal, with_reason=not arguments.private)
-    elif by_template is None and arguments.tokenizer and not file.is_private:
-        not_rendered = words(language)("no_template", tokenizer=arguments.tokenizer)
+    elif by_template is None and tokenizer and not file.is_private:
+        not_rendered = words(language)("no_template", tokenizer=tokenizer)
     if arguments.private:
         verdicts, found = without_texts(verdicts, found)
         file = file._replace(unread=without_reasons(file.unread))
@@ -114,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         name = arguments.name or arguments.file.name
         counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
-        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, language, counted, notes)
+        page = report_page(name, verdicts, found, arguments.policy, tokenizer, language, counted, notes)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:

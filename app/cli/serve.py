@@ -20,6 +20,7 @@ from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
 from app.models.registry import Models, served_name
 from app.models.served import Served
+from app.prompts.tokenizers import offered
 from engine.model.gguf_file import is_gguf
 from engine.model.shipped import BUNDLED, SHIPPED
 
@@ -91,6 +92,14 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="your own models, GPUs, links and layer times for the page /scale, as TOML (also read: DATA_DIR/presets)",
     )
+    parser.add_argument(
+        "--tokenizer",
+        action="append",
+        default=[],
+        metavar="NAME=MODEL",
+        help="a folder, a GGUF file or a hub name by whose tokenizer the page /prompts counts too, and its name there; "
+        "repeated for more (always there: those of the served models and of the bundled one)",
+    )
     add_model_options(parser)
     add_model_config_option(parser)
     add_engine_options(parser)
@@ -134,9 +143,14 @@ def run(arguments: argparse.Namespace) -> int:
         check_queue(arguments.message_queue, is_server=True)
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
+    try:
+        tokenizers = offered(arguments.model, [first, *others], arguments.tokenizer)
+    except ValueError as error:
+        raise UserError(f"--tokenizer: {error}") from error
     config = served_config(arguments)
     settings = server_settings(
         arguments,
+        tokenizers=tokenizers,
         config=config,
         configs=model_configs(arguments, [first, *others], config),
         max_theaters=arguments.max_theaters,

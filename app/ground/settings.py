@@ -49,6 +49,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     config: EngineConfig = EngineConfig()
     configs: dict[str, EngineConfig] = {}  # of the models that have settings of their own, by name
     lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
+    tokenizers: dict[
+        str, str
+    ] = {}  # that the page /prompts offers beside the bundled model's: folder or hub name, by name
     presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
     recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
 

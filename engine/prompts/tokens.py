@@ -1,4 +1,7 @@
-"""Tokenizer that prompts are counted with. Needs neither torch nor transformers, which take seconds to import."""
+"""Tokenizer that prompts are counted with.
+
+Needs neither torch nor transformers, which take seconds to import, but for a GGUF file's.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from engine.model.gguf_file import check_gguf_package, is_gguf
 from engine.model.shipped import SHIPPED
 
 _LENGTH = re.compile(r'"hash":"([0-9a-f]+)","length":(\d+)')
@@ -15,21 +19,33 @@ Encode = Callable[[str], Sequence[int]]
 
 
 def open_encoder(name: str | None = None) -> Encode:
-    """Return what encodes a text in the tokens of a folder's tokenizer.json or a hub name's; None: the bundled model's.
+    """Return what encodes a text in the tokens of a folder's tokenizer.json, a GGUF file's or a hub name's.
+
+    None: the bundled model's.
 
     Raises:
         ValueError: there is none; one sentence.
     """
     folder = SHIPPED["bundled"].folder if name is None else Path(name)
     try:
-        is_here = folder.is_dir()
-        tokenizer = (
-            Tokenizer.from_file(str(folder / "tokenizer.json")) if is_here else Tokenizer.from_pretrained(str(name))
-        )
+        if folder.is_dir():
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        elif is_gguf(str(name)):
+            tokenizer = _of_gguf(folder)
+        else:
+            tokenizer = Tokenizer.from_pretrained(str(name))
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(f"cannot read the tokenizer of {name}: {' '.join(str(error).split())[:200]}") from error
     tokenizer.no_truncation()
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]
+
+
+def _of_gguf(path: Path) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    check_gguf_package()
+    found: Tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name).backend_tokenizer
+    return found
 
 
 def characters_of(text: str) -> range:

@@ -1,11 +1,13 @@
 """The page /prompts: a file of requests in, the report out."""
 
 import json
+import re
 
 import pytest
 import requests
 
 from app.prompts import page
+from tests.tiny_models import byte_level_tokenizer
 from tests.unit.prompts.sessions import chat
 
 
@@ -40,3 +42,29 @@ def test_a_file_is_answered_with_its_report_and_leaves_nothing(server, tmp_path,
     assert example.status_code == 200 and "tools were added (+find_symbol)" in example.text
     assert send(server, "nothing").status_code == 422
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_tokenizer_is_chosen_by_name_and_no_path_is_shown(make_server, tmp_path) -> None:
+    folder = tmp_path / "secret-folder"
+    folder.mkdir()
+    byte_level_tokenizer().save_pretrained(folder)
+    gone = tmp_path / "gone"
+    server = make_server(tokenizers={"bytes": str(folder), "gone": str(gone)})
+    form = requests.get(f"{server.url}/prompts?lang=en", timeout=30).text
+    assert re.findall(r'<option value="(bytes|gone|bundled)">([^<]+)', form) == [
+        ("bytes", "bytes"), ("gone", "gone"), ("bundled", "the bundled model")
+    ]  # fmt: skip
+    body = {"model": "m", "input": "tide and moon " * 20}
+    answers = {name: send(server, json.dumps(body), tokenizer=name, lang="en") for name in ("bytes", "bundled", "gone")}
+    count = len(body["input"])
+    assert f"{count} tokens" in answers["bytes"].text and f"{count} tokens" not in answers["bundled"].text
+    assert (
+        "bytes has no chat template" in answers["bytes"].text
+        and "Tokens of the bundled model" in answers["bundled"].text
+    )
+    assert answers["gone"].status_code == 422 and "cannot read the tokenizer of gone" in answers["gone"].text
+    assert not any(str(tmp_path) in answer.text for answer in answers.values()) and str(tmp_path) not in form
+    for language, sentence in (("en", "This server has no tokenizer ../gone"), ("zh", "本服务器没有分词器 ../gone")):
+        refused = send(server, json.dumps(body), tokenizer="../gone", lang=language)
+        assert refused.status_code == 400 and sentence in refused.text
