@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
         "serve a model's KV cache to browsers",
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
-        "  kvtheater serve ./model.gguf          weights of a GGUF file, expanded\n"
+        "  kvtheater serve ./model.gguf          weights of a GGUF file, expanded; owner/name:Q8_0 is one of the hub\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
         "  kvtheater serve bundled ./my-model --model-config FILE  each with settings of its own\n"
         "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"

@@ -16,6 +16,7 @@ from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import refuse_unsupported
 from engine.model.gguf_file import SUFFIX, check_gguf_package, is_gguf
+from engine.model.gguf_hub import gguf_forms, hub_gguf
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from engine.model.shipped import shipped_model
 
@@ -50,6 +51,11 @@ class ModelFiles(NamedTuple):
                 raise lack from error
             reason = " ".join(str(error).split(". ")[0].split())[:300]
             if what == "configuration" and isinstance(error, OSError) and not self.is_local:
+                if forms := gguf_forms(self.source, self.revision):
+                    example = f"{self.name}:{next(iter(forms))}"
+                    raise ModelError(
+                        f"{self.name} has GGUF files only ({', '.join(forms)}): name one, as {example}"
+                    ) from error
                 raise ModelError(
                     f"model {self.name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be "
                     "reached or has no such model"
@@ -98,7 +104,8 @@ class ModelFiles(NamedTuple):
 
 
 def model_files(name: str, revision: str | None = None) -> ModelFiles:
-    """Find the files of a model by the name of a shipped one, a folder, a GGUF file, or a hub name.
+    """Find the files of a model by the name of a shipped one, a folder, a GGUF file, a hub name, or a hub
+    name and the form of a GGUF file there (`owner/name:Q4_K_M`).
 
     Raises:
         ModelError: there is no such folder or file, no model in it, or nothing here that reads it.
@@ -112,6 +119,10 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
     if is_gguf(name):
         check_gguf_package()
         path = Path(name).expanduser()
+        return ModelFiles(name, str(path.parent), True, gguf=path.name)
+    if ":" in name and not name.startswith((".", "/", "~")):
+        check_gguf_package()
+        path = hub_gguf(name, revision)
         return ModelFiles(name, str(path.parent), True, gguf=path.name)
     if name.startswith((".", "/", "~")) or name.endswith(SUFFIX) or name.count("/") > 1:
         raise ModelError(f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {name}")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from app.cli import main
+from engine.model import gguf_hub
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
 from engine.model.weighing import bytes_to_come
@@ -73,3 +74,44 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install 'kvtheater\[gguf\]'"):
         load_model(str(file))
+
+
+FILES = ["README.md", "Tiny-0.1B-Q8_0.gguf", "tiny.Q4_K_M.gguf", "mmproj-F16.gguf", "Tiny-BF16-00001-of-00002.gguf"]
+
+
+class Hub:
+    """A hub that knows one repository, and that of a name without GGUF files."""
+
+    def list_repo_files(self, repository: str, revision: str | None = None) -> list[str]:
+        if repository != "owner/tiny-GGUF":
+            raise OSError("404")
+        return FILES
+
+
+def test_a_file_of_the_hub_is_named_by_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub is not reachable from the tests: its listing and its download are put in place of the client's."""
+    gguf_files.write("qwen3", tmp_path / FILES[1], True)
+    asked = []
+
+    def downloaded(repository: str, name: str, revision: str | None = None) -> str:
+        asked.append((repository, name, revision))
+        return str(tmp_path / name)
+
+    monkeypatch.setattr(gguf_hub, "HfApi", Hub)
+    monkeypatch.setattr(gguf_hub, "hf_hub_download", downloaded)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model = load_model("owner/tiny-GGUF:q8_0", device="cpu")
+    assert model.facts.name == "owner/tiny-GGUF:q8_0" and model.stored is not None
+    assert model.stored.form == "GGUF Q8_0" and asked == [("owner/tiny-GGUF", FILES[1], None)]
+    with pytest.raises(ModelError, match=r"has no GGUF file 'Q5_0'; it has Q8_0, Q4_K_M$"):
+        load_model("owner/tiny-GGUF:Q5_0", device="cpu")
+    with pytest.raises(ModelError, match="no GGUF file of owner/other was found"):
+        load_model("owner/other:Q8_0", device="cpu")
+
+
+def test_a_repository_of_gguf_files_alone_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_hub, "HfApi", Hub)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    expected = r"has GGUF files only \(Q8_0, Q4_K_M\): name one, as owner/tiny-GGUF:Q8_0"
+    with pytest.raises(ModelError, match=expected):
+        load_model("owner/tiny-GGUF", device="cpu")

@@ -1,0 +1,60 @@
+"""GGUF files of the Hugging Face hub: `owner/name:Q4_K_M` names one by the end of its file's name."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+
+from engine.model.errors import ModelError
+from engine.model.gguf_file import SUFFIX
+
+NO_MODEL = "mmproj"  # begins the name of a projector for pictures
+
+
+def hub_gguf(name: str, revision: str | None = None) -> Path:
+    """Return the file that `repository:form` names, downloaded unless the hub's cache has it.
+
+    Raises:
+        ModelError: no such repository, or not exactly one such file in it; the forms that it has are listed.
+    """
+    repository, _, form = name.partition(":")
+    files = gguf_forms(repository, revision)
+    if not files:
+        raise ModelError(
+            f"no GGUF file of {repository} was found: the Hugging Face hub cannot be reached, or has none there"
+        )
+    found = [path for named, path in files.items() if named.lower() == form.lower()]
+    if len(found) != 1:
+        raise ModelError(f"{repository} has no GGUF file {form!r}; it has {', '.join(files)}")
+    try:
+        return Path(hf_hub_download(repository, found[0], revision=revision))
+    except Exception as error:  # each of its clients has errors of its own
+        raise ModelError(f"{found[0]} of {repository} cannot be downloaded: {_sentence(error)}") from error
+
+
+def gguf_forms(repository: str, revision: str | None = None) -> dict[str, str]:
+    """Return the GGUF files of a repository in one piece, by the form at the end of their names (Q4_K_M).
+
+    Without a network those in the hub's cache; none where there is no such repository.
+    """
+    try:
+        listed = HfApi().list_repo_files(repository, revision=revision)
+    except Exception:  # each of its clients has errors of its own
+        try:
+            folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        except Exception:
+            return {}
+        listed = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}")]
+    paths = [PurePosixPath(one) for one in sorted(listed) if one.endswith(SUFFIX)]
+    whole = [path for path in paths if "-of-" not in path.stem and not path.name.startswith(NO_MODEL)]
+    return {_form(path.stem): str(path) for path in whole}
+
+
+def _form(stem: str) -> str:
+    """Return the part of a file's name after its last hyphen or full stop: Qwen3-0.6B-Q4_K_M -> Q4_K_M."""
+    return stem.replace(".", "-").rpartition("-")[2]
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split(". ")[0].split())[:200]
