@@ -11,6 +11,7 @@ from engine.cache.forget_settings import ForgetSettings, PolicyName
 from engine.cache.reach import WindowPolicy
 from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
+from engine.options.refusal import Sentence, sentence
 from engine.trace.events import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
 
@@ -56,7 +57,14 @@ def _is_bias(logit_bias: dict[int, float]) -> bool:
 
 
 class ConfigError(ValueError):
-    """A setting that cannot work; the message is one sentence that says which and what would."""
+    """A setting that cannot work; the message is one sentence that says which and what would.
+
+    `said`: the sentence in other languages, by their codes.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.said = message.said if isinstance(message, Sentence) else {}
 
 
 def _check_kinds(settings: Struct) -> None:
@@ -345,13 +353,14 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
             most=MAX_STOPS,
             longest=MAX_STOP_CHARACTERS,
             holds=all,
-            allowed=f"at most {MAX_STOPS} strings, none empty or over {MAX_STOP_CHARACTERS} characters",
+            allowed=sentence("range.stop", most=MAX_STOPS, longest=MAX_STOP_CHARACTERS),
             may_change=True,
             control=Control(group="sampling"),
         ),
     ] = []
     stop_token_ids: Annotated[
-        list[int], Option(most=MAX_STOP_TOKENS, allowed=f"at most {MAX_STOP_TOKENS} token ids", may_change=True)
+        list[int],
+        Option(most=MAX_STOP_TOKENS, allowed=sentence("range.stop_token_ids", most=MAX_STOP_TOKENS), may_change=True),
     ] = []
     ignore_eos: Annotated[bool, Option(may_change=True, control=Control(group="sampling", initial=False))] = False
     # samples to draw, of which the n with the highest cumulative logprob are the outputs
@@ -371,7 +380,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         Option(
             most=MAX_BIASES,
             holds=_is_bias,
-            allowed=f"at most {MAX_BIASES} token ids with numbers between -100 and 100",
+            allowed=sentence("range.logit_bias", most=MAX_BIASES),
             may_change=True,
         ),
     ] = {}
@@ -397,18 +406,16 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         if wrong := out_of_range(self):
             raise ConfigError(wrong)
         if self.best_of is not None and self.best_of < self.n:
-            raise ConfigError(f"best_of must be at least n ({self.n}), not {self.best_of}")
+            raise ConfigError(sentence("best_of", n=self.n, best_of=self.best_of))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise ConfigError(f"min_tokens must be between 0 and max_tokens ({self.max_tokens}), not {self.min_tokens}")
+            raise ConfigError(sentence("min_tokens", most=self.max_tokens, value=self.min_tokens))
         if self.use_beam_search:
             if self.n > self.beam_width or self.best_of is not None:
-                raise ConfigError(
-                    f"beam search returns at most beam_width ({self.beam_width}) outputs and takes no best_of"
-                )
+                raise ConfigError(sentence("beam.outputs", most=self.beam_width))
             if self.temperature != 0 or self.stop:
-                raise ConfigError("beam search compares probabilities: temperature must be 0, stop must be empty")
+                raise ConfigError(sentence("beam.sampling"))
         elif self.num_sequences > 1 and self.temperature == 0:
-            raise ConfigError("with temperature 0 all samples would be equal: set a temperature, or use_beam_search")
+            raise ConfigError(sentence("equal_samples"))
         return self
 
     def as_map(self) -> dict[str, Setting]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from app.classroom.access import Access
 from app.classroom.refusing import refusal
 from app.ground.callers import Pass
-from app.ground.errors import AppError
+from app.ground.errors import refused
 from app.models.pool_bytes import pool_bytes
 from app.session import messages
 from app.session.session import Session
@@ -95,6 +95,6 @@ def check_configure(theater: Session, config: EngineConfig) -> None:
         wanted = pool_bytes(config, facts)
         most = theater.most_pool_bytes or pool_bytes(theater.config, facts)
     except ConfigError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error
     if wanted > most:
         raise refusal("refused", "lab.pool", most=most, wanted=wanted)

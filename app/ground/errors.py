@@ -95,6 +95,11 @@ def refusal_of(error: BaseException) -> AppError | None:
     )
 
 
+def refused(error: ValueError) -> AppError:
+    """Return the refusal for what the engine refuses, in every language that it says that in."""
+    return AppError("refused", one_sentence(error), said=getattr(error, "said", None))
+
+
 def one_sentence(error: BaseException) -> str:
     """Return an exception in one line, without its traceback; names the type when it has no text of its own."""
     text = " ".join(str(error).split())

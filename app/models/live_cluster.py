@@ -10,6 +10,7 @@ from app.models.specs import specs_of
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.lab.change import Change
+from engine.options.refusal import sentence
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 
@@ -65,9 +66,7 @@ class LiveCluster(Observed):
         return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
-        raise ConfigError(
-            "a run of several instances cannot be made again: which of them comes next is not its inputs' doing"
-        )
+        raise ConfigError(sentence("instances.rerun"))
 
     def let_go(self) -> None:
         self.cluster.let_go()

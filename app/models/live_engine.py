@@ -27,6 +27,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import SHIPPED
 from engine.options.check import over_served_max
+from engine.options.refusal import joined, sentence
 from engine.setup.resolve import resolve_for
 from engine.speculate.settings import speculative_of
 from engine.trace.log import TraceReader, TraceWriter
@@ -78,7 +79,7 @@ class LiveEngine(Observed):
         return self._engine.abort(request_id)
 
     def lose_instance(self, index: int) -> None:
-        raise ConfigError("this run is of one engine: there is no other that would go on")
+        raise ConfigError(sentence("instances.one"))
 
     def num_unfinished(self) -> int:
         return self._engine.num_unfinished
@@ -121,15 +122,13 @@ def check_limits(
     resolved = resolve_for(config, facts).config
     draft = speculative_of(resolved)
     if draft is not None and draft.model is not None and draft.model not in (*SHIPPED, *draft_models):
-        raise ConfigError(
-            f"the draft model {draft.model!r} is not one of {', '.join(SHIPPED)}, and not of this server's settings"
-        )
+        raise ConfigError(sentence("draft.unknown", name=repr(draft.model), known=", ".join(SHIPPED)))
     if wrong := over_served_max(resolved):
         raise ConfigError(wrong)
     parts = pool_parts(config, facts)
     if sum(parts.values()) > max_pool_bytes:
-        each = " and ".join(f"{part} takes {size // MIB} MiB" for part, size in parts.items())
-        raise ConfigError(f"{each}; the limit is {max_pool_bytes // MIB} MiB")
+        each = joined(sentence("pool.part", part=part, size=size // MIB) for part, size in parts.items())
+        raise ConfigError(sentence("pool.bytes", each=each, most=max_pool_bytes // MIB))
 
 
 def engine_builder(
@@ -154,7 +153,7 @@ def engine_builder(
             config = resolve_for(config, model.facts).config
         if config.num_instances and config.instances != "thread":
             if workers is None:
-                raise ConfigError("this server starts no processes for a run; choose instances of one thread")
+                raise ConfigError(sentence("instances.processes"))
             try:
                 return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
             except AllInUseError:  # this run shares one thread: its log's header says so

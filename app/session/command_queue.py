@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from app.ground.errors import AppError, one_sentence, refusal_of
+from app.ground.errors import AppError, one_sentence, refusal_of, refused
 
 MAX_PENDING = 256  # commands waiting
 LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
@@ -76,7 +76,7 @@ class CommandQueue:
         try:
             result = command.do()
         except ValueError as error:  # ConfigError, RequestError: one sentence with the numbers
-            command.future.set_exception(AppError("refused", one_sentence(error)))
+            command.future.set_exception(refused(error))
         except BaseException as error:
             refusal = refusal_of(error)
             if refusal is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from app.ground.errors import AppError, one_sentence, refusal_of
+from app.ground.errors import AppError, one_sentence, refusal_of, refused
 from app.models.engine_face import EngineLike, RerunLike
 from app.session import messages
 from app.session.answers import ForkStatus
@@ -89,7 +89,8 @@ class ForkJob:
         try:
             going = self._rerun.advance()
         except Exception as error:
-            unforeseen = AppError("refused" if isinstance(error, ValueError) else "internal", one_sentence(error))
+            internal = AppError("internal", one_sentence(error))
+            unforeseen = refused(error) if isinstance(error, ValueError) else internal
             refusal = refusal_of(error) or unforeseen
             was_forked = self.forked.done()
             self.end(refusal)

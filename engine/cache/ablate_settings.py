@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from engine.options.refusal import sentence
 from engine.trace.records import ModelFacts
 
 _PART = re.compile(r"(\d+)(?:\.(\d+))?@(\d+)")
@@ -31,7 +32,7 @@ def read_ablation(text: str | None) -> list[Off]:
     found = []
     for part in (text or "").split():
         if not (match := _PART.fullmatch(part)):
-            raise ValueError(f"ablate must be LAYER.HEAD@RECORD or LAYER@RECORD, got {part!r}")
+            raise ValueError(sentence("ablate.form", part=repr(part)))
         layer, head, record = match.groups()
         found.append(Off(int(layer), None if head is None else int(head), int(record)))
     return found
@@ -40,10 +41,10 @@ def read_ablation(text: str | None) -> list[Off]:
 def refusal(offs: Sequence[Off], facts: ModelFacts) -> str:
     """Return why this cannot be switched off in a model, one sentence; "" = it can."""
     if facts.latent_dim or facts.state_bytes:
-        kept = "latents" if facts.latent_dim else "recurrent states"
-        return f"ablate switches off attention over keys and values, and {facts.name} has {kept}: leave it out"
+        kept = sentence("kept.latents" if facts.latent_dim else "kept.states")
+        return sentence("ablate.model", name=facts.name, kept=kept)
     for off in offs:
         if off.layer >= facts.num_layers or (off.head or 0) >= facts.num_heads:
             last = f"{facts.num_layers - 1}.{facts.num_heads - 1}"
-            return f"ablate names {str(off).partition('@')[0]}, and the last layer and head of {facts.name} are {last}"
+            return sentence("ablate.part", part=str(off).partition("@")[0], name=facts.name, last=last)
     return ""

@@ -19,6 +19,7 @@ from engine.connector.link import Link, LocalLink, Sender, ThrottledLink
 from engine.connector.transfer import LEASE, TransferConnector
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.options.refusal import sentence
 from engine.setup.id_namespace import IdNamespace
 from engine.setup.resolve import resolve_for
 from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
@@ -43,9 +44,7 @@ def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Sea
     swap_blocks = resolved.swap_space * len(resolved.groups)
     if len(roles) * len(resolved.groups) > MAX_GROUPS or len(roles) * num_blocks > MAX_BLOCKS:
         most = min(MAX_GROUPS // len(resolved.groups), MAX_BLOCKS // num_blocks)
-        raise ConfigError(
-            f"{len(roles)} instances with {num_blocks} blocks each are too many for one log: at most {most}"
-        )
+        raise ConfigError(sentence("instances.log", n=len(roles), blocks=num_blocks, most=most))
     numbers: dict[Role, int] = {}
     seats = list[Seat]()
     for index, role in enumerate(roles):

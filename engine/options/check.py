@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from engine.options.refusal import Sentence, sentence
 from engine.options.table import Kind, OptionRow, table_of
 
 LONGEST = 80  # characters of a wrong value in a sentence
@@ -25,40 +26,36 @@ def _is_number(value: Any) -> bool:
 _HELD_BY: dict[type, Callable[[Any], bool]] = {
     int: _is_whole, float: _is_number, str: lambda value: isinstance(value, str),
 }  # fmt: skip
-_OF_KIND: dict[Kind, tuple[str, Callable[[Any, OptionRow], bool]]] = {
-    "choice": ("one of {choices}", lambda value, row: value in row.choices),
-    "switch": ("True or False", lambda value, row: isinstance(value, bool)),
-    "integer": ("a whole number", lambda value, row: _is_whole(value)),
-    "number": ("a number", lambda value, row: _is_number(value)),
-    "text": ("a text", lambda value, row: isinstance(value, str)),
-    "list": (
-        "a list of {items}",
-        lambda value, row: isinstance(value, list | tuple) and all(map(_HELD_BY[row.items[0]], value)),
-    ),
-    "map": (
-        "a map of {items}",
-        lambda value, row: (
-            isinstance(value, dict)
-            and all(map(_HELD_BY[row.items[0]], value))
-            and all(map(_HELD_BY[row.items[1]], value.values()))
-        ),
+_OF_KIND: dict[Kind, Callable[[Any, OptionRow], bool]] = {
+    "choice": lambda value, row: value in row.choices,
+    "switch": lambda value, row: isinstance(value, bool),
+    "integer": lambda value, row: _is_whole(value),
+    "number": lambda value, row: _is_number(value),
+    "text": lambda value, row: isinstance(value, str),
+    "list": lambda value, row: isinstance(value, list | tuple) and all(map(_HELD_BY[row.items[0]], value)),
+    "map": lambda value, row: (
+        isinstance(value, dict)
+        and all(map(_HELD_BY[row.items[0]], value))
+        and all(map(_HELD_BY[row.items[1]], value.values()))
     ),
 }
 
 
-def of_wrong_kind(settings: Struct) -> str | None:
+def of_wrong_kind(settings: Struct) -> Sentence | None:
     """Return what is wrong with the first value that is not of its option's type or none of its choices, one sentence.
 
     Return None when all are. A field that may be left open takes None.
     """
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
-        said, is_right = _OF_KIND[row.kind]
-        if (value is None and row.optional) or is_right(value, row):
+        if (value is None and row.optional) or _OF_KIND[row.kind](value, row):
             continue
-        allowed = said.format(choices=", ".join(row.choices), items=" to ".join(kind.__name__ for kind in row.items))
+        items = " to ".join(kind.__name__ for kind in row.items)
+        allowed = sentence(f"kind.{row.kind}", choices=", ".join(row.choices), items=items)
+        if row.optional:
+            allowed = sentence("kind.or_none", allowed=allowed)
         meant = did_you_mean(meant_by(value, row.choices)) if isinstance(value, str) else ""
-        return f"{name} must be {allowed}{' or None' if row.optional else ''}, not {_shown(value)}{meant}"
+        return sentence("kind", name=name, allowed=allowed, value=_shown(value), meant=meant)
     return None
 
 
@@ -69,10 +66,10 @@ def meant_by(word: str, known: Iterable[str]) -> list[str]:
 
 def did_you_mean(meant: list[str]) -> str:
     """Return the end of a sentence that suggests the likeliest word; empty where there is none."""
-    return f"; did you mean {meant[0]}?" if meant else ""
+    return sentence("meant", word=meant[0]) if meant else ""
 
 
-def out_of_range(settings: Struct) -> str | None:
+def out_of_range(settings: Struct) -> Sentence | None:
     """Return the error of the first value outside its option's range, one sentence; None: all are in range."""
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
@@ -80,17 +77,17 @@ def out_of_range(settings: Struct) -> str | None:
             continue
         beside = row.option.beside
         if beside is not None and getattr(settings, beside) is None:
-            return f"{name} means something only beside {beside}: set {beside} too"
+            return sentence("beside", name=name, beside=beside)
         if not row.option.admits(value):
-            return f"{name} must be {row.option.range_text()}, not {_shown(value)}"
+            return sentence("range", name=name, range=row.option.range_text(), value=_shown(value))
         if (whole := _too_large(value)) is not None:
-            return f"{name} takes whole numbers between {-MAX_WHOLE} and {MAX_WHOLE}, not {_shown(whole)}"
+            return sentence("too_large", name=name, least=-MAX_WHOLE, most=MAX_WHOLE, value=_shown(whole))
     return None
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, (list, dict)) and len(value) > LONGEST:
-        return f"{len(value)} of them"
+        return sentence("several", n=len(value))
     if isinstance(value, list):
         value = [one[:LONGEST] if isinstance(one, str) else one for one in value]  # repr would copy all of it
     text = repr(value)
@@ -103,10 +100,10 @@ def _too_large(value: Any) -> int | None:
     return next((one for one in inner if isinstance(one, int) and abs(one) > MAX_WHOLE), None)
 
 
-def over_served_max(settings: Struct) -> str | None:
+def over_served_max(settings: Struct) -> Sentence | None:
     """Return the first value that is more than a server takes, one sentence; None: there is none."""
     for name, row in table_of(type(settings)).items():
         value, most = getattr(settings, name), row.option.served_max
         if most is not None and value is not None and value > most:
-            return f"{name} {value} is over the limit of {most}"
+            return sentence("served_max", name=name, value=value, most=most)
     return None

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from engine.options.refusal import joined, sentence
+
 Group = Literal["cache", "scheduler", "instances", "sampling"]
 
 
@@ -45,13 +47,11 @@ class Option(Struct, frozen=True, kw_only=True):
         """Return the range in words that follow "must be"; empty without bounds."""
         if self.allowed:
             return self.allowed
-        low = f"over {self.gt:.17g}" if self.gt is not None else None
-        if self.ge is not None and self.le is not None:
-            return f"between {self.ge:.17g} and {self.le:.17g}"
-        if self.ge is not None:
-            return f"at least {self.ge:.17g}"
-        high = f"at most {self.le:.17g}" if self.le is not None else None
-        return " and ".join(part for part in (low, high) if part)
+        ge, gt, le = (None if bound is None else f"{bound:.17g}" for bound in (self.ge, self.gt, self.le))
+        if ge is not None:
+            return sentence("range.at_least", least=ge) if le is None else sentence("range.between", least=ge, most=le)
+        over = [] if gt is None else [sentence("range.over", least=gt)]
+        return joined(over if le is None else [*over, sentence("range.at_most", most=le)])
 
     def admits(self, value: Any) -> bool:
         """Return whether a value that is not None is in range. A number that is not one (NaN) is in no range."""

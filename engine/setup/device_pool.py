@@ -10,6 +10,7 @@ from engine.model import device
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
+from engine.options.refusal import sentence
 from engine.setup.pool_size import FEWEST, num_blocks_that_fit
 from engine.trace.limits import MAX_BLOCKS
 
@@ -31,11 +32,9 @@ def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
     each = stored_bytes_per_token(model.facts, config.kv_cache_dtype) * config.block_size
     fitting = num_blocks_that_fit(room.free, room.total, config.gpu_memory_utilization, peak, each)
     if fitting < FEWEST:
-        raise ConfigError(
-            f"gpu_memory_utilization {config.gpu_memory_utilization:g} of {device.size(room.total)} leaves room for "
-            f"{fitting} blocks of {device.size(each)}: {device.size(room.total - room.free)} are taken by weights and "
-            f"others, and a step takes {device.size(peak)}; raise it, lower max_num_batched_tokens, or set num_blocks"
-        )
+        sizes = {"total": room.total, "each": each, "taken": room.total - room.free, "peak": peak}
+        shown = {name: device.size(size) for name, size in sizes.items()}
+        raise ConfigError(sentence("device_pool", share=config.gpu_memory_utilization, n=fitting, **shown))
     groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # at most: each has blocks of its own
     most = min(MAX_SERVED_BLOCKS, MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // groups)
     return replace(config, num_blocks=min(fitting, most))

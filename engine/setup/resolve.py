@@ -12,6 +12,7 @@ from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, s
 from engine.cache.reach import Reach, reaches_of
 from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
+from engine.options.refusal import joined, sentence
 from engine.setup.pool_size import MAX_BYTES, default_num_blocks, slots_that_fit
 from engine.speculate.settings import speculative_of
 from engine.trace.limits import MAX_BLOCKS
@@ -36,12 +37,10 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
         ConfigError: as `resolve`, and a strategy that does not go with the model.
     """
     if facts.latent_dim and config.by_sequence:
-        raise ConfigError(
-            f"strategy {config.strategy} keeps keys and values, and {facts.name} keeps latents: use paged"
-        )
+        raise ConfigError(sentence("latent.strategy", strategy=config.strategy, name=facts.name))
     if config.forget_policy and (facts.latent_dim or facts.state_bytes):
-        kept = "latents" if facts.latent_dim else "recurrent states"
-        raise ConfigError(f"forget_policy forgets keys and values, and {facts.name} has {kept}: leave it out")
+        kept = sentence("kept.latents" if facts.latent_dim else "kept.states")
+        raise ConfigError(sentence("forget.model", name=facts.name, kept=kept))
     if (offs := _offs(config)) and (wrong := refusal(offs, facts)):
         raise ConfigError(wrong)
     slots = slots_that_fit(facts, config.kv_cache_dtype)
@@ -77,14 +76,14 @@ def resolve(
     _check_instances(config)
     config = _with_forgetting(config)
     if speculative_of(config) and state_bytes:
-        raise ConfigError("a model with recurrent states drafts no tokens: a state cannot be taken back by a token")
+        raise ConfigError(sentence("states.drafts"))
     if config.num_blocks is None:
         longest = min(config.max_model_len or max_position, max_position)
         config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
     if _num_slots(config) > MAX_POOL_SLOTS:
-        raise ConfigError(f"{_pool(config)} is over {MAX_POOL_SLOTS} slots")
+        raise ConfigError(sentence("pool.slots", pool=_pool(config), most=MAX_POOL_SLOTS))
     if config.by_sequence and config.kv_cache_dtype != "auto":
-        raise ConfigError(f"strategy {config.strategy} keeps K and V as the model hands them over: kv_cache_dtype auto")
+        raise ConfigError(sentence("strategy.dtype", strategy=config.strategy))
     reaches = reaches_of(sliding_windows or [None], config.policy)
     max_model_len = _max_model_len(config, reaches, max_position)
     config = replace(_laid_out(config, max_model_len), max_model_len=max_model_len)
@@ -98,10 +97,8 @@ def resolve(
         groups.append(state_group(_states(config, state_bytes), first_block, demands))
     num_blocks = sum(group.num_blocks for group in groups)
     if num_blocks > MAX_BLOCKS:
-        raise ConfigError(
-            f"num_blocks {config.num_blocks} makes {num_blocks} blocks{_of_groups(groups)}, and a log holds "
-            f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
-        )
+        made = {"value": config.num_blocks, "n": num_blocks, "groups": _of_groups(groups)}
+        raise ConfigError(sentence("num_blocks", **made, most=MAX_BLOCKS))
     swap_space = _swap_space(config, groups)
     config = replace(config, swap_space=swap_space)
     return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
@@ -124,16 +121,11 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
         "speculative_config": config.speculative_config is not None,
     }
     if wrong := [name for name, is_set in against.items() if is_set]:
-        raise ConfigError(f"forget_policy goes with one engine of strategy paged; leave out {' and '.join(wrong)}")
+        raise ConfigError(sentence("forget.beside", wrong=joined(wrong)))
     if own.budget < own.sinks + own.recent:
-        raise ConfigError(
-            f"forget_budget must be at least forget_sinks + forget_recent ({own.sinks + own.recent}), not {own.budget}"
-        )
+        raise ConfigError(sentence("forget.budget", least=own.sinks + own.recent, value=own.budget))
     if own.policy == "snapkv" and (own.recent < 1 or own.pool % 2 == 0):
-        raise ConfigError(
-            f"snapkv observes at least one query and averages an odd number of positions: forget_recent {own.recent}, "
-            f"forget_pool {own.pool} are not"
-        )
+        raise ConfigError(sentence("forget.snapkv", recent=own.recent, pool=own.pool))
     return replace(
         config,
         forget_budget=own.budget,
@@ -158,7 +150,7 @@ def _offs(config: EngineConfig) -> list[Off]:
     try:
         offs = read_ablation(config.ablate)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(error.args[0]) from None
     against = {
         f"strategy {config.strategy}": config.by_sequence is not None,
         "prefill, decode and mixed": config.num_instances > 0,
@@ -168,7 +160,7 @@ def _offs(config: EngineConfig) -> list[Off]:
         "preemption_mode swap": config.preemption_mode == "swap",
     }
     if offs and (wrong := [name for name, is_set in against.items() if is_set]):
-        raise ConfigError(f"ablate goes with one engine and its blocks; leave out {' and '.join(wrong)}")
+        raise ConfigError(sentence("ablate.beside", wrong=joined(wrong)))
     return offs
 
 
@@ -179,15 +171,12 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
         ConfigError: something that does not go with states.
     """
     if config.strategy != "paged":
-        raise ConfigError(f"a model with recurrent states goes with strategy paged, not {config.strategy}")
+        raise ConfigError(sentence("states.strategy", strategy=config.strategy))
     if config.prefill or config.decode:
-        raise ConfigError(
-            "a model with recurrent states is not handed over from prefill to decode instances: the one that goes on "
-            "computes the last prompt token again, and a state cannot be taken back by a token; use mixed instances"
-        )
+        raise ConfigError(sentence("states.apart"))
     every = 4 * config.block_size if config.mamba_block_size is None else config.mamba_block_size
     if every % config.block_size:
-        raise ConfigError(f"mamba_block_size must be a multiple of block_size {config.block_size}, not {every}")
+        raise ConfigError(sentence("states.multiple", size=config.block_size, value=every))
     return replace(config, mamba_block_size=every)
 
 
@@ -200,16 +189,16 @@ def _states(config: EngineConfig, state_bytes: int) -> States:
 
 def _check_instances(config: EngineConfig) -> None:
     if (config.fault in FAULTS_OF_SEVERAL) != (config.num_instances > 0 and config.fault is not None):
-        where = "goes with one engine" if config.num_instances else "is one between several instances"
-        raise ConfigError(f"fault {config.fault} {where}")
+        where = "fault.one" if config.num_instances else "fault.several"
+        raise ConfigError(sentence(where, fault=config.fault))
     if not config.num_instances:
         return
     if not config.decode + config.mixed:
-        raise ConfigError("instances that compute prompts need one that goes on with them: set decode or mixed")
+        raise ConfigError(sentence("instances.decode"))
     if not config.prefill + config.mixed:
-        raise ConfigError("instances that decode need one that computes prompts: set prefill or mixed")
+        raise ConfigError(sentence("instances.prefill"))
     if config.strategy != "paged":
-        raise ConfigError("several instances go with strategy paged: blocks move between them")
+        raise ConfigError(sentence("instances.strategy"))
 
 
 def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:
@@ -218,22 +207,13 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position:
     if max_model_len is None:
         max_model_len = max_position if _holds_any_length(config, reaches) else min(max_position, num_slots)
         if max_model_len < 2:
-            raise ConfigError(
-                f"{_pool(config)} has no room for a prompt token and one to generate: choose more blocks, or larger "
-                "ones"
-            )
+            raise ConfigError(sentence("pool.too_small", pool=_pool(config)))
     if not 2 <= max_model_len <= max_position:
-        raise ConfigError(
-            f"max_model_len must be between 2 (a prompt token and one to generate) and the model's {max_position}, "
-            f"not {max_model_len}"
-        )
+        raise ConfigError(sentence("max_model_len", most=max_position, value=max_model_len))
     if config.block_size > max_model_len:
-        raise ConfigError(f"block_size {config.block_size} does not fit max_model_len {max_model_len}")
+        raise ConfigError(sentence("block_size", size=config.block_size, most=max_model_len))
     if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
-        raise ConfigError(
-            f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) must be at least "
-            f"max_model_len ({max_model_len}), or a long prompt could never be scheduled"
-        )
+        raise ConfigError(sentence("chunked_prefill", value=config.max_num_batched_tokens, least=max_model_len))
     return max_model_len
 
 
@@ -256,9 +236,7 @@ def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
     if config.strategy not in ("contiguous", "static"):
         return config
     if num_slots < max_model_len:
-        raise ConfigError(
-            f"{config.strategy} reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
-        )
+        raise ConfigError(sentence("reserved", strategy=config.strategy, most=max_model_len, slots=num_slots))
     return replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
 
 
@@ -279,7 +257,7 @@ def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
     most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
     if not 0 <= swap_space <= most:
-        raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(groups)}")
+        raise ConfigError(sentence("swap_space", most=most, groups=_of_groups(groups)))
     return swap_space
 
 
@@ -293,8 +271,8 @@ def _num_slots(config: EngineConfig) -> int:
 
 
 def _pool(config: EngineConfig) -> str:
-    return f"a pool of {config.num_blocks} blocks x {config.block_size} slots"
+    return sentence("pool", blocks=config.num_blocks, size=config.block_size)
 
 
 def _of_groups(groups: Sequence[GroupPlan]) -> str:
-    return f" in {len(groups)} groups of layers" if len(groups) > 1 else ""
+    return sentence("groups", n=len(groups)) if len(groups) > 1 else ""

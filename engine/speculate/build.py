@@ -11,6 +11,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.options.refusal import sentence
 from engine.scheduling.speculation import Drafter
 from engine.speculate.draft_model import DraftEngine, ModelDrafter
 from engine.speculate.draft_pool import BLOCK_SIZE, num_draft_blocks
@@ -35,13 +36,11 @@ def build_drafter(
     try:
         draft = _load(speculative.model, str(model.device))
     except ModelError as error:
-        raise ConfigError(f"the draft model cannot be opened: {error}") from error
+        raise ConfigError(sentence("draft.unopened", error=error)) from error
     if draft.states is not None:
-        raise ConfigError(
-            f"the draft model {draft.facts.name} has recurrent states, and a state cannot be taken back by a token"
-        )
+        raise ConfigError(sentence("draft.states", name=draft.facts.name))
     if not _share_vocabulary(draft, model):
-        raise ConfigError(f"the draft model {draft.facts.name} has another vocabulary than {model.facts.name}")
+        raise ConfigError(sentence("draft.vocabulary", name=draft.facts.name, model=model.facts.name))
     own = replace(
         config,
         strategy="paged",
@@ -61,9 +60,7 @@ def build_drafter(
     try:
         return ModelDrafter(draft, new_engine(draft, own))
     except ModelError as error:
-        raise ConfigError(
-            f"the draft model's pool, as large as the model's and {config.max_num_seqs} drafts: {error}"
-        ) from error
+        raise ConfigError(sentence("draft.pool", n=config.max_num_seqs, error=error)) from error
 
 
 @functools.lru_cache(maxsize=2)

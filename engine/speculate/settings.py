@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from engine.config import ConfigError, EngineConfig
+from engine.options.refusal import sentence
 
 MAX_DRAFT_TOKENS = 16
 MAX_LOOKUP = 16  # tokens of an n-gram: each length is one search of the text, for each sequence and step
@@ -48,33 +49,28 @@ def speculative_of(config: EngineConfig) -> Speculative | None:
     try:
         found = msgspec.json.decode(config.speculative_config.encode(), type=Speculative)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"speculative_config must be JSON as vLLM takes it: {error}") from None
+        raise ConfigError(sentence("speculative.json", error=error)) from None
     if not 1 <= found.num_speculative_tokens <= MAX_DRAFT_TOKENS:
-        raise ConfigError(
-            f"num_speculative_tokens must be between 1 and {MAX_DRAFT_TOKENS}, not {found.num_speculative_tokens}"
-        )
+        allowed = sentence("range.between", least=1, most=MAX_DRAFT_TOKENS)
+        value = found.num_speculative_tokens
+        raise ConfigError(sentence("range", name="num_speculative_tokens", range=allowed, value=value))
     if found.method is None:
         found = msgspec.structs.replace(found, method="draft_model" if found.model else "ngram")
     if (found.method == "draft_model") != (found.model is not None):
-        raise ConfigError("speculative_config needs a model for method draft_model, and takes none for ngram")
+        raise ConfigError(sentence("speculative.method"))
     shortest, longest = found.lookup_lengths
     if not 1 <= shortest <= longest <= MAX_LOOKUP:
-        raise ConfigError(
-            f"prompt_lookup_min must be between 1 and prompt_lookup_max, which is {MAX_LOOKUP} at most, "
-            f"not {shortest} and {longest}"
-        )
+        raise ConfigError(sentence("speculative.lookup", most=MAX_LOOKUP, shortest=shortest, longest=longest))
     if found.method == "draft_model" and (found.prompt_lookup_min, found.prompt_lookup_max) != (None, None):
-        raise ConfigError("prompt_lookup_min and prompt_lookup_max go with method ngram, not with a draft model")
+        raise ConfigError(sentence("speculative.ngram"))
     _check_beside(config)
     return found
 
 
 def _check_beside(config: EngineConfig) -> None:
     if config.strategy == "none" or config.by_sequence:
-        raise ConfigError(
-            f"speculative decoding takes rejected keys back from blocks, and strategy {config.strategy} has none"
-        )
+        raise ConfigError(sentence("speculative.strategy", strategy=config.strategy))
     if config.num_instances:
-        raise ConfigError("speculative decoding goes with one engine, not with several instances")
+        raise ConfigError(sentence("speculative.instances"))
     if config.fault is not None:
-        raise ConfigError("a run with a fault put in on purpose drafts no tokens")
+        raise ConfigError(sentence("speculative.fault"))

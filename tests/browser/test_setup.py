@@ -320,3 +320,50 @@ def test_a_new_prompt_takes_the_stage(open_page: OpenPage) -> None:
     page.click("#btn-prefill")
     expect(page.locator(".token-text").first).to_have_text("My")
     expect(page.locator("#sentence")).to_contain_text("of seq 1 at once: 5 tokens")
+
+
+NUMBERS = """() => [...document.querySelectorAll('#sampling input[type=number], #scheduler input[type=number], #after')]
+  .map((field) => ({ id: field.id, min: field.min, max: field.max, value: field.value }))"""
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_number_out_of_range_is_never_taken_and_its_bounds_are_said(open_page: OpenPage, locale: str) -> None:
+    """Neither typed nor from a link; the last good value comes back."""
+    page = open_page("/?temperature=1e20&top_p=1.5&top_k=-5&min_p=nan&max_num_seqs=-1", locale=locale)
+    for group in ("sampling", "scheduler"):
+        open_settings(page, group)
+    wait_until(page, "!/temperature|top_|min_p|max_num_seqs/.test(location.search)")
+    fields = page.evaluate(NUMBERS)
+    assert {"temperature", "top-p", "max-tokens", "repetition-penalty", "max-num-seqs", "after"} <= {
+        f["id"] for f in fields
+    }
+    for field in fields:
+        name, box = field["id"], page.locator(f"#{field['id']}")
+        beyond = [str(float(field["max"]) + 1)] if field["max"] else []
+        for wrong in ("-1e20", *beyond):
+            box.fill(wrong)
+            note = page.locator(f".field:has(#{name}) .bounds")
+            expect(note, name).to_have_text(
+                re.compile("至少|之间|大于|不超过|整数" if locale == "zh-CN" else "[Bb]etween|least|Over|most|whole")
+            )
+            expect(box).to_have_attribute("aria-invalid", "true")
+            box.press("Tab")
+            expect(box, name).to_have_value(field["value"])
+            expect(note, name).to_have_count(1)
+        assert name.replace("-", "_") + "=" not in page.url
+        box.focus()
+        box.fill(field["value"])
+        expect(page.locator(f".field:has(#{name}) .bounds"), name).to_have_count(0)
+    commit(page, "#top-p", "0.5")
+    wait_until(page, "location.search.includes('top_p=0.5')")
+    commit(page, "#top-p", "7")
+    expect(page.locator("#top-p")).to_have_value("0.5")
+    assert "top_p=0.5" in page.url
+
+
+def test_what_the_server_refuses_of_settings_is_said_in_the_pages_language(open_page: OpenPage) -> None:
+    page = open_page("/", locale="zh-CN")
+    open_settings(page, "sampling")
+    commit(page, "#n", "2")
+    page.click("#btn-prefill")
+    expect(page.locator("#toasts")).to_contain_text("temperature 为 0 时，所有采样都会相同")

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
-import { Typed } from "../kit/inputs.js";
+import { Numeric } from "../kit/inputs.js";
 import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, secondsLeft, show } from "./live.js";
@@ -29,15 +29,14 @@ export function RunBox({ scenario }) {
   if (active(status)) return html`<${Progress} status=${status} scenario=${scenario} />`;
   const wanted = rounds ?? card.rounds;
   const start = () => ask("bench_run", { scenario, rounds: wanted });
-  const choose = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>
-    setRounds(Math.max(1, Math.min(MAX_ROUNDS, Math.round(Number(event.currentTarget.value)) || 1)));
   const size = { points: card.num_points, variants: card.num_variants, rounds: wanted };
   return html`<section class="bench-run" aria-label=${t("bench.run")}>
     <div class="bench-run-row">
       <button class="command" id="bench-run" disabled=${status === null} onClick=${start}>${t("bench.run")}</button>
       <label>
         ${t("bench.run.rounds")}${" "}
-        <${Typed} id="bench-rounds" type="number" min="1" max=${MAX_ROUNDS} value=${wanted} onChange=${choose} />
+        <${Numeric} id="bench-rounds" bounds=${{ min: 1, max: MAX_ROUNDS, whole: true }} value=${wanted}
+          commit=${setRounds} />
       </label>
       <span class="hint num">${t("bench.run.size", size)}</span>
     </div>

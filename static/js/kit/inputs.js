@@ -1,16 +1,22 @@
 // Input elements, and handlers that pass the value of a field to a function.
 
 import { useState } from "../../vendor/preact/hooks.js";
+import { fits } from "../state/options.js";
 import { settings } from "../state/settings.js";
+import { grouped, sentences, t } from "../tell/words.js";
 import { html } from "./html.js";
+
+/** @typedef {import("../state/options.js").Bounds} Bounds */
 
 /**
  * An input showing `value`, or what is being typed until that is taken (`onChange`) or the field is left. Other
  * attributes are the input's.
  *
- * @param {{value: unknown, onChange?: (event: Event) => void, [attribute: string]: unknown}} props
+ * @param {{
+ *   value: unknown, onChange?: (event: Event) => void, onInput?: (event: Event) => void, [attribute: string]: unknown
+ * }} props
  */
-export function Typed({ value, onChange, ...rest }) {
+export function Typed({ value, onChange, onInput, ...rest }) {
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   /** @param {Event} event */
   const taken = (event) => {
@@ -18,9 +24,62 @@ export function Typed({ value, onChange, ...rest }) {
     setTyped(null);
   };
   /** @param {Event} event */
-  const typing = (event) => setTyped(/** @type {HTMLInputElement} */ (event.currentTarget).value);
+  const typing = (event) => {
+    setTyped(/** @type {HTMLInputElement} */ (event.currentTarget).value);
+    onInput?.(event);
+  };
   return html`<input ...${rest} value=${typed ?? value} onInput=${typing}
     onChange=${onChange && taken} onBlur=${() => setTyped(null)} />`;
+}
+
+/**
+ * An input of a number within bounds. What is out of them is not given to `commit`: the input goes back to `value` when
+ * it is left, and the bounds stand beside it. `none`: what an empty input means, where it means something; it commits
+ * null. Other attributes are the input's.
+ *
+ * @param {{
+ *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void,
+ *   [attribute: string]: unknown,
+ * }} props
+ */
+export function Numeric({ value, bounds, none, commit, ...rest }) {
+  const [isRefused, refuse] = useState(false);
+  /** @param {Event} event */
+  const read = (event) => {
+    const { value: text, valueAsNumber: number, validity } = /** @type {HTMLInputElement} */ (event.currentTarget);
+    const isNone = none !== undefined && text === "" && !validity.badInput;
+    return { isTaken: isNone || fits(number, bounds), isBegun: text === "", number: isNone ? null : number };
+  };
+  /** @param {Event} event */
+  const typing = (event) => {
+    const { isTaken, isBegun } = read(event);
+    refuse(!isTaken && !isBegun);
+  };
+  /** @param {Event} event */
+  const change = (event) => {
+    const { isTaken, number } = read(event);
+    refuse(!isTaken);
+    if (isTaken) return void commit(number);
+    const input = /** @type {HTMLInputElement} */ (event.currentTarget);
+    input.value = String(value ?? "");
+  };
+  const { min, max } = bounds;
+  return html`<${Typed} type="number" inputmode="decimal" ...${rest} min=${min} max=${max} placeholder=${none ?? ""}
+    value=${value ?? ""} aria-invalid=${isRefused || null} onInput=${typing} onChange=${change}
+    onFocus=${() => refuse(false)} />
+    ${isRefused ? html`<small class="bounds" role="status">${boundsText(bounds)}</small>` : null}`;
+}
+
+/** @param {Bounds} bounds */
+function boundsText({ min, over, max, whole }) {
+  const [least, most] = [min ?? over, max].map((n) => (n === null || n === undefined ? null : grouped(n)));
+  const low = min === null || min === undefined ? "over" : "at_least";
+  const both = low === "at_least" && least !== null && most !== null;
+  const said = both ? [t("bounds.between", { least, most })] : [];
+  if (!both && least !== null) said.push(t(`bounds.${low}`, { least }));
+  if (!both && most !== null) said.push(t("bounds.at_most", { most }));
+  if (whole) said.push(t("bounds.whole"));
+  return sentences(said.length ? said : [t("bounds.number")]);
 }
 
 /**

@@ -16,6 +16,36 @@ export const tables = element?.textContent ? JSON.parse(element.textContent) : {
 /** Service level objectives that applications ask for (engine/trace/applications.toml), by name. */
 export const APPLICATIONS = tables.slos ?? {};
 
+/**
+ * What a number may be: from `min` or over `over` on, up to `max`.
+ *
+ * @typedef {{min?: number | null, over?: number | null, max?: number | null, whole?: boolean}} Bounds
+ */
+
+/**
+ * The bounds of an option that is a number.
+ *
+ * @param {Pick<import("../core/wire.js").OptionFacts, "kind" | "ge" | "gt" | "le">} row
+ * @returns {Bounds}
+ */
+export const boundsOf = ({ kind, ge, gt, le }) => ({ min: ge, over: gt, max: le, whole: kind === "integer" });
+
+/**
+ * Whether a number is within bounds.
+ *
+ * @param {number} n
+ * @param {Bounds} bounds
+ */
+export const fits = (n, { min, over, max, whole }) =>
+  Number.isFinite(n) &&
+  (!whole || Number.isSafeInteger(n)) &&
+  n >= (min ?? Number.NEGATIVE_INFINITY) &&
+  n > (over ?? Number.NEGATIVE_INFINITY) &&
+  n <= (max ?? Number.POSITIVE_INFINITY);
+
+/** Of what is set for a prompt. @type {Record<"after" | "priority", Bounds>} */
+export const PROMPT_BOUNDS = { after: { min: 0, max: 10_000, whole: true }, priority: { whole: true } };
+
 /** @param {import("../core/wire.js").OptionFacts[]} rows */
 const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 

@@ -3,7 +3,7 @@
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
 import { LANGUAGES } from "../tell/language.js";
-import { APPLICATIONS, ENGINE, SAMPLING } from "./options.js";
+import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from "./options.js";
 
 /**
  * @template T
@@ -91,14 +91,33 @@ const oneOf = (...choices) => ({
 const TYPES = { integer, number, switch: flag, text, list: text };
 
 /**
+ * A number within bounds, or the one that stands for none; no other is read from a link.
+ *
+ * @param {SettingType} type
+ * @param {import("./options.js").Bounds} bounds
+ * @param {unknown} [none]
+ * @returns {SettingType}
+ */
+const within = (type, bounds, none) => ({
+  ...type,
+  parse: (written) => {
+    const n = type.parse(written);
+    return n !== undefined && (n === none || fits(Number(n), bounds)) ? n : undefined;
+  },
+});
+
+/**
  * Options of a run as settings; null: as the server does it.
  * @param {import("./options.js").OptionRow[]} rows
  * @returns {SettingTable}
  */
 function optionRows(rows) {
   /** @param {import("./options.js").OptionRow} row */
-  const typeOf = ({ kind, choices, control: { none_as } }) =>
-    kind === "choice" ? oneOf(...(choices ?? []), ...(none_as ? [`${none_as}`] : [])) : TYPES[kind];
+  const typeOf = (row) => {
+    const { kind, choices, control } = row;
+    if (kind === "choice") return oneOf(...(choices ?? []), ...(control.none_as ? [`${control.none_as}`] : []));
+    return kind === "integer" || kind === "number" ? within(TYPES[kind], boundsOf(row), control.none_as) : TYPES[kind];
+  };
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }
 
@@ -125,8 +144,8 @@ export const TABLE = {
   ...optionRows(ENGINE),
   scene: { type: text, initial: null }, // whose prompts the run has; null = the reader's own
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
-  priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
-  after: { type: integer, initial: 0 }, // steps that a prompt waits outside before it is submitted
+  priority: { type: within(integer, PROMPT_BOUNDS.priority), initial: 0 }, // of the prompts to come; lower is first
+  after: { type: within(integer, PROMPT_BOUNDS.after), initial: 0 }, // steps that a prompt waits outside before it is submitted
   ...optionRows(SAMPLING),
   // how far one looks from: one picture and sentence; stage and pool, for a room or a lesson; everything; a presenter's
   distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },

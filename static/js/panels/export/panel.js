@@ -5,7 +5,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { exportOpen } from "../../control/models.js";
 import { html } from "../../kit/html.js";
-import { Typed, withInput, withValue } from "../../kit/inputs.js";
+import { Numeric, withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, hasTrace } from "../../state/embedded.js";
@@ -148,18 +148,8 @@ function Series() {
   /** @type {(id: string, name: "first" | "last", label: string) => import("../../kit/html.js").Children} */
   const field = (id, name, label) => html`<label class="field">
     <span>${label}</span>
-    <${Typed}
-      id=${id}
-      type="number"
-      min="1"
-      max=${numRecords.value}
-      step="1"
-      value=${range[name]}
-      disabled=${now !== null}
-      onChange=${withInput((input) => {
-        if (input.checkValidity()) setRange({ ...range, [name]: input.valueAsNumber });
-      })}
-    />
+    <${Numeric} id=${id} bounds=${{ min: 1, max: numRecords.value, whole: true }} value=${range[name]}
+      disabled=${now !== null} commit=${(/** @type {number} */ n) => setRange({ ...range, [name]: n })} />
   </label>`;
   return html`<p class="hint">${t("export.series_note")}</p>
     <div class="side-row">${field("export-from", "first", t("export.from"))} ${field(

@@ -6,7 +6,7 @@ import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.
 import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Typed, withValue } from "../../kit/inputs.js";
+import { Numeric, withValue } from "../../kit/inputs.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
 import {
@@ -173,8 +173,8 @@ function Moment() {
       <button class="tool" aria-label=${t("large.on")} title=${t("large.on")} onClick=${() => stepRecord(1)}
         ><${Icon} name="forward" /></button>
     </span>
-    <label>${t("large.record")} <${Typed} type="number" min="-1" max=${own.numRecords.value - 1} value=${at}
-      id="large-record" onChange=${withValue((text) => text !== "" && jumpTo(Number(text)))} /></label>
+    <label>${t("large.record")} <${Numeric} id="large-record" value=${at} commit=${jumpTo}
+      bounds=${{ min: -1, max: own.numRecords.value - 1, whole: true }} /></label>
     <p class="num" id="large-says">${
       says
         ? t(says.kind === "observed" ? "large.says.observed" : "large.says", {

@@ -4,7 +4,7 @@ import { goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Numeric, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
@@ -60,20 +60,16 @@ export function GoodputSection({ figures, open }) {
   </section>`;
 }
 
+const LIMIT = { min: 0.001, max: 1e9 }; // ms
+
 /**
  * One of the two limits, which makes the objective one's own.
  *
  * @param {{slo: Slo, name: keyof Slo}} props
  */
 function Limit({ slo, name }) {
-  /** @param {Event} event */
-  const change = (event) => {
-    const field = /** @type {HTMLInputElement} */ (event.currentTarget);
-    const text = sloText({ ...slo, [name]: field.valueAsNumber / 1000 });
-    if (sloOf(text, APPLICATIONS)) settings.slo.value = text;
-    else field.value = String(milliseconds(slo[name]));
-  };
+  const commit = (/** @type {number} */ n) => (settings.slo.value = sloText({ ...slo, [name]: n / 1000 }));
   return html`<label class="goodput-limit">${name.toUpperCase()} ≤
-    <input type="number" id=${`slo-${name}`} min="0.001" step="any" aria-label=${t(`requests.slo.${name}`)}
-      value=${milliseconds(slo[name])} onChange=${change} /> ms</label>`;
+    <${Numeric} id=${`slo-${name}`} bounds=${LIMIT} step="any"
+      aria-label=${t(`requests.slo.${name}`)} value=${milliseconds(slo[name])} commit=${commit} /> ms</label>`;
 }

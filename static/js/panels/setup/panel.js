@@ -8,6 +8,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
+import { PROMPT_BOUNDS } from "../../state/options.js";
 import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";
@@ -71,12 +72,12 @@ function Composer() {
         onClick=${player.value.add} title=${t("setup.add_hint")}>
         <${Icon} name="add" /> ${t("setup.add")}
       </button>
-      <${NumberField} id="after" label=${t("setup.after")} hint=${t("setup.after_hint")} min=${0} max=${10_000}
+      <${NumberField} id="after" label=${t("setup.after")} hint=${t("setup.after_hint")} bounds=${PROMPT_BOUNDS.after}
         value=${settings.after.value} commit=${chooseAfter} />
       ${
         chosenOr("scheduling_policy") === "priority"
           ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")}
-            value=${settings.priority.value} commit=${choosePriority} />`
+            bounds=${PROMPT_BOUNDS.priority} value=${settings.priority.value} commit=${choosePriority} />`
           : null
       }
     </div>

@@ -3,9 +3,9 @@
 
 import { changeConfig, changeConfigs } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
-import { Typed, withChecked, withValue } from "../../kit/inputs.js";
+import { Numeric, Typed, withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
-import { LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
+import { boundsOf, LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../tell/options.js";
@@ -175,12 +175,12 @@ function EngineField({ row }) {
     return html`<${Choice} ...${shown} value=${value} choices=${choices}
       commit=${commitNumber}>${usual}<//>`;
   }
-  return html`<${NumberField} ...${shown} value=${value} min=${row.ge} max=${row.le} step=${control.step}
+  return html`<${NumberField} ...${shown} value=${value} bounds=${boundsOf(row)} step=${control.step}
     commit=${commit}>${usual}<//>`;
 }
 
 /**
- * The control of a sampling parameter: what is out of range, the server says in a sentence.
+ * The control of a sampling parameter.
  *
  * @param {{row: OptionRow}} props
  */
@@ -193,7 +193,8 @@ function SamplingField({ row }) {
   if (kind === "switch") return html`<${Switch} ...${shown} commit=${commit} />`;
   if (kind === "list" || kind === "text") return html`<${TextField} ...${shown} commit=${commit} />`;
   const none = row.optional && control.initial === undefined ? noneText(name) : undefined;
-  return html`<${NumberField} ...${shown} step=${control.step} none=${none} commit=${commit} />`;
+  return html`<${NumberField} ...${shown} bounds=${boundsOf(row)} step=${control.step} none=${none}
+    commit=${commit} />`;
 }
 
 /**
@@ -250,37 +251,18 @@ function Usual({ row }) {
 }
 
 /**
- * A number. Without `min` and `max` the server says what is out of range. `none`: what an empty field means, where it
- * means something.
+ * A number. `none`: what an empty field means, where it means something.
  *
  * @param {Field & {
- *   value: number | null, min?: number, max?: number, step?: number, none?: string, commit: (n: number | null) => void
+ *   value: number | null, bounds: import("../../state/options.js").Bounds, step?: number, none?: string,
+ *   commit: (n: number | null) => void
  * }} props
  */
-export function NumberField({ id, label, hint, disabled, value, min, max, step = 1, none, commit, children }) {
-  /** @param {Event} event */
-  const change = (event) => {
-    const field = /** @type {HTMLInputElement} */ (event.currentTarget);
-    const number = field.valueAsNumber;
-    const fits = min === undefined ? step !== 1 || Number.isInteger(number) : field.checkValidity();
-    if (none !== undefined && field.value === "") commit(null);
-    else if (!fits || !Number.isFinite(number)) field.value = String(value);
-    else commit(number);
-  };
+export function NumberField({ id, label, hint, disabled, value, bounds, step = 1, none, commit, children }) {
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <${Typed}
-      id=${id}
-      type="number"
-      inputmode="decimal"
-      min=${min}
-      max=${max}
-      step=${step}
-      placeholder=${none ?? ""}
-      disabled=${disabled}
-      value=${value ?? ""}
-      onChange=${change}
-    />
+    <${Numeric} id=${id} step=${step} disabled=${disabled} value=${value} bounds=${bounds} none=${none}
+      commit=${commit} />
     ${children}
   </label>`;
 }

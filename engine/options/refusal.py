@@ -1,0 +1,51 @@
+"""Refusals of settings, each one sentence in every language: the sentences lie in `refusals.json`."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+FILE = Path(__file__).with_name("refusals.json")
+
+
+class Sentence(str):
+    """English text with its translations, by language code."""
+
+    said: dict[str, str]
+
+    @classmethod
+    def of(cls, texts: dict[str, str]) -> Self:
+        """Return the sentence of these texts by language code, English among them."""
+        made = cls(texts["en"])
+        made.said = {language: text for language, text in texts.items() if language != "en"}
+        return made
+
+
+@functools.cache
+def sentences() -> dict[str, dict[str, str]]:
+    """key -> language -> sentence, with names in braces for what is put in."""
+    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def sentence(key: str, **values: object) -> Sentence:
+    """Return the sentence with that key; `values` for what stands in braces there, sentences themselves or not."""
+    texts = sentences()[key].items()
+    return Sentence.of(
+        {lang: text.format(**{name: _text(value, lang) for name, value in values.items()}) for lang, text in texts}
+    )
+
+
+def joined(parts: Iterable[str]) -> Sentence:
+    """Return parts of a sentence as a list in words."""
+    listed = list(parts)
+    return Sentence.of(
+        {lang: word.join(str(_text(part, lang)) for part in listed) for lang, word in sentences()["and"].items()}
+    )
+
+
+def _text(value: object, language: str) -> object:
+    return value.said.get(language, value) if isinstance(value, Sentence) else value

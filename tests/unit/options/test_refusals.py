@@ -1,0 +1,91 @@
+"""Refusals of settings are said in every language that the options have words in."""
+
+import ast
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from app.ground.errors import refused
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.options.option import Option
+from engine.options.refusal import sentences
+from engine.options.table import OptionRow, table_of
+from engine.options.words import languages
+from engine.setup.resolve import resolve
+
+parse = Formatter().parse
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+ASKED_BY_A_PAGE = ("engine/config.py", "engine/setup/*.py", "engine/speculate/*.py", "engine/cluster/build.py",
+                   "app/models/live_engine.py", "app/models/live_cluster.py")  # fmt: skip
+
+
+def wrong_values(row: OptionRow) -> list[Any]:
+    """Values that an option refuses: of another kind, and out of each of its bounds."""
+    option: Option = row.option
+    found: list[Any] = [object()]
+    if row.kind in ("integer", "number"):
+        found += [bound - 1 for bound in (option.ge, option.gt) if bound is not None]
+        found += [option.le + 1] if option.le is not None else []
+        found += [1 << 60]
+    if option.most is not None and row.kind == "list":
+        found.append([row.items[0]("7")] * (option.most + 1))
+    if option.most is not None and row.kind == "map":
+        found.append(dict.fromkeys(map(row.items[0], range(option.most + 1)), row.items[1](0)))
+    return found
+
+
+def said_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | None:
+    """Return what the refusal of a value says beside English; None: it is taken."""
+    try:
+        made = settings(**{name: value})
+        if isinstance(made, SamplingParams):
+            made.checked()
+        elif isinstance(made, EngineConfig):
+            resolve(made, 512)
+    except ConfigError as error:
+        return error.said
+    return None
+
+
+@pytest.mark.parametrize("settings", [EngineConfig, SamplingParams])
+def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
+    others = set(languages()) - {"en"}
+    for name, row in table_of(settings).items():
+        said = [found for value in wrong_values(row) if (found := said_of(settings, name, value)) is not None]
+        assert said, name
+        assert all(set(found) == others for found in said), name
+        assert all(name in text or row.kind == "map" for found in said for text in found.values()), said
+
+
+def test_every_sentence_has_every_language_and_the_same_values_in_each() -> None:
+    for key, texts in sentences().items():
+        assert set(texts) == set(languages()), key
+        assert len({frozenset(filter(None, (part[1] for part in parse(text)))) for text in texts.values()}) == 1, key
+
+
+def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
+    """A sentence in the code itself has no other language."""
+    plain = []
+    for pattern in ASKED_BY_A_PAGE:
+        for path in ROOT.glob(pattern):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Call(ast.Name("ConfigError"), [ast.Constant() | ast.JoinedStr(), *_]):
+                        plain.append(f"{path.name}:{node.lineno}")
+    assert plain == []
+
+
+def test_a_refusal_that_puts_sentences_together_is_said_in_one_language() -> None:
+    with pytest.raises(ConfigError) as found:
+        resolve(
+            EngineConfig(forget_policy="window", forget_budget=8, attention_window=8, fault="missing_causal_mask"), 512
+        )
+    told = refused(found.value).as_map()["error"]
+    assert told["message"].endswith("leave out attention_window and fault")
+    assert told["said"] == {"zh": "forget_policy 只能用于策略为 paged 的单个引擎；请去掉 attention_window、fault"}
+    with pytest.raises(ConfigError) as found:
+        resolve(EngineConfig(block_size=64, num_blocks=1 << 20), 512)
+    assert found.value.said["zh"] == "1048576 块 × 64 个槽位的块池超过了 16777216 个槽位"
