@@ -28,6 +28,8 @@ def test_a_gone_key_says_why_and_is_kept_in_a_fork(open_page: OpenPage) -> None:
     expect(panel.locator("tbody tr td:nth-of-type(1) .forgetting-cell[data-gone=true]")).to_have_count(18 - 8)
     expect(panel.locator("#forgetting-memory")).to_contain_text("pairs,")
     expect(panel.locator("#forgetting-quality")).to_contain_text("over 3 outputs")
+    missed = panel.locator("#forgetting-quality button").last
+    expect(missed).to_contain_text("that any forgotten token would have had in 32 heads")  # 4 layers of 8 query heads
     gone = panel.locator("tbody tr td:nth-of-type(1) .forgetting-cell[data-gone=true]").first
     name = str(gone.get_attribute("aria-label"))
     position = int(name.split()[1].rstrip(","))

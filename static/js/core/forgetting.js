@@ -5,7 +5,7 @@ import { attentionTerms, softmaxOf } from "./attention.js";
 import { RELEASED } from "./groups.js";
 import { kvTerms } from "./metrics.js";
 import { vectorOf } from "./sequence_view.js";
-import { kvHeadsOf, kvShapeOf } from "./shape.js";
+import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 
 /**
  * @typedef {import("./state.js").Sequence} Sequence
@@ -126,13 +126,33 @@ export function memoryOf(log, state, sequence) {
 }
 
 /**
- * The forgotten key that the view's query would have given the most weight, had its head still seen all keys: the
- * softmax over all of them, from the captured query and keys. Null where nothing is forgotten or arrays are not here.
- * @param {SequenceView} view @returns {{position: number, weight: number} | null}
+ * The forgotten key that the view's query would have given the most weight, had every head still seen all keys: for
+ * each head the softmax over all of them, from the captured query and keys. `heads` counts the heads that were worked
+ * out: those of the layers whose arrays are here, or of the view's layer alone where all would be too many numbers.
+ * Null where nothing is forgotten or no arrays are here.
+ * @param {SequenceView} view
+ * @returns {{position: number, weight: number, layer: number, head: number, kvHead: number, heads: number} | null}
  */
 export function heaviestForgotten(view) {
-  const { seq, layer, kvHead, query } = view;
-  const terms = attentionTerms(view.log.header.model, layer, view.head);
+  const { model } = view.log.header;
+  const layers = [...new Set(forgettingHeads(model).map(({ layer }) => layer))];
+  const numbers = layers.length * model.num_heads * kvShapeOf(model, view.layer).head_dim * ((view.query ?? 0) + 1);
+  let [best, heads] = [/** @type {ReturnType<typeof heaviestOf>} */ (null), 0];
+  for (const layer of numbers <= MAX_NUMBERS ? layers : layers.filter((one) => one === view.layer))
+    for (let head = 0; head < model.num_heads; head++) {
+      const found = heaviestOf({ ...view, layer, head, kvHead: kvHeadOf(model, layer, head) });
+      if (found) heads += 1;
+      if (found && found.weight > (best?.weight ?? -1)) best = found;
+    }
+  return best && { ...best, heads };
+}
+
+const MAX_NUMBERS = 1 << 22; // that are multiplied at a look
+
+/** The same of the view's own head. @param {SequenceView} view */
+function heaviestOf(view) {
+  const { seq, layer, head, kvHead, query } = view;
+  const terms = attentionTerms(view.log.header.model, layer, head);
   if (query === null || !terms) return null;
   const gone = [...forgottenBy(seq, layer, kvHead)].filter(([, { at }]) => at <= query).map(([position]) => position);
   const own = gone.length ? vectorOf(view, "q", query) : null;
@@ -146,7 +166,7 @@ export function heaviestForgotten(view) {
   }
   const { weights } = softmaxOf(own, keys, terms);
   const position = gone.reduce((best, one) => (weights[one] > weights[best] ? one : best));
-  return { position, weight: weights[position] };
+  return { position, weight: weights[position], layer, head, kvHead };
 }
 
 /**

@@ -175,7 +175,7 @@ function Memory({ now, at, view }) {
 function Quality({ view, choose }) {
   const found = qualityOf(view.log, drawnIndex.value, view.seq.seq_id);
   const missed = heaviestForgotten(view);
-  const cell = missed && { layer: view.layer, head: view.kvHead, position: missed.position };
+  const cell = missed && { layer: missed.layer, head: missed.kvHead, position: missed.position };
   return html`<div class="num" id="forgetting-quality">
     ${
       found
@@ -201,8 +201,9 @@ function Quality({ view, choose }) {
             token: view.labels[missed.position]?.text ?? "",
             position: missed.position,
             share: (100 * missed.weight).toFixed(1),
-            layer: view.layer,
-            head: view.head,
+            layer: missed.layer,
+            head: missed.head,
+            n: missed.heads,
           })}</button> <${Fidelity} kind="derived" formula=${t("forgetting.missed.formula")} /></p>`
         : null
     }
