@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 MAIN = re.compile(r"<main>.*</main>", re.DOTALL)
 PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, which a visitor is not shown
+BEHIND = ("nice",) if shutil.which("nice") else ()  # engines, and a proxy beside, go first
 _playing = threading.Lock()  # one file at a time
 
 
@@ -166,7 +168,7 @@ def _shown(context: PromptsContext, say: Words) -> list[tuple[str, str]]:
 
 def _played(file: int, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
+        [*BEHIND, sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
         env=child_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
