@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             told = f"a proxy for {arguments.upstream}: http://127.0.0.1:{bound.getsockname()[1]}"
-            await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(told, flush=True))
+            watch = f"to see what the prompts do: kvtheater serve --traffic {arguments.output}"
+            await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(told, watch, flush=True))
 
         try:
             asyncio.run(serve())

@@ -40,6 +40,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
         "  kvtheater serve --class --message-queue redis://localhost\n"
         "                                        for a class on several processes: see kvtheater worker\n"
+        "  kvtheater serve --traffic traffic.jsonl  at /prompts/traffic: what an agent's prompts do, live\n"
         "  kvtheater serve --host 0.0.0.0        for others in the network, who need the printed token\n",
     )
     parser.add_argument(
@@ -100,6 +101,12 @@ def add_parser(commands: Any) -> None:
         help="a folder, a GGUF file or a hub name by whose tokenizer the page /prompts counts too, and its name there; "
         "repeated for more (always there: those of the served models and of the bundled one)",
     )
+    parser.add_argument(
+        "--traffic",
+        type=Path,
+        metavar="FILE",
+        help="a file of requests, as kvtheater proxy writes it, that the page /prompts/traffic follows while it grows",
+    )
     add_model_options(parser)
     add_model_config_option(parser)
     add_engine_options(parser)
@@ -151,6 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = server_settings(
         arguments,
         tokenizers=tokenizers,
+        traffic=arguments.traffic,
         config=config,
         configs=model_configs(arguments, [first, *others], config),
         max_theaters=arguments.max_theaters,

@@ -52,6 +52,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     tokenizers: dict[
         str, str
     ] = {}  # that the page /prompts offers beside the bundled model's: folder or hub name, by name
+    traffic: Path | None = None  # a file of requests that the page /prompts/traffic follows
     presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
     recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
 

@@ -1,8 +1,13 @@
-"""`/prompts`: answers a posted file of requests with the report about it. Nothing of the file is stored."""
+"""`/prompts`: answers a posted file of requests with the report about it. Nothing of the file is stored.
+
+`/prompts/traffic` shows the report about a file that the server was started with, and follows it.
+"""
 
 from __future__ import annotations
 
 import re
+import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,9 +21,12 @@ from flask import Request, Response
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.paths import templates_dir
 from app.ground.routing import Route
 from app.page.sheets import SHEETS
 from app.prompts.tokenizers import MAX_NAME
+from app.prompts.traffic import Traffic
 from app.prompts.words import Words, words
 from engine.model.shipped import BUNDLED
 from engine.prompts.policies import policies
@@ -29,7 +37,9 @@ EXAMPLE = Path(__file__).parent / "example.jsonl"  # made up: an agent that mend
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
+MAIN = re.compile(r"<main>.*</main>", re.DOTALL)
 PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, which a visitor is not shown
+BEHIND = ("nice",) if shutil.which("nice") else ()  # engines, and a proxy beside, go first
 _playing = threading.Lock()  # one file at a time
 
 
@@ -37,6 +47,7 @@ class PromptsContext(NamedTuple):
     """State that the endpoints use: tokenizers by name, the first one in place of none; "": the bundled model's."""
 
     tokenizers: Mapping[str, str]
+    traffic: Traffic | None  # a file that is followed
 
 
 def form(context: PromptsContext, request: Request) -> Response:
@@ -55,12 +66,10 @@ def report(context: PromptsContext, request: Request) -> Response:
     name = EXAMPLE.name if is_example else (given.filename if given else "")
     if not name or policy not in policies():
         return _form(context, request, "no_file", 400)
-    tokenizer = request.form.get("tokenizer", next(iter(context.tokenizers)))
+    tokenizer = _tokenizer(context, request)
     if tokenizer not in context.tokenizers:
         return _form(context, request, "no_tokenizer", 400, tokenizer=tokenizer[:MAX_NAME])
-    options = [f"--policy={policy}", f"--lang={_language(request)}", f"--name={name}"]
-    if model := context.tokenizers[tokenizer]:
-        options.append(f"--tokenizer={tokenizer}={model}")
+    options = _options(context, request, policy, tokenizer, name)
     if not _playing.acquire(blocking=False):
         return _form(context, request, "busy", 409)
     try:
@@ -73,18 +82,93 @@ def report(context: PromptsContext, request: Request) -> Response:
         return _form(context, request, "too_long", 413)
     finally:
         _playing.release()
-    text = done.stdout.decode()
+    text, is_page = _outcome(done)
+    if not is_page:
+        return _form(context, request, "", 422, text)
     found = POLICY.search(text)
-    if found is None:
-        reason = done.stderr.decode(errors="replace").removeprefix("kvtheater: ")
-        return _form(context, request, "", 422, PATHS.sub("…", reason)[:300])
+    assert found is not None
     headers = {"Cache-Control": "no-store", "Content-Security-Policy": found[1]}
     return Response(text, mimetype="text/html", headers=headers)
 
 
+def traffic(context: PromptsContext, request: Request) -> Response:
+    """The page that follows the file of requests that the server was started with."""
+    if context.traffic is None:
+        raise AppError("not_found", "this server follows no file of requests: kvtheater serve --traffic FILE does")
+    say, nonce = words(_language(request)), secrets.token_hex(8)
+    text = flask.render_template(
+        "prompts_traffic.html",
+        say=say,
+        name=context.traffic.path.name,
+        nonce=nonce,
+        sheet=(templates_dir() / "prompts.css").read_text(encoding="utf-8"),
+        policies=policies().values(),
+        policy=request.args.get("policy", "vllm"),
+        tokenizers=_shown(context, say),
+        tokenizer=_tokenizer(context, request),
+    )
+    allowed = "script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'"
+    policy = f"default-src 'none'; style-src 'nonce-{nonce}'; {allowed}; frame-ancestors 'none'"
+    headers = {"Cache-Control": "no-store", "Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}
+    return Response(text, mimetype="text/html", headers=headers)
+
+
+def traffic_report(context: PromptsContext, request: Request) -> Response:
+    """The report about the followed file as it is now: 304 for one that the client has, 204 before any request."""
+    policy, tokenizer = request.args.get("policy", "vllm"), _tokenizer(context, request)
+    if context.traffic is None or policy not in policies() or tokenizer not in context.tokenizers:
+        raise AppError("not_found", "there is no such report")
+    found = context.traffic.report(_options(context, request, policy, tokenizer, context.traffic.path.name))
+    if found is None:
+        return Response(status=204)
+    if request.if_none_match.contains(found.mark):
+        answer = Response(status=304)
+    elif found.is_page:  # without its head: the page that follows the file has the style sheet
+        answer = Response(MAIN.search(found.text)[0], mimetype="text/html")  # type: ignore[index]
+    else:
+        answer = Response(found.text, status=422, mimetype="text/plain")
+    answer.headers["Cache-Control"] = "no-store"
+    answer.set_etag(found.mark)
+    return answer
+
+
+def make_report(path: Path, options: tuple[str, ...]) -> tuple[str, bool]:
+    """Return the report about a file, or why there is none, and whether it is a page."""
+    try:
+        with path.open("rb") as file:
+            return _outcome(_played(file.fileno(), *options))
+    except subprocess.TimeoutExpired:
+        say = words(next(one for one in options if one.startswith("--lang=")).removeprefix("--lang="))
+        return _sentence(say, "too_long", ""), False
+    except OSError as error:
+        return f"{path.name}: {error.strerror}", False
+
+
+def _outcome(done: subprocess.CompletedProcess[bytes]) -> tuple[str, bool]:
+    text = done.stdout.decode()
+    if POLICY.search(text):
+        return text, True
+    return PATHS.sub("…", done.stderr.decode(errors="replace").removeprefix("kvtheater: "))[:300], False
+
+
+def _tokenizer(context: PromptsContext, request: Request) -> str:
+    return request.values.get("tokenizer", next(iter(context.tokenizers)))
+
+
+def _options(context: PromptsContext, request: Request, policy: str, tokenizer: str, name: str) -> tuple[str, ...]:
+    model = context.tokenizers[tokenizer]
+    counted = (f"--tokenizer={tokenizer}={model}",) if model else ()
+    return f"--policy={policy}", f"--lang={_language(request)}", f"--name={name}", *counted
+
+
+def _shown(context: PromptsContext, say: Words) -> list[tuple[str, str]]:
+    """Return the tokenizers and what the page calls them."""
+    return [(name, name if model else say("bundled")) for name, model in context.tokenizers.items()]
+
+
 def _played(file: int, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
+        [*BEHIND, sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
         env=child_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -102,7 +186,8 @@ def _form(
         "prompts_form.html",
         say=say,
         policies=policies().values(),
-        tokenizers=[(name, name if model else say("bundled")) for name, model in context.tokenizers.items()],
+        tokenizers=_shown(context, say),
+        traffic=context.traffic.path.name if context.traffic else "",
         refusal=_sentence(say, refusal, tokenizer) if refusal else reason,
         sheets=SHEETS.links("documentation"),
     )
@@ -127,9 +212,14 @@ def _language(request: Request) -> str:
 ROUTES = [
     Route("GET", "/prompts", form),
     Route("POST", "/prompts", report),
+    Route("GET", "/prompts/traffic", traffic),
+    Route("GET", "/prompts/traffic/report", traffic_report),
 ]
 
 
-def blueprint(tokenizers: Mapping[str, str]) -> flask.Blueprint:
-    """The page of prompts. `tokenizers`: folders and hub names, by name, beside the bundled model's."""
-    return routing.blueprint("prompts", "", PromptsContext({**tokenizers, BUNDLED: ""}), ROUTES)
+def blueprint(tokenizers: Mapping[str, str], traffic: Path | None) -> flask.Blueprint:
+    """The pages of prompts. `tokenizers`: folders and hub names, by name, beside the bundled model's. `traffic`: a file
+    of requests to follow.
+    """
+    followed = None if traffic is None else Traffic(traffic, make_report)
+    return routing.blueprint("prompts", "", PromptsContext({**tokenizers, BUNDLED: ""}, followed), ROUTES)

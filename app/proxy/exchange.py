@@ -14,11 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from engine.prompts.readers import usage_of
+from engine.prompts.segments import PROMPTS
 
 Mode = Literal["redacted", "whole", "private"]
 MAX_ANSWER = 16 * 1024 * 1024  # bytes of an answer, or of one event of a stream, in which usage is looked for
 MIN_KEY = 12  # characters: a shorter one is no secret, and may be a word of the prompt
-REQUESTS = ("messages", "input", "prompt")  # a body with one of these fields is a request to a model
 REDACTED = "[redacted]"
 KEYS = re.compile(
     r"\b(?:sk|rk|pk)-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}"
@@ -59,7 +59,7 @@ class Exchanges:
             request = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        if not isinstance(request, dict) or not any(name in request for name in REQUESTS):
+        if not isinstance(request, dict) or not any(name in request for name in PROMPTS):
             return
         if self._mode == "redacted":
             request = {key: REDACTED if key in PERSONAL else redacted(one, key) for key, one in request.items()}
@@ -76,6 +76,8 @@ class Exchanges:
     def _private(self, value: Any, name: str) -> Any:
         """Return the structure of a request: hash and length in place of each text, and of what a tool defines."""
         if isinstance(value, list):
+            if any(isinstance(one, int) for one in value):  # token ids of a prompt are its text
+                return self._hashed(value)
             return [self._private(one, name) for one in value]
         if isinstance(value, dict) and name in INSIDE:
             return {

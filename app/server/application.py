@@ -132,7 +132,7 @@ def create_app(
     app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(documentation.blueprint())
-    app.register_blueprint(prompts_page.blueprint(settings.tokenizers))
+    app.register_blueprint(prompts_page.blueprint(settings.tokenizers, settings.traffic))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from engine.cache.prefix_memory import common_prefix
-from engine.prompts.segments import Segment
+from engine.prompts.segments import Segment, is_hashed
 
 Cause = Literal[
     "tools_added", "tools_removed", "tools_replaced", "tools_reordered", "tool_changed", "schema_keys_reordered",
@@ -262,7 +262,8 @@ def _name(segment: Segment) -> str:
     tool = msgspec.json.decode(segment.text)
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
-    return str(tool.get("name") or inner or tool.get("type") or "?")
+    name: Any = tool.get("name") or inner or tool.get("type") or "?"
+    return f"#{name['hash'][:6]}" if is_hashed(name) else str(name)
 
 
 def _sorted(text: str) -> bytes:

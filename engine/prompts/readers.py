@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from engine.prompts.segments import Segment, is_hashed, segments_of
+from engine.prompts.segments import PROMPTS, Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26  # of a line
 # of an entry that has not the shape that it seems to have
@@ -279,7 +279,7 @@ def _span(entry: dict[str, Any]) -> Sent | None:
 
 
 def _body(entry: dict[str, Any]) -> Sent | None:
-    return Sent(entry) if "messages" in entry or "input" in entry else None
+    return Sent(entry) if any(name in entry for name in PROMPTS) else None
 
 
 SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
@@ -336,7 +336,7 @@ def _decoded(body: Any) -> dict[str, Any]:
     body = msgspec.json.decode(body) if isinstance(body, str) else body
     if not isinstance(body, dict):
         raise ValueError("the body is not an object")
-    if not {"messages", "input"} & body.keys():
+    if not body.keys() & set(PROMPTS):
         raise ValueError("a request that is not for a language model")
     return body
 

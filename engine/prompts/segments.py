@@ -1,7 +1,7 @@
 """Prompts as segments, in the order in which a prefix cache reads them: tools, system prompt, messages.
 
-One walk covers the bodies of OpenAI's chat completions and Responses and of Anthropic's Messages. Texts between the
-segments, which a chat template adds, are not part of it.
+One walk covers the bodies of OpenAI's chat completions, completions and Responses and of Anthropic's Messages. Texts
+between the segments, which a chat template adds, are not part of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image", "template"]
 Content = tuple[str, str, str, int]
+PROMPTS = ("messages", "input", "prompt")  # fields of a body, one of which has what the model is asked
 SYSTEM_ROLES = ("system", "developer")
 SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # by the `ttl` of a cache_control
 _MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
@@ -82,10 +83,10 @@ def _system(body: Mapping[str, Any]) -> Iterator[Segment]:
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Segment]:
-    name = "messages" if "messages" in body else "input"
+    name = next((one for one in PROMPTS if one in body), "messages")
     given = body.get(name)
-    if isinstance(given, str):
-        yield Segment(name, "message", "user", given)
+    if isinstance(given, str) or is_hashed(given):
+        yield Segment(name, "message", "user", given if isinstance(given, str) else as_text(given))
         return
     for index, message in enumerate(_listed(body, name)):
         path = f"{name}[{index}]"

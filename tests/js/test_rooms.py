@@ -21,7 +21,8 @@ FLOORS = [
     {"net", "kit"},  # the server; small views, canvas, colour, motion
     {"control"},  # what buttons and keys do
     {"runs"},  # several runs side by side
-    {"panels", "bench", "scale"},  # parts of the page, each in a folder; the benchmark page, the page /scale
+    # parts of the page, each in a folder; the benchmark page, the pages /scale and /prompts/traffic
+    {"panels", "bench", "scale", "prompts"},
     {"page"},  # the page as a whole
     {"main", "onefile"},  # where it begins
 ]

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,8 +18,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conftest import ROOT
 from tests.server.apis import served_api
+from tests.server.running_proxy import Running
 from tests.server.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -93,40 +88,6 @@ class Upstream(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None: ...
-
-
-class Running:
-    """The proxy as a process."""
-
-    def __init__(self, upstream: str, output: Path, *more: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "app",
-            "proxy",
-            "--upstream",
-            upstream,
-            "--port",
-            "0",
-            "-o",
-            str(output),
-            *more,
-        ]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self.process.stdout is not None
-        first = self.process.stdout.readline()
-        self.url = re.findall(r"http://127\.0\.0\.1:\d+$", first.strip())[-1]
-        self.output = output
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.output.read_text().splitlines()]
-
-    def stop(self) -> str:
-        """Return what it printed."""
-        self.process.send_signal(signal.SIGINT)
-        said, _ = self.process.communicate(timeout=20)
-        assert self.process.returncode == 0, said
-        return str(said)
 
 
 @pytest.fixture(scope="module")

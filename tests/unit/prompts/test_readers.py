@@ -231,3 +231,17 @@ def test_a_number_of_tokens_that_cannot_be_is_named(count: int, tmp_path: Path) 
     path.write_text(json.dumps(entry) + "\n" + json.dumps(entry | {"usage": {"input_tokens": count}}))
     found = read_prompts(path)
     assert len(found.requests) == 1 and "a number of tokens is below 0" in next(iter(found.unread))
+
+
+@pytest.mark.parametrize("mode", ["redacted", "private"])
+def test_a_prompt_of_completions_is_read(mode: Mode, tmp_path: Path) -> None:
+    file = tmp_path / "traffic.jsonl"
+    exchanges = Exchanges(file, mode, b"secret")
+    for prompt in ("tide and moon", "tide and sun", [8123, 8124]):
+        exchanges.add("/v1/completions", 0.0, json.dumps({"model": "m", "prompt": prompt}).encode(), None, ())
+    exchanges.close()
+    found = read_prompts(file)
+    number = 3 if mode == "private" else 2  # of token ids the private line has a hash
+    assert [[one.path for one in request.segments] for request in found.requests] == [["prompt"]] * number
+    assert found.requests[0].segments != found.requests[1].segments and sum(found.unread.values()) == 3 - number
+    assert ("8123" in file.read_text()) == (mode == "redacted")
