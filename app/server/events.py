@@ -56,6 +56,7 @@ class Events:
         self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
         self._access = access
         self._reads = threading.BoundedSemaphore(READS)
+        self._projecting = threading.Lock()  # each forms a whole matrix of the model
 
     def greet(self, sid: str) -> None:
         """Send a new client the loading status of every model."""
@@ -158,7 +159,8 @@ class Events:
         num_kv_heads = model.facts.kv_shape(message.layer)[0]
         self._check_exist("head", [message.head], model.facts.num_heads if message.part == "q" else num_kv_heads)
         try:
-            found = model.projection(message.layer, message.part, message.head)
+            with self._projecting:
+                found = model.projection(message.layer, message.part, message.head)
         except ValueError as error:
             raise AppError("refused", str(error)) from None
         return {"projection": codec.encode(found)}

@@ -20,6 +20,7 @@ from app.server.dispatch import ALL_EVENTS
 from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
 from engine.connector.link import MAX_READ_SECONDS
+from engine.model.projections import MAX_NUMBERS
 from engine.requests.request_spec import MAX_TOKEN_CHARACTERS
 from tests.conftest import ROOT
 
@@ -65,6 +66,7 @@ BOUNDS = {
     "seat_expire_seconds": admission.EXPIRE_SECONDS,
     "recording_mib": SETTINGS.max_recording_bytes // MIB,
     "link_seconds": MAX_READ_SECONDS,
+    "projection_numbers": MAX_NUMBERS,
 }
 
 
