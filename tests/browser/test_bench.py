@@ -245,12 +245,20 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
 
 
-@pytest.mark.parametrize(("path", "width"), [("bench", 390), ("bench", 320), ("scale", 390)])
-def test_the_tools_of_the_header_are_whole_on_a_phone(lent: Lent, live_server: str, path: str, width: int) -> None:
-    address = f"{live_server}/{path}?lang=en"
+PAGES = {
+    "bench": ".header-tools", "scale": "#scale-paper", "prompts": "main", "?region=setup": "#prompt",
+    "?distance=look": "#look", "?distance=room": ".stage", "?distance=learn": ".lessons, .article, main",
+    "?distance=learn&lesson=pages": ".article", "docs/index": "main", "j/": "#code",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [390, 320])
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_is_wider_than_a_phone(lent: Lent, live_server: str, path: str, width: int) -> None:
+    address = f"{live_server}/{path}{'&' if '?' in path else '?'}lang=en"
     page = lent.page(address, ViewportSize(width=width, height=844), {"locale": "en-US"})
     page.goto(address)
-    page.wait_for_selector(".header-tools")
+    page.wait_for_selector(PAGES[path])
     assert page.evaluate("document.scrollingElement.scrollWidth") == width
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import OpenPage, prefill, step
+from tests.browser.driving import OpenPage, prefill, shows, step
 from tests.browser.settling import in_address
 
+IN_SIGHT = """(selector) => {
+  const { left, top, width, height } = document.querySelector(selector).getBoundingClientRect();
+  return [0.1, 0.9].every((part) => {
+    const at = document.elementFromPoint(left + Math.min(8, width / 2), top + part * height);
+    return at?.matches(`${selector}, ${selector} *`);
+  });
+}"""
 POEM = "春江潮水连海平，海上明月共潮生。"  # 16 tokens
 
 
@@ -56,3 +64,31 @@ def test_a_finished_sequence_says_so_in_place_of_zeros(open_page: OpenPage) -> N
     expect(memory).to_contain_text("pairs,")
     step(page)
     expect(memory).to_have_text("The sequence has finished: its blocks are free, and nothing of it is masked any more.")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_why_a_key_went_is_in_sight_beside_the_cell_that_was_asked_about(
+    open_page: OpenPage, width: int, height: int
+) -> None:
+    page = open_page("/?temperature=0&forget_policy=tova&forget_budget=8", width=width, height=height)
+    page.evaluate(
+        """async (text) => {
+          const { submit } = await import('/static/js/net/commands.js');
+          await submit([{ text }]);
+        }""",
+        POEM * 3,
+    )
+    page.click("#btn-prefill")
+    shows(page, 1)
+    step(page, 2)
+    page.evaluate(
+        "import('/static/js/state/settings.js').then(({ settings }) => {"
+        " settings.region.value = 'detail'; settings.detail.value = 'forgetting' })"
+    )
+    cells = page.locator(".forgetting-cell[data-gone=true]")
+    expect(cells).not_to_have_count(0)
+    for index in (0, cells.count() // 2, cells.count() - 1):
+        cells.nth(index).click()
+        expect(page.locator("#forgetting-why")).to_be_visible()
+        assert page.evaluate(IN_SIGHT, "#forgetting-why p"), index
+        assert page.evaluate(IN_SIGHT, ".forgetting-cell[aria-pressed=true]"), index

@@ -1,8 +1,9 @@
 """On a first visit by keyboard alone, the focus stays where a key was pressed."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import OpenPage, prefill, step
+from tests.browser.driving import OpenPage, prefill, shows, step
 
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
@@ -97,3 +98,44 @@ def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("[...document.querySelectorAll('.fidelity')].indexOf(document.activeElement)") == left
+
+
+OPENED = {  # what opens something by its id -> what it opens
+    "btn-room": "#room-card", "btn-teach": "#class-start", "btn-export": "#export", "btn-help": "#help",
+    "position": "#jump", "btn-device": "#models",
+}  # fmt: skip
+ON_A_PHONE = ("btn-room", "btn-export", "btn-help", "position")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_escape_closes_gives_the_focus_back(open_page: OpenPage, width: int) -> None:
+    page = open_page(width=width, height=844)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    for opener in OPENED if width > 1000 else ON_A_PHONE:
+        page.locator(f"#{opener}").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(OPENED[opener]), opener).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator(OPENED[opener]), opener).to_have_count(0)
+        expect(page.locator(f"#{opener}")).to_be_focused()
+
+
+def test_the_door_of_a_class_gives_the_focus_back(open_page: OpenPage) -> None:
+    page = open_page()
+    page.locator("#btn-teach").press("Enter")
+    page.locator("#class-open").press("Enter")
+    for _ in range(2):  # as it comes with the class, and opened again
+        expect(page.locator("#class-door")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.locator("#class-corner")).to_be_focused()
+        page.keyboard.press("Enter")
+
+
+def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.locator("#btn-learn").press("Enter")
+    expect(page.locator("#btn-learn")).to_have_count(0)
+    page.go_back()
+    expect(page.locator("#btn-learn")).to_be_focused()

@@ -267,3 +267,23 @@ def test_a_token_that_was_sampled_from_beyond_the_likeliest_is_listed_with_them(
     shows(page, 12)
     expect(page.locator(".candidate.chosen")).to_have_count(1)
     expect(page.locator(".candidate.chosen")).to_contain_text("chosen")
+
+
+def test_back_returns_from_a_recording_to_the_run_and_forward_to_the_recording(open_page: OpenPage) -> None:
+    page = open_page("/?region=detail&detail=library")
+    prefill(page)
+    run = theater_of(page)
+    page.locator("[data-id^=rec-] .library-open").first.click()
+    page.wait_for_selector("#connection.replay")
+    wait_until(page, "location.search.includes('recording=')")
+    page.go_back()
+    page.wait_for_selector("#connection.live")
+    assert theater_of(page) == run
+    wait_until(page, "!location.search.includes('recording=')")
+    shows(page, 1)
+    page.go_forward()
+    page.wait_for_selector("#connection.replay")
+    page.click("#btn-to-live")
+    page.wait_for_selector("#connection.live")
+    page.go_back()
+    page.wait_for_selector("#connection.replay")

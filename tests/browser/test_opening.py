@@ -157,6 +157,13 @@ def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: s
     for text in (words, words + words[-1]):
         before = page.url
         page.click("#own-words")
+        page.keyboard.type("   ")
+        page.keyboard.press("Enter")  # nothing was written: nothing is read
+        expect(page.locator("#own-go")).to_be_disabled()
+        expect(page.locator("#own-words")).to_have_value("   ")
+        assert page.url == before
+        page.fill("#own-words", "")
+        page.click("#own-words")
         page.keyboard.type(text)
         page.keyboard.press("Enter")
         expect(page.locator(".look-text .prompt")).to_have_text(text)

@@ -1,9 +1,12 @@
-// A recording that was just opened: where it is shown first, and the invitation to play it from there.
+// Another run or recording on stage, by the reader's choice or by Back and Forward; of a recording that was just opened
+// where it is shown first, and the invitation to play it from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { firstDecodes, tellingEvent, tellingRecord } from "../core/telling_record.js";
 import { wantLayer } from "../net/commands.js";
-import { settings } from "../state/settings.js";
+import { session } from "../net/session.js";
+import { markPlace, parseAddress, settings } from "../state/settings.js";
+import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
@@ -19,6 +22,35 @@ const offered = signal(null);
 export const invited = computed(
   () => store.ownIsShown.value && offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
 );
+
+/**
+ * Put a run or a recording on stage, from record `step` (null: its newest). Back comes back to what was there.
+ *
+ * @param {string} id
+ * @param {number | null} [step]
+ */
+export function openRun(id, step = null) {
+  markPlace();
+  return session.watch(id, step);
+}
+
+/** The live run on stage again. */
+export function openLive() {
+  markPlace();
+  return session.toLive();
+}
+
+/** Follow an address of the history to the run that it names. Called once, when the page begins. */
+export function followHistory() {
+  addEventListener("popstate", () => {
+    const found = /** @type {{recording?: string, theater?: string, step?: number}} */ (parseAddress(location));
+    const wanted = found.recording ?? found.theater ?? null;
+    const isGone = session.state === "gone" && wanted === settings.theater.peek();
+    if (isGone || wanted === (isSite ? settings.recording.peek() : (session.run?.theater ?? null))) return;
+    if (wanted) session.watch(wanted, found.step ?? null);
+    else if (!isSite) session.toLive();
+  });
+}
 
 /** Play from where the recording was opened. */
 export function accept() {

@@ -25,6 +25,48 @@ export function useHeldFocus(now, otherwise = null) {
   return box;
 }
 
+/**
+ * Give the focus back when what was opened is closed, if it is nowhere then: to the element that had it, to the one that
+ * has its id by now, or to the one with the id `otherwise`.
+ *
+ * @param {boolean} isOpen
+ * @param {string} [otherwise]
+ */
+export function useReturnedFocus(isOpen, otherwise = "") {
+  const before = useRef(/** @type {Element | null} */ (null));
+  const was = useRef(false);
+  if (isOpen && !was.current) before.current = document.activeElement; // what is drawn now may remove it
+  was.current = isOpen;
+  useLayoutEffect(() => (isOpen ? () => focusAgain(before.current, otherwise) : undefined), [isOpen]);
+}
+
+/**
+ * The same between views that take each other's place: each has the focus again where it was left.
+ *
+ * @param {string} view
+ */
+export function useFocusOfViews(view) {
+  const left = useRef(/** @type {Map<string, Element | null>} */ (new Map()));
+  const before = useRef(view);
+  if (before.current !== view) left.current.set(before.current, document.activeElement);
+  before.current = view;
+  useLayoutEffect(() => focusAgain(left.current.get(view) ?? null), [view]);
+}
+
+/**
+ * @param {Element | null} element
+ * @param {string} [otherwise]
+ */
+function focusAgain(element, otherwise = "") {
+  queueMicrotask(() => {
+    if (document.activeElement !== document.body) return;
+    const had = element === document.body ? null : element;
+    const found = had?.isConnected ? had : document.getElementById(had?.id ?? "");
+    const to = found ?? document.getElementById(otherwise);
+    if (to instanceof HTMLElement) to.focus();
+  });
+}
+
 /** @type {Record<string, (at: number, last: number) => number>} */
 const MOVES = {
   ArrowLeft: (at) => at - 1,

@@ -3,6 +3,7 @@
 
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../tell/words.js";
+import { useReturnedFocus } from "./focus.js";
 import { html } from "./html.js";
 import { Icon } from "./icon.js";
 
@@ -10,9 +11,9 @@ import { Icon } from "./icon.js";
 export function Side({ id, label, close, children }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const latest = useRef(close);
+  useReturnedFocus(true);
   latest.current = close;
   useLayoutEffect(() => {
-    const before = /** @type {HTMLElement | null} */ (document.activeElement);
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape") return;
@@ -21,10 +22,7 @@ export function Side({ id, label, close, children }) {
     };
     panel.current?.focus();
     document.addEventListener("keydown", onEscape, true);
-    return () => {
-      document.removeEventListener("keydown", onEscape, true);
-      if (before?.isConnected) before.focus();
-    };
+    return () => document.removeEventListener("keydown", onEscape, true);
   }, []);
   return html`<aside class="side" id=${id} aria-label=${label} tabindex="-1" ref=${panel}>
     <button class="tool side-close" aria-label=${t("help.close")} onClick=${close}><${Icon} name="close" /></button>

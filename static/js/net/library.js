@@ -2,6 +2,7 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
+import { markPlace } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import { own, status, toast } from "../state/store.js";
 import { t } from "../tell/words.js";
@@ -108,6 +109,7 @@ export async function take(file) {
     if (small || isEmbedded || isSite) {
       const content = await file.arrayBuffer();
       if (mine === taken) {
+        markPlace();
         session.open(content);
         shown = own.log.value;
       }
@@ -122,7 +124,10 @@ export async function take(file) {
   if (!entry) return;
   toast(t("library.kept", { name: entry.name }));
   if (shown && shown === own.log.value) session.keep(entry.id);
-  else if (!shown && mine === taken) session.watch(entry.id);
+  else if (!shown && mine === taken) {
+    markPlace();
+    session.watch(entry.id);
+  }
 }
 
 /**

@@ -2,6 +2,7 @@
 // a room, are code of their own that comes when they are first shown.
 
 import { opening } from "../control/opening.js";
+import { useFocusOfViews } from "../kit/focus.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
@@ -21,6 +22,7 @@ const Room = lazy(() => import("./room.js").then((found) => found.Room));
 const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 
 export function App() {
+  useFocusOfViews(opening.value ? "opening" : settings.distance.value);
   // of a watched server the others would show what is unknown, of a long log what is not here
   const whole = log.value?.header.observed || longRun.value ? Everything : null;
   const shown = opening.value

@@ -3,6 +3,7 @@
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
 import { startOpening } from "../../control/opening.js";
+import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
@@ -78,6 +79,7 @@ const closeAsk = () => (askOpen.value = false);
 export function Door() {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const open = doorOpen.value;
+  useReturnedFocus(open, "class-corner");
   useLayoutEffect(() => {
     if (open) box.current?.focus();
   }, [open]);

@@ -1,10 +1,10 @@
 // Two runs of this server side by side: which two, and what the server says of them, asked again as long as one grows.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
+import { openRun } from "../../control/opened.js";
 import { command } from "../../net/commands.js";
 import { isRecording } from "../../net/followed_run.js";
 import { ownRuns } from "../../net/own_runs.js";
-import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";
@@ -115,8 +115,7 @@ export async function look(side, index) {
   const id = side === "a" ? a : b;
   if (id === onStage.peek()) return goTo(index);
   // the first is named, so that it stays the first when another run is on stage
-  if (id !== null && (await session.watch(id, index)))
-    batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
+  if (id !== null && (await openRun(id, index))) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
 }
 
 /**

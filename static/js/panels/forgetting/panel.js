@@ -51,7 +51,7 @@ export function Panel() {
     <div class="forgetting-body">
       <${Matrix} view=${view} columns=${columns} cell=${cell} choose=${setCell} />
       <div class="forgetting-facts">
-        <${Why} view=${view} cell=${cell} budget=${values.budget} />
+        <div class="forgetting-why" role="status"><${Why} view=${view} cell=${cell} budget=${values.budget} /></div>
         <${Memory} now=${now} at=${at} view=${view} />
         <${Quality} view=${view} choose=${setCell} />
         ${

@@ -2,10 +2,10 @@
 // above.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { openLive, openRun } from "../../control/opened.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
-import { session } from "../../net/session.js";
 import { useRoomWhereLow } from "../../runs/room.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
@@ -83,7 +83,7 @@ function Bar() {
     }
     ${
       replay && model
-        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${() => session.toLive()}><i
+        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${openLive}><i
           class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
           <span class="hint">${t("library.replay")}</span>`
         : null
@@ -118,7 +118,7 @@ function Row({ entry, open, toggle }) {
   const shown = settings.recording.value === entry.id;
   const text = entry.text ? inLanguage(entry.text) : summary.preview;
   return html`<li class=${shown ? "library-row shown" : "library-row"} data-id=${entry.id}>
-    <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => session.watch(entry.id)}>
+    <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => openRun(entry.id)}>
       <span class="library-name" lang=${langOf(shownName(entry))}><${Icon} name="play" /> ${shownName(entry)}</span>
       <span class="library-text" lang=${langOf(text)}>${text}</span>
       <span class="library-facts num">${factsOf(entry).join(" · ")}</span>

@@ -5,6 +5,7 @@ import { jumpOpen } from "../../control/keyboard.js";
 import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf } from "../../control/playback.js";
 import { KINDS } from "../../core/events.js";
 import { SIGNS } from "../../kit/event_marks.js";
+import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Typed } from "../../kit/inputs.js";
@@ -14,8 +15,8 @@ import { grouped, t } from "../../tell/words.js";
 /** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
 export function Jump() {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
+  useReturnedFocus(true);
   useLayoutEffect(() => {
-    const before = /** @type {HTMLElement | null} */ (document.activeElement);
     const field = panel.current?.querySelector("input");
     if (!field) return undefined;
     if (!matchMedia("(pointer: coarse)").matches) field.focus(); // a screen keyboard would cover the list
@@ -25,14 +26,7 @@ export function Jump() {
       if (!(/** @type {Element} */ (target).closest("#jump, #position"))) jumpOpen.value = false;
     };
     document.addEventListener("pointerdown", outside);
-    return () => {
-      document.removeEventListener("pointerdown", outside);
-      const inside =
-        !document.activeElement ||
-        document.activeElement === document.body ||
-        panel.current?.contains(document.activeElement);
-      if (inside && before?.isConnected) before.focus();
-    };
+    return () => document.removeEventListener("pointerdown", outside);
   }, []);
   const steps = log.value?.records.at(-1)?.step ?? 0;
   return html`<div class="jump" id="jump" role="dialog" aria-label=${t("jump.title")} ref=${panel}>
