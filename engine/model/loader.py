@@ -125,7 +125,7 @@ def from_module(
     """Make a transformers model in memory ready; it is changed in place: attention, frozen weights, CPU layout.
 
     `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None. `weights` is what linear layers are rounded to, and
-    None what loses nothing. `dtypes`: as of `pack_linears`.
+    None what loses nothing. `dtypes` that its matrices may have: with several, it computes in float32.
 
     Raises:
         ModelError: an unsupported family, one that computes something else here than by itself, or one whose layers
