@@ -136,6 +136,8 @@ def run_run(arguments: argparse.Namespace) -> int:
         if arguments.all and (why := refusal(scenario)) is not None:
             say(f"{scenario.id} is left out: {why.en}", to=sys.stderr)
             continue
+        for reading in _readings(scenario):
+            say(reading)
         with BenchProgress() as bar:
             runner = Runner(
                 scenario,
@@ -167,6 +169,24 @@ def run_run(arguments: argparse.Namespace) -> int:
         if not record.complete:
             return 130
     return 0 if sound else 1
+
+
+def _readings(scenario: Scenario) -> list[str]:
+    """Return how the scenario's own files of requests are read, a sentence for each."""
+    from engine.bench.errors import BenchError
+    from engine.bench.request_files import read_requests
+    from engine.bench.scenario import workloads_of
+    from engine.bench.workload import TRACES, Trace
+
+    own = {(one.path, one.format) for one in workloads_of(scenario) if isinstance(one, Trace)}
+    try:
+        return [
+            f"requests of {path.name}: {read_requests(path, format, lambda text: list(text.encode())).reading}"
+            for path, format in sorted(own, key=str)
+            if path.parent != TRACES
+        ]
+    except BenchError as error:
+        raise UserError(str(error)) from error
 
 
 def _tell_problems(record: Record) -> bool:

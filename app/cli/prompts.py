@@ -117,12 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
         name = arguments.name or arguments.file.name
         counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
-        page = report_page(name, verdicts, found, arguments.policy, tokenizer, language, counted, notes)
+        costs = _costs(verdicts, arguments, language)
+        page = report_page(name, verdicts, found, arguments.policy, tokenizer, language, counted, notes, costs)
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
+            say(f"{arguments.html}: {len(verdicts)} requests; {_held(verdicts, found, arguments.private)}")
             arguments.html.write_text(page, encoding="utf-8")
-            say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
         _print_request(verdicts[arguments.request - 1], arguments.policy)
     else:
@@ -208,6 +209,27 @@ def _print_report(
         say(*(f"    {line}" for line in saving.example))
 
 
+def _costs(verdicts: list[Verdict], arguments: argparse.Namespace, language: str) -> list[str]:
+    """Return sentences about what is computed again: its seconds and its price, if they are asked for."""
+    cost, say_in, found = _step_cost(arguments), words(language), list[str]()
+    if cost is not None:
+        seconds = _prefill_seconds(verdicts, arguments.policy, cost)
+        found.append(say_in("cost.seconds", seconds=f"{seconds:.2f}", source=cost.source))
+    if arguments.price is not None:
+        price = _more(sum(verdict.num_again for verdict in verdicts), arguments)
+        found.append(say_in("cost.price", price=f"{price:,.2f}"))
+    return found
+
+
+def _held(verdicts: list[Verdict], found: list[Saving], is_private: bool) -> str:
+    """Say which texts of the requests an exported page has."""
+    if is_private:
+        return "no text of them: lengths, hashes and places"
+    count = sum(verdict.parted is not None for verdict in verdicts)
+    texts = f"texts around {count} {'break' if count == 1 else 'breaks'}"
+    return f"it holds {texts}{' and examples of proposals' if found else ''} (--private: none)"
+
+
 def _left_out(verdicts: list[Verdict], language: str) -> list[str]:
     """Return a sentence about the answers that did not fit in the pool, if there are any."""
     answers = sum(verdict.is_answer_left_out for verdict in verdicts)
@@ -264,4 +286,9 @@ def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> fl
 def _price(tokens: int, arguments: argparse.Namespace) -> str:
     if arguments.price is None:
         return ""
-    return f", {tokens * (arguments.price - arguments.cached_price) / 1e6:,.2f} more than if they had hit"
+    return f", {_more(tokens, arguments):,.2f} more than if they had hit"
+
+
+def _more(tokens: int, arguments: argparse.Namespace) -> float:
+    more: float = tokens * (arguments.price - arguments.cached_price) / 1e6
+    return more

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
@@ -158,9 +159,15 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _encode(name: str | None) -> Callable[[str], Sequence[int]]:
-    from engine.prompts.tokens import open_encoder
+    """Return an encoder that opens its tokenizer with the first text: most files have none."""
 
-    return open_encoder(name)
+    @cache
+    def opened() -> Callable[[str], Sequence[int]]:
+        from engine.prompts.tokens import open_encoder
+
+        return open_encoder(name)
+
+    return lambda text: opened()(text)
 
 
 def subject(arguments: argparse.Namespace) -> Subject:

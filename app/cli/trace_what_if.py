@@ -72,6 +72,7 @@ def _print(found: WhatIf) -> None:
     else:
         say(f"Replayed with the log's own pool, record {found.differs_in} is the first that decides otherwise.")
     say("A request comes after as many steps as in the log, and says what it said there; nothing is computed.")
+    say("One that goes on from an answer comes as many steps after that answer has ended.")
 
 
 def _text(value: float | None) -> str:

@@ -39,7 +39,7 @@ MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 MAIN = re.compile(r"<main>.*</main>", re.DOTALL)
 PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, which a visitor is not shown
-BEHIND = ("nice",) if shutil.which("nice") else ()  # engines, and a proxy beside, go first
+BEHIND = ("nice", "-n", "19") if shutil.which("nice") else ()  # engines, and a proxy beside, go first
 _playing = threading.Lock()  # one file at a time
 
 

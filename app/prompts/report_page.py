@@ -17,6 +17,7 @@ from engine.prompts.report import Fate, Verdict
 from engine.prompts.savings import Saving
 
 Counted = Literal["parts", "rendered", "characters"]  # what is counted as tokens
+MAX_BREAKS = 10  # that are listed before all turns
 WIDE = 1000.0  # units of a bar's width
 
 
@@ -52,9 +53,10 @@ def report_page(
     language: str,
     counted: Counted = "parts",
     notes: Sequence[str] = (),
+    costs: Sequence[str] = (),
 ) -> str:
     """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `notes`: sentences about how
-    they were counted.
+    they were counted. `costs`: about what is computed again.
     """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
@@ -84,6 +86,12 @@ def report_page(
         if reported
         else None,
         savings=savings,
+        worst=[
+            (verdict, say.cause(verdict.parted))
+            for verdict in sorted(verdicts, key=lambda one: -one.num_again)
+            if verdict.parted and verdict.num_again
+        ][:MAX_BREAKS],
+        costs=costs,
         counted=" ".join([*filter(None, notes), say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )

@@ -19,6 +19,7 @@ from engine.prompts.segments import PROMPTS
 Mode = Literal["redacted", "whole", "private"]
 MAX_ANSWER = 16 * 1024 * 1024  # bytes of an answer, or of one event of a stream, in which usage is looked for
 MIN_KEY = 12  # characters: a shorter one is no secret, and may be a word of the prompt
+MAX_CLEAN = 100_000  # texts that are known to have no secret
 REDACTED = "[redacted]"
 KEYS = re.compile(
     r"\b(?:sk|rk|pk)-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}"
@@ -47,6 +48,7 @@ class Exchanges:
             OSError: the file cannot be written.
         """
         self._mode, self._secret = mode, secret
+        self._clean: set[bytes] = set()
         self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
         self.count = 0
 
@@ -62,7 +64,9 @@ class Exchanges:
         if not isinstance(request, dict) or not any(name in request for name in PROMPTS):
             return
         if self._mode == "redacted":
-            request = {key: REDACTED if key in PERSONAL else redacted(one, key) for key, one in request.items()}
+            request = {
+                key: REDACTED if key in PERSONAL else redacted(one, key, self._clean) for key, one in request.items()
+            }
         elif self._mode == "private":
             request = {key: self._private(one, key) for key, one in request.items()}
         line = {"path": path, "time": time, "request": request, "usage": usage}
@@ -94,18 +98,32 @@ class Exchanges:
         return {"hash": digest[:16], "length": len(text)}
 
 
-def redacted(value: Any, name: str = "") -> Any:
-    """Return a value without what looks like a secret, and without pictures. `name`: of its field."""
+def redacted(value: Any, name: str = "", clean: set[bytes] | None = None) -> Any:
+    """Return a value without what looks like a secret, and without pictures. `name`: of its field.
+
+    `clean`: digests of texts without secrets, which are not searched again: a history repeats them in each request.
+    """
     if isinstance(value, list):
-        return [redacted(one, name) for one in value]
+        return [redacted(one, name, clean) for one in value]
     if isinstance(value, dict):
         is_picture = value.get("type") == "base64"
-        return {key: REDACTED if is_picture and key == "data" else redacted(one, key) for key, one in value.items()}
+        return {
+            key: REDACTED if is_picture and key == "data" else redacted(one, key, clean) for key, one in value.items()
+        }
     if not isinstance(value, str):
         return value
     if SECRET_NAME.search(name) or (value.startswith("data:") and ";base64," in value[:100]):
         return REDACTED
-    return ASSIGNED.sub(_without_value, KEYS.sub(REDACTED, value))
+    clean = set() if clean is None else clean
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+    if digest in clean:
+        return value
+    found = ASSIGNED.sub(_without_value, KEYS.sub(REDACTED, value))
+    if found == value:
+        if len(clean) >= MAX_CLEAN:
+            clean.clear()
+        clean.add(digest)
+    return found
 
 
 def _without_value(found: re.Match[str]) -> str:

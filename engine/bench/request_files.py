@@ -2,7 +2,8 @@
 
     mooncake   JSON lines, timestamp in milliseconds, 512 tokens a hash; rows may have no hashes
     bailian    JSON lines with `chat_id` and `turn`, timestamp in seconds, 16 tokens a hash
-    sharegpt   JSON list of conversations with their texts and no times; each answer of a human's turn is a request
+    sharegpt   JSON list of conversations, or one a line, with texts and no times; each answer of a human's turn is a
+               request
     azure      CSV of Azure's LLM inference traces of 2023 and 2024, a date and time in each row
     burstgpt   CSV, timestamp in seconds; requests that failed have no response tokens
 
@@ -78,7 +79,9 @@ class RequestFile(NamedTuple):
             hashes, times = "the texts' tokens", "no timestamps, so every conversation begins at once"
         later = sum(after is not None for after in self.after)
         closed = f", {later:,} sent after the answer before them" if later else ""
-        return f"{self.format}: {hashes}, {times}{failed}{closed}"
+        has_sessions = later and self.hash_tokens is None and not self.new_tokens
+        new = ", whose lengths are taken as those of their new tokens" if has_sessions else ""
+        return f"{self.format}: {hashes}, {times}{failed}{closed}{new}"
 
     def holds(self, number: int) -> bool:
         """Return whether a row's hashes begin with those of the turn before, and leave room for its answer."""
@@ -127,9 +130,9 @@ def read_requests(path: Path, format: str | None = None, encode: Encode | None =
 
 def _format_of(text: str) -> str:
     text = text.lstrip()
-    if text.startswith("["):
-        return "sharegpt"
     first = text.split("\n", 1)[0]
+    if text.startswith("[") or '"conversations"' in first:
+        return "sharegpt"
     for name, columns in COLUMNS.items():
         if all(column in first for column in columns):
             return name
@@ -192,14 +195,27 @@ class _Conversation(Struct, frozen=True):
     conversations: list[_Turn]
 
 
+def _whole_conversations(name: str, text: str) -> list[_Conversation]:
+    try:
+        return msgspec.json.decode(text, type=list[_Conversation])
+    except msgspec.DecodeError as error:
+        raise BenchError(f"{name}: {error}; {SHAREGPT}") from error
+
+
+def _conversation_lines(name: str, text: str) -> list[_Conversation]:
+    found = list[_Conversation]()
+    for number, line in enumerate(text.split("\n"), 1):  # a text may have other ends of lines in it
+        try:
+            if line.strip():
+                found.append(msgspec.json.decode(line, type=_Conversation))
+        except msgspec.DecodeError as error:
+            raise BenchError(f"{name}, line {number}: {error}; {SHAREGPT}") from error
+    return found
+
+
 def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
     """Rows of a list of conversations: each human's turn that has an answer, after everything said before."""
-    try:
-        found = msgspec.json.decode(text, type=list[_Conversation])
-    except msgspec.DecodeError as error:
-        raise BenchError(
-            f"{name}: {error}; ShareGPT's JSON is a list of objects whose `conversations` have `from` and `value`"
-        ) from error
+    found = _whole_conversations(name, text) if text.lstrip().startswith("[") else _conversation_lines(name, text)
     if encode is None:
         raise BenchError(f"{name} has texts, which need a tokenizer")
     rows, num_failed, after, new_tokens = list[Row](), 0, list[int | None](), list[Sequence[int]]()
@@ -234,6 +250,7 @@ def _check(name: str, number: int, row: Row, before: Sequence[Row]) -> None:
         raise BenchError(f"{name}, line {number}: {row.timestamp:g} is earlier than the line before")
 
 
+SHAREGPT = "ShareGPT's JSON is a list of objects, or one a line, whose `conversations` have `from` and `value`"
 COLUMNS = {  # of the head of a table: when, tokens in, tokens out
     "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     "burstgpt": ("Timestamp", "Request tokens", "Response tokens"),

@@ -171,6 +171,12 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
         raise BenchError(f"{where}: {error}") from error
 
 
+def workloads_of(scenario: Scenario) -> list[Workload]:
+    """Return the workload of each point and variant."""
+    points = range(len(scenario.axis.points()))
+    return [cell_of(scenario, point, variant).workload for point in points for variant in scenario.variants]
+
+
 def _check_instances(cell: Cell) -> None:
     alone = {
         "a peer": cell.peer is not None,
@@ -276,11 +282,19 @@ def scenario_ids() -> list[str]:
 
 
 def without_paths(scenario: Scenario) -> Scenario:
-    """Return the scenario as its record has it: a model that is a folder goes by the name of the folder."""
+    """Return the scenario as its record has it: folders and files go by their names."""
     axis = replace(scenario.axis, cases=[replace(case, set=_without_paths(case.set)) for case in scenario.axis.cases])
     variants = [replace(variant, set=_without_paths(variant.set)) for variant in scenario.variants]
-    return replace(scenario, model=model_name(scenario.model), axis=axis, variants=variants)
+    workload = {key: _named(f"workload.{key}", value) for key, value in scenario.workload.items()}
+    return replace(scenario, model=model_name(scenario.model), workload=workload, axis=axis, variants=variants)
 
 
 def _without_paths(settings: dict[str, Any]) -> dict[str, Any]:
-    return {path: model_name(value) if path == "model" else value for path, value in settings.items()}
+    return {path: _named(path, value) for path, value in settings.items()}
+
+
+def _named(path: str, value: Any) -> Any:
+    """Return a setting with the name of a file or folder in place of its path."""
+    if path == "model":
+        return model_name(value)
+    return Path(value).name if path == "workload.name" else value

@@ -119,11 +119,17 @@ class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
 class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
     """Requests of a real service, made smaller: `traces/README.md`. All lengths are divided by `scale`."""
 
-    name: str  # of the file, without its ending
+    name: str  # of a shipped file, without its ending; or the path of one's own, with it
     num_requests: int  # the first ones that are short enough
     scale: Annotated[int, Meta(ge=1, le=HASH_TOKENS)]
     most_tokens: int  # in and out together, after the division
     stretch: float  # of the time between requests
+    format: str | None = None  # of `request_files.FORMATS`; None: as the file says
+
+    @property
+    def path(self) -> Path:
+        own = Path(self.name).expanduser()
+        return own if own.suffix else TRACES / f"{self.name}.jsonl"
 
 
 Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts | Trace
@@ -231,13 +237,13 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
 
 
 def _traced(workload: Trace, draw: _Draw, encode: Encode | None) -> list[Ask]:
-    path = TRACES / f"{workload.name}.jsonl"
-    if not path.is_file():
+    path = workload.path
+    if path.parent == TRACES and not path.is_file():
         found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
         raise BenchError(f"there is no trace {workload.name}; there are {found}")
-    asks = _asks_of(read_requests(path, encode=encode), workload, draw)
+    asks = _asks_of(read_requests(path, workload.format, encode), workload, draw)
     if len(asks) < workload.num_requests:
-        raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
+        raise BenchError(f"the trace {path.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
     return asks
 
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engine.cache.prefix_memory import common_prefix
 from engine.prompts.causes import VOLATILE
 from engine.prompts.readers import PromptRequest
 from engine.prompts.report import Player, Settings, Verdict
@@ -22,6 +23,7 @@ from engine.prompts.segments import SECONDS_KEPT, Segment
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
 
+WIDTH = 80  # characters of a text that an example shows
 Kinds = tuple[str, ...]  # of `VOLATILE`: what changed somewhere
 
 
@@ -136,12 +138,22 @@ def _canonical(segment: Segment) -> Segment:
     return replace(segment, text=text)
 
 
+def _around(text: str, other: str) -> str:
+    """Return at most WIDTH characters of a text, from a little before where it differs from the other one."""
+    if text == other:
+        return text[:WIDTH]
+    begin = max(0, min(common_prefix(text, other), len(text)) - WIDTH // 2)
+    return ("…" if begin else "") + text[begin : begin + WIDTH]
+
+
 def _diff(old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
-    """Return the segments that differ, as lines that begin with "-" or "+"; of each the beginning."""
+    """Return the segments that differ, as lines that begin with "-" or "+"; of each what stands around the place."""
     mine, others = {one.content for one in old}, {one.content for one in new}
     marked = {one.path for one in old if one.kept is not None}
-    lines = [f"- {one.path}: {one.text[:80]}" for one in old if one.content not in others]
-    lines += [f"+ {one.path}: {one.text[:80]}" for one in new if one.content not in mine]
+    gone = {one.path: one.text for one in old if one.content not in others}
+    come = {one.path: one.text for one in new if one.content not in mine}
+    lines = [f"- {path}: {_around(text, come.get(path, text))}" for path, text in gone.items()]
+    lines += [f"+ {path}: {_around(text, gone.get(path, text))}" for path, text in come.items()]
     lines += [f"+ cache_control on {one.path}" for one in new if one.kept and one.path not in marked]
     if not lines:
         lines = [f"- order: {', '.join(one.path for one in old[:6])}", "+ order: sorted"]

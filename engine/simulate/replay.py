@@ -1,6 +1,7 @@
 """A run's scheduler and cache once more, on what came in, with as many blocks as one likes, and no model.
 
-A request comes after as many steps as in the log and says what it said there. Where nothing is left to compute, the
+A request comes after as many steps as in the log and says what it said there. One that goes on from an answer comes as
+many steps after that answer has ended here: sessions are closed loops. Where nothing is left to compute, the
 steps up to the next arrival are left out, as an engine would have waited. What the log does not say is drawn: the
 tokens of a sequence that was aborted there, or went on at the end, and here has come further.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 import msgspec
 from msgspec.structs import replace
@@ -43,17 +45,48 @@ class Replay:
         self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
         self._live: dict[int, tuple[Sequence, Asked, Told | None]] = {}  # by seq_id; Told None: the log has none
         self._next_seq_id = self._num_records = self._num_steps = 0
+        self._skipped = 0  # steps of the log in which nothing is left to do here
+        self._due: list[tuple[int, int]] = []  # heap of arrivals: after how many steps, and their index
+        self._happened: dict[tuple[int, str], int] = {}  # after how many steps a request, by its id(), came or ended
+        self._waiting: dict[tuple[int, str], list[int]] = {}  # arrivals that wait for that
+        self._ended: list[Asked] = []  # in the step that runs
 
     def records(self) -> Iterator[Decided]:
         """Yield the decisions, record by record."""
-        skipped = 0  # steps of the log in which nothing is left to do here
-        for arrival in self._inputs.arrivals:
-            while self._live and self._num_steps + skipped < arrival.step:
+        for index, arrival in enumerate(self._inputs.arrivals):
+            self._await(index, arrival)
+        while True:
+            clock = self._num_steps + self._skipped
+            if self._due and (not self._live or self._due[0][0] <= clock):
+                due, index = heappop(self._due)
+                self._skipped = max(self._skipped, due - self._num_steps)
+                yield self._arrive(self._inputs.arrivals[index])
+            elif self._live and (self._inputs.is_complete or clock < self._inputs.num_steps):
                 yield self._step()
-            skipped = max(skipped, arrival.step - self._num_steps)
-            yield self._arrive(arrival)
-        while self._live and (self._inputs.is_complete or self._num_steps + skipped < self._inputs.num_steps):
-            yield self._step()
+            else:
+                return
+
+    def _await(self, index: int, arrival: Arrival) -> None:
+        """Let an arrival come when what it waits for has happened here, and as many steps after that as in the log."""
+        due = list[int]()
+        for asked in arrival.asked:
+            before, what = (asked.after, "ended") if arrival.kind == "submit" else (asked, "came")
+            if before is None:
+                due.append(arrival.step)
+                continue
+            key = id(before), what
+            if key not in self._happened:
+                self._waiting.setdefault(key, []).append(index)
+                return
+            in_log = before.ended if what == "ended" else before.came
+            due.append(self._happened[key] + arrival.step - in_log)
+        heappush(self._due, (max(due, default=arrival.step), index))
+
+    def _happen(self, asked: Asked, what: str) -> None:
+        key = (id(asked), what)
+        self._happened[key] = self._num_steps + self._skipped
+        for index in self._waiting.pop(key, ()):
+            self._await(index, self._inputs.arrivals[index])
 
     def _arrive(self, arrival: Arrival) -> Decided:
         for asked in arrival.asked:
@@ -85,9 +118,12 @@ class Replay:
             self._scheduler.add(sequence, [], {})
         except ValueError:
             self.num_refused += 1
+            self._happen(asked, "came")
+            self._happen(asked, "ended")
             return
         self._next_seq_id += 1
         self._live[seq_id] = (sequence, asked, asked.told[0])
+        self._happen(asked, "came")
 
     def _step(self) -> Decided:
         scheduler = self._scheduler
@@ -107,6 +143,9 @@ class Replay:
         if self.config.strategy == "none":
             scheduler.discard([one for one in scheduler.running if one.num_computed_tokens])
         self._num_steps += 1
+        for asked in self._ended:
+            self._happen(asked, "ended")
+        self._ended.clear()
         return self._record("step", batch)
 
     def _fork(self, parent: Sequence) -> Sequence:
@@ -132,7 +171,9 @@ class Replay:
 
     def _finish(self, sequence: Sequence, reason: FinishReason, detail: str) -> None:
         self._scheduler.finish(sequence, reason, detail)
-        del self._live[sequence.seq_id]
+        _, asked, _ = self._live.pop(sequence.seq_id)
+        if reason != "abort" and not any(other is asked for _, other, _ in self._live.values()):
+            self._ended.append(asked)
 
     def _record(self, kind: RecordKind, batch: list[Share]) -> Decided:
         record = Decided(self._num_records, kind, self._num_steps, self._ops.copy(), batch)

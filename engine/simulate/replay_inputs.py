@@ -7,6 +7,7 @@ log of gigabytes needs memory for its tokens only.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from engine.trace.observing import UNSAID
 from engine.trace.records import Header, RecordKind
 
 TOKENS = "I"  # of an array of token ids
+KEY_TOKENS = 4  # of a prompt, by which ended requests are looked up
+MAX_ENDED = 1024  # of one beginning, of which a request may go on from any
 
 
 class ReplayError(ValueError):
@@ -67,6 +70,9 @@ class Asked:
     num_forks: int
     scores_prompt: bool  # log probabilities of its prompt are wanted, so that it reads no cached block
     told: list[Told]
+    came: int = 0  # after so many steps of the log, as `ended`, when its last sequence finished
+    ended: int = 0
+    after: Asked | None = None  # the request whose prompt and answer its own prompt begins with: the turn before
 
 
 class Arrival(NamedTuple):
@@ -139,6 +145,7 @@ class _Reading:
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
         self.of_seq: dict[int, tuple[Asked, Told]] = {}  # unfinished ones
+        self._ended: dict[bytes, deque[tuple[Asked, Told]]] = {}  # by the first tokens of the prompt
 
     def read(self, record: Decided) -> None:
         asked: dict[int, Asked] = {}  # by id(): those that the record is about
@@ -149,6 +156,7 @@ class _Reading:
                     self.of_seq[op.seq_id][1].token_ids.append(op.token_id)
                 case Submit():
                     one = _asked(op)
+                    one.came, one.after = record.step, self._before(one.prompt)
                     self.of_seq[op.seq_id] = (one, one.told[0])
                     asked[id(one)] = one
                 case Fork():
@@ -164,6 +172,7 @@ class _Reading:
                     asked[id(one)] = one
                     if op.reason != "abort":
                         told.reason, told.detail = op.reason, op.detail
+                        self._end(one, told, record.step)
                 case Adjust():
                     one, _ = self.of_seq[op.seq_ids[0]]
                     asked[id(one)], max_tokens = one, op.max_tokens
@@ -176,6 +185,27 @@ class _Reading:
                     pass
         if record.kind != "step":
             self.arrivals.append(Arrival(record.kind, record.step, list(asked.values()), max_tokens))
+
+    def _end(self, one: Asked, told: Told, step: int) -> None:
+        if any(other is one for other, _ in self.of_seq.values()):
+            return
+        one.ended = step
+        self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, told))
+
+    def _before(self, prompt: array[int]) -> Asked | None:
+        """Return the request that a prompt goes on from: all that was said but for its last token begins the prompt."""
+        found, longest = None, 0
+        for one, told in self._ended.get(_key(prompt), ()):
+            begin = len(one.prompt)
+            end = begin + len(told.token_ids) - 1
+            fits = begin < end and longest <= end < len(prompt)
+            if fits and prompt[:begin] == one.prompt and prompt[begin:end] == told.token_ids[:-1]:
+                found, longest = one, end
+        return found
+
+
+def _key(tokens: array[int]) -> bytes:
+    return tokens[:KEY_TOKENS].tobytes()
 
 
 def _asked(op: Submit) -> Asked:

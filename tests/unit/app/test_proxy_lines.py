@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.proxy.exchange import REDACTED, Exchanges, Mode, UsageReader, redacted
+from app.proxy.exchange import KEYS, REDACTED, Exchanges, Mode, UsageReader, redacted
 
 KEY = "sk-ant-api03-abcdefghijklmnop"
 BODY: dict[str, Any] = {
@@ -145,3 +145,19 @@ def test_usage_of_a_whole_answer(encoding: str, data: bytes, usage: dict[str, An
     reader = UsageReader("application/json", encoding)
     reader.feed(data)
     assert reader.end() == usage
+
+
+def test_a_text_without_a_secret_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    class Counting:
+        def sub(self, new: str, text: str) -> str:
+            searched.append(text)
+            return KEYS.sub(new, text)
+
+    monkeypatch.setattr("app.proxy.exchange.KEYS", Counting())
+    clean: set[bytes] = set()
+    texts = ["a moon", "password: moonlight-1", "a moon", "password: moonlight-1"]
+    assert redacted(texts, clean=clean) == ["a moon", "password: [redacted]"] * 2
+    assert searched == ["a moon", "password: moonlight-1", "password: moonlight-1"] and len(clean) == 1
+    assert redacted({"password": "a moon"}, clean=clean) == {"password": "[redacted]"}

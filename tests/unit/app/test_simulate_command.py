@@ -236,3 +236,13 @@ def test_a_sweep_that_cannot_be(capsys: pytest.CaptureFixture[str], sweep: list[
     words = [word for one in sweep for word in ("--sweep", one)]
     assert said in refused(capsys, SHIPPED, *A100, *words)
     assert "--record is for one run" in refused(capsys, SHIPPED, *A100, "--sweep", "tp=1", "--record", "x.kvtrace")
+
+
+def test_a_tokenizer_is_opened_for_texts_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"timestamp": 0, "input_length": 40, "output_length": 4}\n')
+    command = ["simulate", str(path), "--model", "llama-2-7b", "--gpu", "a100-80gb"]
+    assert main([*command, "--tokenizer", str(tmp_path / "gone")]) == 0
+    path.write_text('{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}\n')
+    assert main([*command, "--tokenizer", str(tmp_path / "gone")]) == 2
+    assert "cannot read the tokenizer" in capsys.readouterr().err

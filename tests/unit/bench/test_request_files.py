@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
 from engine.bench.request_files import read_requests
-from engine.bench.workload import Ask, Trace, requests_in
+from engine.bench.scenario import find_scenario, scenario_ids, without_paths
+from engine.bench.workload import Ask, Trace, requests_in, requests_of
 
 FILES = {
     "azure": (
@@ -140,3 +142,45 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
     assert asks[0].prompt == asks[2].prompt
     with pytest.raises(BenchError, match="line 1: it has no timestamp"):
         asks_in(tmp_path, lines(*rows[1:]))
+
+
+def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
+    conversations = [
+        {"id": str(i), "conversations": [{"from": "human", "value": f"ask\u2028 {i}"}, {"from": "gpt", "value": "yes"}]}
+        for i in range(3)
+    ]
+    path = tmp_path / "requests"
+    found = []
+    for text in (json.dumps(conversations), "\n".join(json.dumps(one, ensure_ascii=False) for one in conversations)):
+        path.write_text(text)
+        found.append(read_requests(path, encode=lambda text: list(text.encode())))
+    assert found[0] == found[1] and found[0].format == "sharegpt" and len(found[0].rows) == 3
+    path.write_text(path.read_text() + '\n{"conversations": 1}')
+    with pytest.raises(BenchError, match=r"requests, line 4: .* or one a line"):
+        read_requests(path, encode=lambda text: [0])
+
+
+def test_it_is_said_that_a_session_without_hashes_has_new_tokens_alone(tmp_path: Path) -> None:
+    path = tmp_path / "requests"
+    row = {"timestamp": 0, "input_length": 40, "output_length": 4, "session_id": "a"}
+    path.write_text("\n".join(json.dumps(row) for _ in range(2)))
+    assert read_requests(path).reading.endswith(
+        "1 sent after the answer before them, whose lengths are taken as those of their new tokens"
+    )
+    path.write_text("\n".join(json.dumps(row | {"hash_ids": [1]}) for _ in range(2)))
+    assert "new tokens" not in read_requests(path).reading
+
+
+def test_a_workload_may_be_ones_own_file_whose_path_no_record_has(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(FILES["azure"])
+    workload = Trace(name=str(path), num_requests=2, scale=1, most_tokens=1000, stretch=1.0)
+    asks = requests_of(workload, 1000, 0)
+    assert [(len(ask.prompt), ask.output_tokens) for ask in asks] == [(374, 44), (396, 109)]
+    with pytest.raises(BenchError, match=r"mine\.csv, line"):
+        requests_of(replace(workload, format="burstgpt"), 1000, 0)
+    with pytest.raises(BenchError, match="cannot read"):
+        requests_of(replace(workload, name=str(tmp_path / "gone.csv")), 1000, 0)
+    scenario = find_scenario(scenario_ids()[0])
+    own = replace(scenario, workload={"kind": "trace", "name": str(path)})
+    assert without_paths(own).workload == {"kind": "trace", "name": "mine.csv"}

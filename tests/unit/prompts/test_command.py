@@ -1,6 +1,7 @@
 """`kvtheater prompts`, as text, JSON and a page."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,40 @@ def test_a_session_without_a_name_is_numbered_in_the_readers_language(
     main(["prompts", str(file), "--html", str(page), "--lang", language])
     text = page.read_text()
     assert f"<h3>{first}</h3>" in text and "<h3>session" not in text
+
+
+def test_the_most_expensive_breaks_come_first_and_lead_to_their_turns(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    main(["prompts", str(EXAMPLE), "--html", str(page)])
+    text = page.read_text()
+    worst = re.findall(r'>([\d,]+) tokens</td>\s*<td><a href="#(request-\d+)">', text)
+    counts = [int(count.replace(",", "")) for count, _ in worst]
+    assert len(worst) == 3 and counts == sorted(counts, reverse=True)
+    assert all(f'<details id="{place}"' in text for _, place in worst)
+
+
+def test_an_exported_page_says_what_it_holds_and_what_the_breaks_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    command = ["prompts", str(EXAMPLE), "--html", str(page), "--price", "3"]
+    command += ["--model", "llama-2-7b", "--gpu", "a100-80gb"]
+    main(command)
+    assert "10 requests; it holds texts around 3 breaks and examples of proposals (--private: none)" in (
+        capsys.readouterr().out
+    )
+    assert "s of prefill (layers of Llama 2 7B" in page.read_text() and "more than if it had hit" in page.read_text()
+    main([*command, "--private", "--lang", "zh"])
+    assert "no text of them" in capsys.readouterr().out and "秒的预填充" in page.read_text()
+
+
+def test_a_proposal_shows_the_place_that_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["prompts", str(EXAMPLE), "--json"])
+    found = json.loads(capsys.readouterr().out)["savings"]
+    for saving in found:
+        removed, added = ({line[1:] for line in saving["example"] if line[0] == sign} for sign in "-+")
+        assert added and not removed & added
+        assert all(len(line) < 120 for line in saving["example"])
 
 
 def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from engine.requests.request_spec import RequestSpec
 from engine.simulate.replay import Replay
 from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
 from engine.simulate.what_if import Figures, is_same, what_if
+from engine.trace.events import Finish, Submit
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
 from tests.load import large_log
@@ -185,3 +186,39 @@ def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Pat
     with TraceReader(tmp_path / "run.kvtrace") as log:
         assert log.damage is None and 600 < len(log) < 6000  # 30 steps a request
         assert len(log.state_at(len(log) - 1).sequences) == 60
+
+
+@pytest.mark.parametrize("num_blocks", [128, 40])
+def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks: int, tmp_path: Path) -> None:
+    """Three sessions of three turns: as many steps lie between an answer and the next question as in the log."""
+    path, think, draw = tmp_path / "run.kvtrace", 4, np.random.default_rng(5)
+    config = EngineConfig(block_size=4, num_blocks=128, num_logprobs=0)
+    with Engine(tiny_llama(), config, log_path=path) as engine:
+        said = {name: draw.integers(0, 90, 20).tolist() for name in "abc"}
+        running = {name: engine.add_request(said[name], SamplingParams(max_tokens=14)) for name in said}
+        engine.add_request(draw.integers(0, 90, 20).tolist(), SamplingParams(max_tokens=90))  # the engine never rests
+        since, turn = dict.fromkeys(said, 0), dict.fromkeys(said, 1)
+        while engine.has_unfinished():
+            engine.step()
+            for name, request in list(running.items()):
+                since[name] += request.finish_reason is not None
+                if since[name] == think and turn[name] < 3:
+                    said[name] = [*said[name], *request.output_token_ids, *draw.integers(0, 90, 6).tolist()]
+                    running[name] = engine.add_request(said[name], SamplingParams(max_tokens=14))
+                    since[name], turn[name] = 0, turn[name] + 1
+    with TraceReader(path) as log:
+        inputs = read_inputs(log, len(log), lambda record: None)
+        asked = [one for arrival in inputs.arrivals for one in arrival.asked]
+        records = list(Replay(log.header, inputs, num_blocks).records())
+    came, ended, by_seq = dict[str, int](), dict[str, int](), dict[int, str]()
+    for record in records:
+        for op in record.ops:
+            if isinstance(op, Submit):
+                came[op.request_id], by_seq[op.seq_id] = record.step, op.request_id
+            elif isinstance(op, Finish):
+                ended[by_seq[op.seq_id]] = record.step
+    turns = [(one, one.after) for one in asked if one.after is not None]
+    gaps = [(came[a.request_id] - ended[b.request_id], a.came - b.ended) for a, b in turns]
+    assert len(gaps) == 6 and all(here == there for here, there in gaps)
+    later = sum(ended[a.request_id] - a.ended for a, _ in turns)
+    assert later == 0 if num_blocks == 128 else later > 0
