@@ -1,12 +1,12 @@
-// Input elements, and handlers that pass the value of a field to a function.
+// Input elements, and handlers that pass a field's value to a function.
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
 
 /**
- * An input showing `value`, or what is being typed until that is taken (`onChange`) or the field is left. Other
- * attributes are the input's.
+ * Input that shows `value`, or the text being typed until it is accepted (`onChange`) or the field loses the focus.
+ * Other attributes go to the input.
  *
  * @param {{value: unknown, onChange?: (event: Event) => void, [attribute: string]: unknown}} props
  */
@@ -24,7 +24,7 @@ export function Typed({ value, onChange, ...rest }) {
 }
 
 /**
- * `name`: the setting; `text(choice)`: its words; `usual`: what is shown where the setting is none of the choices.
+ * `name`: the setting; `text(choice)`: its label; `usual`: value shown if the setting has none of the choices.
  *
  * @param {{
  *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],
