@@ -1,4 +1,4 @@
-// Where the page begins: settings, theme, the view, the connection.
+// Entry point of the page: settings, theme, view, connection.
 
 import { render } from "../vendor/preact/preact.js";
 import { effect } from "../vendor/signals/signals.js";
@@ -61,7 +61,7 @@ followClasses();
 playLinkedScene();
 session.start();
 
-/** The code of lessons comes when somebody wants to learn. */
+/** Load the code of lessons on demand. */
 function followLearning() {
   const wait = effect(() => {
     if (settings.distance.value !== "learn" && !settings.lesson.value) return;
@@ -70,7 +70,7 @@ function followLearning() {
   });
 }
 
-/** The code of classes comes with the first. */
+/** Load the code of classes with the first class. */
 function followClasses() {
   if (settings.teach.peek() && !settings.class.peek()) startOpen.value = true;
   const wait = effect(() => {
@@ -81,7 +81,7 @@ function followClasses() {
   });
 }
 
-/** A `.kvtrace` dropped on the page is shown, and kept. */
+/** Open and upload `.kvtrace` files dropped on the page. */
 function acceptDroppedTraces() {
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {

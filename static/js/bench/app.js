@@ -1,4 +1,4 @@
-// The benchmark page: a line at the top, the scenarios at the left, a report to read.
+// Benchmark page: header, list of scenarios, and a report.
 
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
@@ -76,7 +76,7 @@ export function App() {
     <${Tooltip} />`;
 }
 
-/** What there is to read. */
+/** Main content: the report or the headlines. */
 function Content() {
   const scenario = link.scenario.value;
   if (index.value === null) return html`<p class="hint">${t("bench.loading")}</p>`;
@@ -140,7 +140,7 @@ function Notice() {
   </div>`;
 }
 
-/** The address, without the token that may be in it. */
+/** Copy the address without a token that may be in it. */
 async function share() {
   const address = new URL(location.href);
   address.searchParams.delete("token");

@@ -1,4 +1,4 @@
-// One chart of the records shown: drawn by Plotly when it is here, told by the page's tooltip, saved as a picture.
+// Chart of the shown records: drawn by Plotly once it is loaded, with the page's tooltip and a download as a picture.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { themeVersion } from "../kit/colour.js";
@@ -19,10 +19,10 @@ const PICTURE = { width: 1200, height: 720 };
 /**
  * @typedef {import("./store.js").Shown} Shown
  *
- * What is drawn, and how wide; `labels`: whose record it is, by id.
+ * Content and width of a chart; `labels`: names of the records, by id.
  * @typedef {import("./figure.js").Curves & {all: Shown[], labels: Map<string, string>, width: number}} Drawn
  *
- * The element that Plotly draws in: it has its data then, and `on` for its events.
+ * The element that Plotly draws in, with its data and `on` for its events.
  * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
  * @typedef {[variant: string, at: string | number, record: number]} Place of a point, its record by place
  * @typedef {{event: MouseEvent, points: {customdata: Place}[]}} Pointed
@@ -30,7 +30,7 @@ const PICTURE = { width: 1200, height: 720 };
  */
 
 /**
- * `where`: the lines that a saved picture carries.
+ * `where`: lines printed on a saved picture.
  * @typedef {Pick<Drawn, "all" | "labels" | "metric" | "against" | "most"> & {where: string[]}} Props
  * @param {Props} props
  */
@@ -72,7 +72,7 @@ export function Chart({ all, labels, metric, against, most, where }) {
     if (!loaded || empty) return undefined;
     const prints = (/** @type {Event} */ { type }) => {
       onPaper.current = type === "beforeprint";
-      draw(); // at once: what is drawn later is not on paper
+      draw(); // immediately, for printing
     };
     for (const type of ["beforeprint", "afterprint"]) addEventListener(type, prints);
     return () => ["beforeprint", "afterprint"].forEach((type) => removeEventListener(type, prints));
@@ -82,7 +82,7 @@ export function Chart({ all, labels, metric, against, most, where }) {
     const fresh = !plot.current.data;
     draw();
     if (fresh) listen(plot.current, latest);
-    box.current.dataset.drawn = `${ids}/${metric}/${against ?? ""}`; // tests: what is drawn
+    box.current.dataset.drawn = `${ids}/${metric}/${against ?? ""}`; // for tests: the content drawn
   }, [plotly, width, empty, ids, metric, against, most, themeVersion.value, language.value]);
   const hint = empty
     ? "bench.chart.empty"
@@ -145,7 +145,7 @@ function listen(element, latest) {
 }
 
 /**
- * What a point says when it is pointed at.
+ * Return the tooltip of a point.
  * @param {Drawn} drawn
  * @param {Place} place
  */
@@ -190,9 +190,9 @@ function tipLines({ all, labels, metric, most }, [variant, at, place]) {
 }
 
 /**
- * The chart for a reader who does not see it. The table says the same and more.
+ * Return a description of the chart for screen readers. The table has all details.
  * @param {Drawn} drawn
- * @param {string} title of the metric
+ * @param {string} title title of the metric
  */
 function inWords({ all, labels, metric, against, most }, title) {
   const lines = all.flatMap(({ id, record }) => {

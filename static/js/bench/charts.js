@@ -1,5 +1,5 @@
-// The charts of the records shown, all on the same axes: one metric, absolute and against a baseline. Two records have
-// their difference below.
+// Charts of the shown records on shared axes: one metric, absolute and relative to a baseline. For several records,
+// their differences follow.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
@@ -16,7 +16,7 @@ import { whereParts } from "./where.js";
  * @typedef {import("./record.js").MetricInfo} MetricInfo
  */
 
-const LETTERS = 150; // of a line of a picture
+const LETTERS = 150; // per line of a picture
 
 /** @param {{all: Shown[], labels: Map<string, string>}} props */
 export function Charts({ all, labels }) {
@@ -48,7 +48,7 @@ export function Charts({ all, labels }) {
 }
 
 /**
- * Which metric, and against which baseline.
+ * Selection of the metric and the baseline.
  * @typedef {{
  *   records: BenchRecord[],
  *   metrics: Record<string, MetricInfo>,
@@ -87,7 +87,7 @@ function Controls({ records, metrics, metric, baselines, against }) {
 }
 
 /**
- * How the charts are to be read.
+ * Return notes on how to read the charts.
  * @param {Shown[]} all
  * @param {string | null} against
  * @returns {string[]}
@@ -104,7 +104,7 @@ function notes(all, against) {
 }
 
 /**
- * A long line in lines of so many letters, for a picture.
+ * Wrap a line at `width` characters, for a picture.
  * @param {string} text
  * @param {number} width
  */

@@ -1,4 +1,4 @@
-// Records beside each other, figure by figure: what each measured, and how far it is from the first.
+// Records side by side: each one's figures, and the ratio to the first.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
@@ -15,8 +15,8 @@ import { atText, estimateText, measureOf } from "./words.js";
  */
 
 /**
- * Another machine's figure as a ratio to the first one's. The runs did not take turns, so its interval is the widest
- * that both intervals allow; null where there is nothing to divide by.
+ * Return another machine's figure as a ratio to the first one's. The runs were not interleaved, so its interval is the
+ * widest that both intervals allow; null if the denominator is 0.
  * @param {Figure} first
  * @param {Figure} other
  */
@@ -25,7 +25,7 @@ export function ratioOf(first, other) {
   return { median: other.median / first.median, low: other.low / first.high, high: other.high / first.low };
 }
 
-/** @param {{all: Shown[], labels: Map<string, string>, metric: string}} props the first is what others differ from */
+/** @param {{all: Shown[], labels: Map<string, string>, metric: string}} props the first is the reference */
 export function Differences({ all, labels, metric }) {
   const records = all.map(({ record }) => record);
   const info = records.find((record) => record.metrics[metric])?.metrics[metric];

@@ -1,4 +1,4 @@
-// Records from another machine: dropped on the page or chosen as files. They stay in the page.
+// Records of other machines, dropped on the page or chosen as files. They are not uploaded.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { inLanguage, t } from "../tell/words.js";
@@ -6,13 +6,13 @@ import { NotARecord, parseRecord } from "./parse.js";
 import { keep, tell } from "./store.js";
 import { machineText } from "./where.js";
 
-const MAX_BYTES = 64 << 20; // as the program's own reader
+const MAX_BYTES = 64 << 20; // same limit as the program's own reader
 
-/** Whether files are being held over the page. */
+/** Whether files are dragged over the page. */
 export const hovering = signal(false);
 
 /**
- * Take files; each that is a record is shown, each that is not says why.
+ * Open files: show each valid record, and report the error of each invalid one.
  * @param {File[]} files
  */
 export async function take(files) {
@@ -33,7 +33,7 @@ export async function take(files) {
 /** @param {DragEvent} event */
 const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
 
-/** Take what is dropped anywhere. */
+/** Accept files dropped anywhere on the page. */
 export function acceptDrops() {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let leaving;
@@ -42,7 +42,7 @@ export function acceptDrops() {
     event.preventDefault();
     clearTimeout(leaving);
     hovering.value = true;
-    leaving = setTimeout(() => (hovering.value = false), 300); // it comes again and again while files are over the page
+    leaving = setTimeout(() => (hovering.value = false), 300); // `dragover` repeats while files are over the page
   });
   document.addEventListener("drop", (event) => {
     if (!hasFiles(event)) return;

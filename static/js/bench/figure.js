@@ -1,5 +1,4 @@
-// A record's curves as a Plotly figure: lines over a numeric axis, groups of bars over a categorical one. y begins at
-// 0.
+// Plotly figure of a record's curves: lines over a numeric axis, grouped bars over a categorical one. y begins at 0.
 
 import { colours } from "../kit/colour.js";
 import { axis, baseLayout } from "../kit/plotly.js";
@@ -11,17 +10,14 @@ import { atText, measureOf, unitText } from "./words.js";
  * @typedef {import("./record.js").BenchRecord} BenchRecord
  * @typedef {import("./words.js").Measure} Measure
  *
- * Which curves: of all `records`, the machines that are compared; `against` a baseline, or null; `most`: the highest
- * value that the y axis must hold.
+ * Selection of curves: `records` are the compared ones; `against`: a baseline, or null; `most`: the highest value on
+ * the y axis.
  * @typedef {{records: BenchRecord[], metric: string, against: string | null, most: number}} Curves
  *
  * @typedef {{width: number, height: number}} Size in CSS pixels
  */
 
-/**
- * How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without
- * colour.
- */
+/** Styles of variants by index in the scenario: a colour of the sequences' palette, plus dash, marker and pattern. */
 export const STYLES = [
   { colour: 5, dash: "solid", symbol: "circle", pattern: "" },
   { colour: 4, dash: "dash", symbol: "square", pattern: "/" },
@@ -33,7 +29,7 @@ export const STYLES = [
   { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
 ];
 
-/** How records on one chart are told apart, by their place: line and hatching; markers are open but for the first. */
+/** Styles of records on one chart by index: line and hatching; markers are open except for the first. */
 export const RECORD_STYLES = [
   { dash: "solid", pattern: "" },
   { dash: "dash", pattern: "/" },
@@ -42,11 +38,11 @@ export const RECORD_STYLES = [
 ];
 
 /**
- * How a variant of a record is drawn: colour and marker are the variant's; with one record its line too, with several
- * that says whose it is.
+ * Return the style of a variant of a record: colour and marker by variant; the line by variant for a single record,
+ * else by record.
  * @param {number} index of the variant
- * @param {number} place of the record
- * @param {number} count of records
+ * @param {number} place index of the record
+ * @param {number} count number of records
  */
 export function curveStyle(index, place, count) {
   const own = styleOf(index);
@@ -55,7 +51,7 @@ export function curveStyle(index, place, count) {
 }
 
 /**
- * A text that Plotly takes for what it is: it would read tags in it, and write style attributes for them.
+ * Escape a text for Plotly, which would otherwise parse tags and write style attributes for them.
  * @param {string} text
  */
 const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
@@ -64,7 +60,7 @@ const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 export const styleOf = (index) => STYLES[index % STYLES.length];
 
 /**
- * What Plotly draws.
+ * Return the figure for Plotly.
  * @param {Curves & Size} options
  */
 export function figure({ records, metric, against, most, width, height }) {
@@ -172,7 +168,7 @@ function yTitle(record, metric, against, measure) {
 }
 
 /**
- * The axis' title with its unit, and that it is logarithmic.
+ * Return the axis title with its unit and whether it is logarithmic.
  * @param {BenchRecord} record
  */
 export function axisTitle(record) {
@@ -185,7 +181,7 @@ export function axisTitle(record) {
 }
 
 /**
- * A tick at each value of the records: nothing was measured in between.
+ * Return an axis with a tick at each value of the records: nothing was measured in between.
  * @param {BenchRecord[]} records
  */
 function numbers(records) {
@@ -230,7 +226,7 @@ function names(records, width) {
 }
 
 /**
- * A text in lines of about so many letters; a Chinese one counts double.
+ * Wrap a text at about `width` characters; Chinese characters count double.
  * @param {string} text
  * @param {number} width
  */
@@ -246,7 +242,7 @@ export function wrapped(text, width) {
 }
 
 /**
- * The same for a picture that stands alone: with title, legend, and the lines that say where it was measured.
+ * Return the figure of a standalone picture: with title, legend, and the lines on where it was measured.
  * @param {Curves & Size} options
  * @param {string} title
  * @param {string} subtitle

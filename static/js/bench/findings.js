@@ -1,4 +1,4 @@
-// Headlines: what came out, said as people say it, and whether the bar that was set before was met.
+// Headlines: results in everyday words, and whether the predefined threshold was met.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
@@ -13,7 +13,7 @@ import { estimateText, quantityText } from "./words.js";
  */
 
 /**
- * The bar in the unit of the value.
+ * Return the threshold in the unit of the value.
  * @param {Pick<Finding, "bar" | "unit">} finding
  */
 export function barText({ bar, unit }) {
@@ -23,7 +23,7 @@ export function barText({ bar, unit }) {
 }
 
 /**
- * Met or not, by sign, colour and word; nothing where there is no bar.
+ * Whether the threshold was met, by sign, colour and word; empty without a threshold.
  * @param {{finding: Finding}} props
  */
 export function Verdict({ finding }) {
@@ -34,7 +34,10 @@ export function Verdict({ finding }) {
   </span>`;
 }
 
-/** @type {Record<string, {name: string, sign: string}>} by whether it is good: a class, and a sign without colour */
+/**
+ * @type {Record<string, {name: string, sign: string}>} by whether it is good: a class, and a sign that does not rely on
+ * colour
+ */
 const LOOKS = {
   true: { name: "better", sign: "▲" },
   false: { name: "worse", sign: "▼" },
@@ -42,7 +45,7 @@ const LOOKS = {
 };
 
 /**
- * A ratio in words, with a sign that says better or worse.
+ * Ratio in words, with a sign for better or worse.
  * @param {{gain: import("./gains.js").Gain}} props
  */
 export function Said({ gain }) {
@@ -55,7 +58,7 @@ export function Said({ gain }) {
 }
 
 /**
- * What came out: a ratio in words and as a number, anything else as a number.
+ * Result: a ratio in words and as a number, anything else as a number.
  * @param {{finding: Finding, metric: string, info: MetricInfo | undefined}} props `info`: of the finding's metric
  */
 export function Result({ finding, metric, info }) {
@@ -70,7 +73,7 @@ const findingText = (finding) =>
   estimateText({ median: finding.value, low: finding.low, high: finding.high }, finding.unit);
 
 /**
- * The headlines of the records shown, one line each; a value for each record.
+ * Headlines of the shown records, one line each with a value per record.
  * @param {{all: import("./store.js").Shown[], labels: Map<string, string>}} props
  */
 export function Findings({ all, labels }) {

@@ -1,5 +1,5 @@
-// A ratio as people say it: "5.0 times faster", "a third of the memory"; and whether that is good. The command line
-// says it too (engine/bench/gains.py, whose words these are); a test holds both to the same sentences.
+// Ratios in everyday words: "5.0 times faster", "a third of the memory"; and whether that is good. Mirrors the command
+// line (engine/bench/gains.py, which has the words); a test holds both to the same sentences.
 
 import { hasText, t } from "../tell/words.js";
 
@@ -8,7 +8,7 @@ import { hasText, t } from "../tell/words.js";
  * @typedef {{unit: string, better: "higher" | "lower" | null}} Metric
  * @typedef {{median: number, low?: number | null, high?: number | null}} Ratio
  *
- * `key` and `kind`: which words; `good`: null where nobody can say.
+ * `key` and `kind`: the wording; `good`: null if undefined.
  * @typedef {{key: string, kind: Kind, values: Record<string, string>, good: boolean | null}} Gain
  */
 
@@ -23,11 +23,11 @@ const FRACTIONS = {
   eighth: 1 / 8,
   tenth: 1 / 10,
 };
-const [SAME, EXACT, ABOUT] = [0.005, 0.005, 0.04]; // how far from 1, or from a fraction, in parts of it
-const FEW = 0.09; // below it one says how many times less
+const [SAME, EXACT, ABOUT] = [0.005, 0.005, 0.04]; // tolerances around 1 and around fractions, relative
+const FEW = 0.09; // smaller ratios are expressed as "times less"
 
 /**
- * What a ratio of a metric says; where its interval holds 1 no difference was seen.
+ * Return the wording of a metric's ratio; if its interval contains 1, no difference was measured.
  * @param {string} metric
  * @param {Metric} info
  * @param {Ratio} ratio
@@ -44,7 +44,7 @@ export function gainOf(metric, { unit, better }, { median: ratio, low = null, hi
 }
 
 /**
- * A gain in the words of the page.
+ * Return a gain in the words of the page.
  * @param {Gain} gain
  */
 export function gainText({ key, kind, values }) {
@@ -54,7 +54,7 @@ export function gainText({ key, kind, values }) {
 }
 
 /**
- * How one speaks of a metric.
+ * Return the wording category of a metric.
  * @param {string} metric
  * @param {string} unit
  * @returns {Kind}
@@ -88,7 +88,7 @@ function said(kind, ratio) {
 }
 
 /**
- * A part of the whole: a fraction that has a name, where one is near; else percent.
+ * Return a part of the whole: a named fraction if one is close, else a percentage.
  * @param {number} ratio
  * @returns {[key: string, values: Record<string, string>]}
  */
@@ -99,11 +99,11 @@ function part(ratio) {
   return off <= ABOUT ? [off <= EXACT ? "fraction" : "about", { fraction: name }] : ["share", { of: percent(ratio) }];
 }
 
-/** @param {number} value one decimal below ten */
+/** @param {number} value with one decimal below ten */
 const times = (value) =>
   value >= 9.95 ? String(Math.floor(value + 0.5)) : (Math.floor(value * 10 + 0.5) / 10).toFixed(1);
 
-/** @param {number} share as whole percent; below ten with a decimal, if it has one */
+/** @param {number} share formatted as whole percent, below ten with a decimal unless it is 0 */
 function percent(share) {
   const value = 100 * share;
   return String(value >= 9.95 ? Math.floor(value + 0.5) : Math.floor(value * 10 + 0.5) / 10);

@@ -1,4 +1,4 @@
-// Which curve is which: the variants, and with several records whose they are.
+// Legend of the curves: variants, and records if there are several.
 
 import { html } from "../kit/html.js";
 import { inLanguage } from "../tell/words.js";
@@ -6,7 +6,7 @@ import { curveStyle, RECORD_STYLES, styleOf } from "./figure.js";
 import { curves, isCategorical, variantsOf } from "./record.js";
 import { machineText } from "./where.js";
 
-/** @type {Record<string, string>} a line's dashes, as `stroke-dasharray` */
+/** @type {Record<string, string>} dashes of a line, as `stroke-dasharray` */
 const DASHES = {
   solid: "",
   dash: "5 3",
@@ -16,7 +16,7 @@ const DASHES = {
   longdashdot: "8 3 1.5 3",
 };
 
-/** @type {Record<string, string>} a marker, as an SVG path in a box of 28 by 14 */
+/** @type {Record<string, string>} marker, as an SVG path in a box of 28 by 14 */
 const SHAPES = {
   circle: "M18 7a4 4 0 1 1-8 0a4 4 0 1 1 8 0z",
   square: "M10.5 3.5h7v7h-7z",
@@ -28,7 +28,7 @@ const SHAPES = {
   pentagon: "M14 2.5l4.5 3.3l-1.7 5.2h-5.6l-1.7-5.2z",
 };
 
-/** @type {Record<string, string>} a bar's hatching, likewise */
+/** @type {Record<string, string>} hatching of a bar, as an SVG path in that box */
 const HATCHES = {
   "": "",
   "/": "M6 12L16 2M12 12L22 2",
@@ -43,7 +43,7 @@ const HATCHES = {
 /** @typedef {import("./store.js").Shown} Shown */
 
 /**
- * Variants by colour, and without colour by marker and dash, or the bars' hatching; records by line or hatching.
+ * Variants by colour plus marker and dash, or by the bars' hatching; records by line or hatching.
  * @param {{all: Shown[], labels: Map<string, string>, metric: string}} props
  */
 export function Legend({ all, labels, metric }) {

@@ -1,4 +1,4 @@
-// What a link to the benchmark page carries: a table of its own, beside language and theme, which all pages share.
+// Settings in a link to the benchmark page: its own table, plus language and theme, which all pages share.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { TABLE as PAGE, settings } from "../state/settings.js";
@@ -16,16 +16,16 @@ const names = {
 export const TABLE = {
   lang: PAGE.lang,
   theme: PAGE.theme,
-  scenario: { type: name, initial: null, place: true }, // null = the headlines of all
-  metric: { type: name, initial: null, place: true }, // null = the first that the records have
+  scenario: { type: name, initial: null, place: true }, // null = all headlines
+  metric: { type: name, initial: null, place: true }, // null = first metric of the records
   against: { type: name, initial: null, place: true }, // baseline of the ratios; null = the first
-  // ids of this server's records; null = the shipped one, or the latest
+  // ids of this server's records; null = the bundled one, or the latest
   records: { type: names, initial: null, place: true },
 };
 
 const text = () => signal(/** @type {string | null} */ (null));
 
-/** Every row as a signal, by name. */
+/** All rows as signals, by name. */
 export const link = {
   lang: settings.lang,
   theme: settings.theme,

@@ -1,4 +1,4 @@
-// The scenarios, in groups.
+// List of the scenarios, in groups.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
@@ -38,7 +38,7 @@ const GROUPS = {
 };
 
 /**
- * A link that looks at a scenario; null: at the headlines of all. Opened elsewhere, it is an address as any.
+ * Link to a scenario; null: to all headlines. In another tab it works as an ordinary address.
  * @param {{id: string | null, children: unknown, "aria-current"?: "page" | null}} props
  */
 export function ScenarioLink({ id, children, ...rest }) {
@@ -61,7 +61,7 @@ export function List() {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     const box = ref.current;
-    const current = box?.querySelector("[aria-current]"); // in sight where the list is a small one
+    const current = box?.querySelector("[aria-current]"); // scrolls a small list to the current entry
     if (box && current)
       box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
   }, [here]);

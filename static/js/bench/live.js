@@ -1,4 +1,4 @@
-// A benchmark that runs on the server: asked for, followed and stopped over the socket (docs/reference/protocol.md).
+// Benchmark run on the server: started, followed and stopped over the socket (docs/reference/protocol.md).
 
 import { signal } from "../../vendor/signals/signals.js";
 import { Client, NoAnswer } from "../net/client.js";
@@ -8,14 +8,14 @@ import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 
 /** @typedef {import("../core/bench.js").RunStatus} RunStatus */
 
-/** The status of the latest run, as the server says it; null until it does. */
+/** Last reported status of the latest run; null until reported. */
 export const run = signal(/** @type {RunStatus | null} */ (null));
 
-/** When it said so, in ms of the page's clock. */
+/** Time of that report, in ms of the page's clock. */
 let heardAt = 0;
 
 /**
- * How long the run goes on, in seconds, as said last and less what has passed since; null when nobody knows.
+ * Return the remaining seconds of the run: the last report minus the elapsed time; null if unknown.
  * @param {RunStatus} status
  */
 export const secondsLeft = ({ seconds_left: left }) =>
@@ -23,9 +23,9 @@ export const secondsLeft = ({ seconds_left: left }) =>
 
 /** @type {Client | null} */
 let client = null;
-let heard = 0; // words about the run that came by themselves
+let heard = 0; // number of pushed status messages
 
-/** Connect, and follow whatever runs. */
+/** Connect and follow running benchmarks. */
 export function followRuns() {
   const nothing = () => {};
   client = new Client({
@@ -51,7 +51,7 @@ async function hear(status) {
 }
 
 /**
- * Show the record of a run that is done, beside what is shown of the scenario.
+ * Show the record of a finished run beside the scenario's other records.
  * @param {RunStatus} status
  */
 export function show(status) {
@@ -63,7 +63,7 @@ export function show(status) {
 }
 
 /**
- * Ask; whether the server did it. A refusal is told.
+ * Send a request and return whether it succeeded. A refusal is shown.
  * @param {"bench_follow" | "bench_run" | "bench_stop"} event
  * @param {{scenario?: string, rounds?: number}} body
  */
@@ -72,7 +72,7 @@ export async function ask(event, body = {}) {
   try {
     if (!client) return false;
     const { status } = await client.ask(event, body);
-    if (heard !== before) return true; // what came meanwhile is newer, or what is newer will follow
+    if (heard !== before) return true; // a pushed status is newer, or a newer one will follow
     heardAt = performance.now();
     run.value = status;
     return true;

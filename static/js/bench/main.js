@@ -1,4 +1,4 @@
-// Where the benchmark page begins.
+// Entry point of the benchmark page.
 
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
@@ -20,7 +20,7 @@ followTheme();
 printLight();
 await followLanguage("words/bench");
 effect(() => {
-  const now = run.value; // who went to another tab sees there how far it is
+  const now = run.value; // shows the progress in the title of a background tab
   const title = t("bench.page_title");
   document.title =
     now?.state === "running" && now.total ? `${Math.floor((100 * now.done) / now.total)} % · ${title}` : title;

@@ -1,12 +1,12 @@
-// A record from a file: whether it is one, as far as the page relies on it. What is checked can be anything, so it is
-// `any` here and nowhere else.
+// Parser of record files, which checks all that the page relies on. The checked values can be anything, hence `any`
+// here and nowhere else.
 
 /** @typedef {import("../core/bench.js").BenchRecord} BenchRecord */
 
 const FORMAT = "kvtheater-bench";
 const VERSION = 1;
 
-/** What was given is not a record; `message` is the key of a text, `values` go into it. */
+/** Error for a file that is not a record; `message` is the key of a text, filled with `values`. */
 export class NotARecord extends Error {
   /**
    * @param {string} message
@@ -19,7 +19,7 @@ export class NotARecord extends Error {
 }
 
 /**
- * The record in `text`, checked as far as the page relies on it. Throws NotARecord.
+ * Parse the record in `text` and check what the page relies on. Throws NotARecord.
  * @param {string} text
  * @returns {BenchRecord}
  */
@@ -63,7 +63,7 @@ const isFigure = (value) =>
 const isAll = (list, check) => Array.isArray(list) && list.every(check);
 
 /**
- * The first field that is not as it must be; null when all are.
+ * Return the first invalid field; null if all are valid.
  * @param {any} record
  * @returns {string | null}
  */

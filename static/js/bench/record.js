@@ -1,4 +1,4 @@
-// A benchmark record as charts, table and downloads read it (docs/reference/benchmark-records.md). No DOM here.
+// Benchmark records as charts, table and downloads need them (docs/reference/benchmark-records.md). No DOM here.
 
 import { csvText } from "../core/csv.js";
 import { inLanguage } from "../tell/words.js";
@@ -11,18 +11,18 @@ import { inLanguage } from "../tell/words.js";
  * @typedef {BenchRecord["scenario"]["variants"][number]} Variant
  * @typedef {{at: Point["at"], title: {en: string, zh: string} | null}} AxisPoint
  * @typedef {{at: Point["at"], median: number, low: number, high: number, figure: Figure, point: Point}} CurvePoint
- * @typedef {{variant: Variant, index: number, points: CurvePoint[]}} Curve `index`: the variant's place in the scenario
+ * @typedef {{variant: Variant, index: number, points: CurvePoint[]}} Curve `index`: of the variant in the scenario
  */
 
 /**
- * Whether the axis is one of names; a scale of numbers whose values are names is one too.
+ * Return whether the axis is categorical; that includes a numeric scale whose values are names.
  * @param {BenchRecord} record
  */
 export const isCategorical = (record) =>
   record.scenario.axis.scale === "category" || !record.axis_values.every(Number.isFinite);
 
 /**
- * What a variant is called; one that the scenario does not have, by its id.
+ * Return a variant's title, or its id if the scenario lacks it.
  * @param {BenchRecord} record
  * @param {string} id
  */
@@ -30,7 +30,7 @@ export const variantTitle = (record, id) =>
   inLanguage(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
 
 /**
- * The points of the axis in order.
+ * Return the points of the axis in order.
  * @param {BenchRecord} record
  * @returns {AxisPoint[]}
  */
@@ -40,7 +40,7 @@ export function axisPoints(record) {
 }
 
 /**
- * The points of the axis of all records: numbers in order, names as the first record that has them.
+ * Return the points of the axis of all records: numbers in order, names in the order of the first record with them.
  * @param {BenchRecord[]} records
  * @returns {AxisPoint[]}
  */
@@ -59,7 +59,7 @@ export const pointAt = (record, at, variant) =>
   record.points.find((point) => point.at === at && point.variant === variant);
 
 /**
- * One curve for each variant that has the metric. `against`: a baseline, then the values are ratios to it.
+ * Return one curve per variant with the metric. `against`: a baseline; values are then ratios to it.
  * @param {BenchRecord} record
  * @param {string} metric
  * @param {string | null} against
@@ -83,7 +83,7 @@ export function curves(record, metric, against = null) {
 }
 
 /**
- * The variants of all records, each once: the place of one says how it is drawn.
+ * Return the variants of all records, each once; the index determines the style.
  * @param {BenchRecord[]} records
  * @returns {Variant[]}
  */
@@ -93,7 +93,7 @@ export function variantsOf(records) {
 }
 
 /**
- * The baselines to which another variant's figures of the metric have a ratio.
+ * Return the baselines to which another variant has ratios of the metric.
  * @param {BenchRecord} record
  * @param {string} metric
  */
@@ -104,7 +104,7 @@ export function baselinesOf(record, metric) {
 }
 
 /**
- * The largest upper end of all curves of the records: what one y axis for all of them must hold.
+ * Return the largest upper end of all curves of the records, for a shared y axis.
  * @param {BenchRecord[]} records
  * @param {string} metric
  * @param {string | null} against
@@ -119,14 +119,14 @@ export function highest(records, metric, against = null) {
 }
 
 /**
- * Metrics of any of the records: name -> what the first record that has it says of it.
+ * Return the metrics of all records by name, as described by the first record with each.
  * @param {BenchRecord[]} records
  * @returns {Record<string, MetricInfo>}
  */
 export const metricsOf = (records) => Object.assign({}, ...records.toReversed().map((record) => record.metrics));
 
 /**
- * The metric of a finding; one of an older record does not say it, but the headline of its title does.
+ * Return the metric of a finding; for an older record without it, from the headline of the same title.
  * @param {BenchRecord} record
  * @param {BenchRecord["findings"][number]} finding
  */
@@ -134,7 +134,7 @@ export const metricOf = ({ scenario }, { metric, title }) =>
   metric || (scenario.headlines?.find((headline) => headline.title.en === title.en)?.metric ?? "");
 
 /**
- * Points that have no figures, and why: one entry for each variant and reason.
+ * Return the points without figures: one entry per variant and reason.
  * @param {BenchRecord} record
  * @returns {{variant: string, why: string, at: Point["at"][]}[]}
  */
@@ -174,7 +174,7 @@ const COLUMNS = [
 ];
 
 /**
- * Every figure of the records, a line each (and one more for each further baseline).
+ * Return all figures of the records as CSV, one line each (plus one per further baseline).
  * @param {{id: string, record: BenchRecord}[]} named
  */
 export function csvOf(named) {

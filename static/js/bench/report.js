@@ -1,4 +1,4 @@
-// One scenario: what to look for, its headlines, its charts, where they were measured, all figures.
+// Report of one scenario: what to look for, headlines, charts, machines, all figures.
 
 import { html } from "../kit/html.js";
 import { saveText } from "../kit/save.js";
@@ -26,7 +26,7 @@ import { atText, momentText } from "./words.js";
 /**
  * @typedef {import("./store.js").Shown} Shown
  * @typedef {import("./store.js").Listed} Listed
- * @typedef {{all: Shown[], labels: Map<string, string>}} Parts the records that are shown, and whose they are by id
+ * @typedef {{all: Shown[], labels: Map<string, string>}} Parts the shown records, and their labels by id
  */
 
 /** @param {{scenario: string}} props */
@@ -56,13 +56,13 @@ export function Report({ scenario }) {
 }
 
 /**
- * A text with `code` in it.
+ * Text with `code` in it.
  * @param {{text: string}} props
  */
 const Marked = ({ text }) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
 /**
- * Whose record it is, and when it was made.
+ * Return the label of a record: its origin and date.
  * @param {Pick<Shown, "entry" | "name" | "record">} shown
  */
 function labelOf({ entry, name, record }) {
@@ -71,7 +71,7 @@ function labelOf({ entry, name, record }) {
 }
 
 /**
- * Which records are shown.
+ * Selection of the shown records.
  * @param {{scenario: string}} props
  */
 function Choice({ scenario }) {
@@ -89,7 +89,7 @@ function Choice({ scenario }) {
 }
 
 /**
- * A record of the server, which can be shown.
+ * A selectable record of the server.
  * @param {{entry: Listed, shown: boolean}} props
  */
 function Kept({ entry, shown }) {
@@ -156,7 +156,7 @@ function Tables({ all, labels }) {
 }
 
 /**
- * Where a variant has no figures, and why.
+ * A variant without figures at some points, with the reason.
  * @param {{record: Shown["record"]} & ReturnType<typeof failures>[number]} props
  */
 function Lost({ record, variant, why, at }) {

@@ -1,4 +1,4 @@
-// Run a scenario here: how much work it is, how far it has got, and what it means for the timings.
+// Controls for running a scenario here: amount of work, progress, and the effect on timings.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
@@ -21,7 +21,7 @@ export function RunBox({ scenario }) {
   const { scenarios: cards, can_run: canRun, keeps_records: keeps } = listed();
   const card = cards.find((found) => found.id === scenario);
   const [rounds, setRounds] = useState(/** @type {number | null} */ (null));
-  if (!card) return null; // only a record knows it
+  if (!card) return null; // known only from a record
   const status = run.value;
   if (card.refused)
     return html`<p class="bench-run hint">${t("bench.run.refused", { why: inLanguage(card.refused) })}</p>`;
@@ -46,7 +46,7 @@ export function RunBox({ scenario }) {
 }
 
 /**
- * How the last run of the scenario ended.
+ * Outcome of the scenario's last run.
  * @param {{status: RunStatus}} props
  */
 function Ended({ status }) {
@@ -56,7 +56,7 @@ function Ended({ status }) {
   return html`<p class="hint"><button class="link" onClick=${() => show(status)}>${t("bench.run.show")}</button></p>`;
 }
 
-/** @param {{status: RunStatus, scenario: string}} props `scenario`: the one that is looked at */
+/** @param {{status: RunStatus, scenario: string}} props `scenario`: the one on view */
 function Progress({ status, scenario }) {
   const { state, done, total } = status;
   const left = useSecondsLeft(status);
@@ -89,7 +89,7 @@ function Progress({ status, scenario }) {
 const TICK = 5000; // ms
 
 /**
- * The time left, told anew while one looks: a run of a slow variant says nothing for minutes.
+ * Remaining time, updated every TICK: a slow variant reports nothing for minutes.
  * @param {RunStatus} status
  */
 function useSecondsLeft(status) {
@@ -102,7 +102,7 @@ function useSecondsLeft(status) {
 }
 
 /**
- * The way to the stage on which the run is shown.
+ * Link to the stage that shows the run.
  * @param {{theater: string}} props
  */
 function Watch({ theater }) {

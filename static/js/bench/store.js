@@ -1,4 +1,4 @@
-// What the benchmark page knows: the server's scenarios and records, and the records that were dropped on the page.
+// State of the benchmark page: the server's scenarios and records, and records dropped on the page.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { link } from "./link.js";
@@ -6,31 +6,31 @@ import { parseRecord } from "./parse.js";
 
 /**
  * @typedef {import("../core/bench.js").BenchAnswer} BenchAnswer
- * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as it lists it
+ * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as listed
  * @typedef {import("./record.js").BenchRecord} BenchRecord
  * @typedef {import("./record.js").Point} Point
  * @typedef {{en: string, zh: string}} Text
  *
- * A scenario, as far as it is known here.
+ * Known data of a scenario.
  * @typedef {{id: string, title: Text, text?: Text, refused?: Text | null}} Card
  *
- * A record that is shown: the server's, with its entry, or a dropped one, with the name of its file.
+ * A shown record: the server's with its list entry, or a dropped one with its file's name.
  * @typedef {{id: string, entry: Listed | null, name: string | null, record: BenchRecord}} Shown
  */
 
-/** What the server lists; null until it is here, "failed" when it did not answer. */
+/** List of the server; null until it has arrived, "failed" without a response. */
 export const index = signal(/** @type {BenchAnswer | "failed" | null} */ (null));
 
-/** The server's records that are here, or why they could not be read, by id. */
+/** Loaded records of the server, or the reason of a failure, by id. */
 export const loaded = signal(/** @type {Map<string, {record: BenchRecord} | {failed: string}>} */ (new Map()));
 
-/** Records that were dropped on this page. They stay here. */
+/** Records dropped on this page. They are not uploaded. */
 export const dropped = signal(/** @type {{id: string, name: string, record: BenchRecord}[]} */ ([]));
 
-/** One sentence that is shown for a while, or null. */
+/** Sentence shown for some seconds, or null. */
 export const notice = signal(/** @type {{text: string, error: boolean} | null} */ (null));
 
-const TOLD = 8000; // ms; an error stays until it is put away
+const TOLD = 8000; // ms; an error stays until it is dismissed
 
 /**
  * @param {string} text
@@ -42,7 +42,7 @@ export function tell(text, error = false) {
   if (!error) setTimeout(() => notice.value === told && (notice.value = null), TOLD);
 }
 
-/** Read the list again. */
+/** Refresh the list. */
 export async function fetchIndex() {
   try {
     const answer = await fetch("api/bench");
@@ -56,10 +56,10 @@ export async function fetchIndex() {
 /** @type {BenchAnswer} */
 const NOTHING = { scenarios: [], records: [], can_run: false, keeps_records: true };
 
-/** What the server lists; nothing while it has not answered. */
+/** Return the server's list; an empty one without a response. */
 export const listed = () => (index.value && index.value !== "failed" ? index.value : NOTHING);
 
-/** Every scenario of which there is something: those of the server, then those that only a record names. */
+/** All scenarios with content: those of the server, then those only named by a record. */
 export const scenarios = computed(() => {
   /** @type {Map<string, Card>} */
   const cards = new Map(listed().scenarios.map((card) => [card.id, card]));
@@ -71,13 +71,13 @@ export const scenarios = computed(() => {
 });
 
 /**
- * The records of a scenario that can be chosen: the server's, as it lists them.
+ * Return the server's records of a scenario, in the order of its list.
  * @param {string} scenario
  */
 export const recordsOf = (scenario) => listed().records.filter((entry) => entry.scenario === scenario);
 
 /**
- * Whether the server that shows this page can run a scenario: it has a model, and what the scenario needs.
+ * Return whether the server of this page can run a scenario: it needs a model and the scenario's requirements.
  * @param {string} scenario
  */
 export function runsHere(scenario) {
@@ -86,7 +86,7 @@ export function runsHere(scenario) {
 }
 
 /**
- * Ids of the server's records that are shown of a scenario: those of the link, else the shipped one or the latest.
+ * Return the ids of the shown records of a scenario: those of the link, else the bundled one or the latest.
  * @param {string} scenario
  * @returns {string[]}
  */
@@ -98,7 +98,7 @@ export function chosenOf(scenario) {
 }
 
 /**
- * Show a record of the server, or do not.
+ * Show or hide a record of the server.
  * @param {string} scenario
  * @param {string} id
  * @param {boolean} wanted
@@ -111,7 +111,7 @@ export function choose(scenario, id, wanted) {
 }
 
 /**
- * The records shown of a scenario, in order; those not here yet are left out.
+ * Return the shown records of a scenario, in order; those not loaded yet are left out.
  * @param {string} scenario
  * @returns {Shown[]}
  */
@@ -126,7 +126,7 @@ export function shownOf(scenario) {
 }
 
 /**
- * Why records that are to be shown of a scenario could not be read.
+ * Return why shown records of a scenario could not be loaded.
  * @param {string} scenario
  */
 export const failedOf = (scenario) =>
@@ -135,7 +135,7 @@ export const failedOf = (scenario) =>
     return found && "failed" in found ? [found.failed] : [];
   });
 
-/** Fetch the records that are shown and not here. */
+/** Fetch the shown records that are not loaded. */
 export function followChosen() {
   const asked = new Set();
   effect(() => {
@@ -164,8 +164,8 @@ async function fetchRecord(id) {
 let numDropped = 0;
 
 /**
- * Keep a dropped record and show it.
- * @param {string} name of its file
+ * Add a dropped record and show it.
+ * @param {string} name name of its file
  * @param {BenchRecord} record
  */
 export function keep(name, record) {
@@ -180,7 +180,7 @@ export function keep(name, record) {
 export const forget = (id) => (dropped.value = dropped.value.filter((one) => one.id !== id));
 
 /**
- * Look at a scenario; null: at the headlines of all.
+ * Go to a scenario; null: to all headlines.
  * @param {string | null} scenario
  */
 export function goTo(scenario) {
@@ -195,8 +195,8 @@ export function goTo(scenario) {
 const STEPS = new Set(["refused_at_step"]);
 
 /**
- * The step that a point's figure of `metric` names; null when it is no step, and the trace is opened at its first
- * decode step.
+ * Return the step that a point's figure of `metric` names; null if it is not a step, in which case the trace opens at
+ * its first decode step.
  * @param {Point} point
  * @param {string | null} metric
  * @returns {number | null}
@@ -207,8 +207,8 @@ export function stepOf(point, metric) {
 }
 
 /**
- * Where the stage opens the trace of a point, at the step that its figure of `metric` is about; null when none is on
- * this server.
+ * Return the address of the stage with the trace of a point, at the step of its figure of `metric`; null if the trace
+ * is not on this server.
  * @param {Listed | null} entry
  * @param {Point} point
  * @param {string | null} metric

@@ -1,4 +1,4 @@
-// All figures of a record: a line for each variant at each point of the axis, a column for each metric.
+// Table of all figures of a record: a row per variant and point of the axis, a column per metric.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
@@ -11,10 +11,10 @@ import { atText, estimateText, highestOf, measureOf } from "./words.js";
  * @typedef {import("./record.js").Point} Point
  * @typedef {import("./record.js").MetricInfo} MetricInfo
  * @typedef {import("./words.js").Measure} Measure
- * @typedef {{name: string, info: MetricInfo, measure: Measure}} Column a metric, and how its values are written
+ * @typedef {{name: string, info: MetricInfo, measure: Measure}} Column metric, and the format of its values
  */
 
-/** @param {{shown: Shown, label: string}} props `label`: whose record it is */
+/** @param {{shown: Shown, label: string}} props `label`: origin of the record */
 export function Figures({ shown, label }) {
   const { record, entry } = shown;
   const columns = Object.entries(record.metrics).map(([name, info]) => {
@@ -52,7 +52,7 @@ export function Figures({ shown, label }) {
 }
 
 /**
- * `rows`: of how many lines this is the first, which names the place on the axis for all of them; else 0.
+ * `rows`: for the first row of a point, the number of rows that its axis cell spans; else 0.
  * @typedef {Pick<Shown, "record" | "entry"> & {columns: Column[], anyTrace: boolean, at: string}} Shared
  * @param {Shared & {point: Point, rows: number}} props
  */
@@ -72,7 +72,7 @@ function Row({ record, entry, point, at, rows, columns, anyTrace }) {
 }
 
 /**
- * Whether the tokens were those of the reference.
+ * Return whether the tokens matched the reference.
  * @param {Point} point
  */
 function tokensText({ failed, tokens_identical: identical }) {
@@ -88,7 +88,7 @@ function Trace({ address, variant, at }) {
 }
 
 /**
- * The unit stands in the head of the column.
+ * The unit is in the column's head.
  * @param {{point: Point, column: Column}} props
  */
 function Value({ point, column: { name, info, measure } }) {

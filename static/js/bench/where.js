@@ -1,4 +1,4 @@
-// Where and how a record was made, in words.
+// Machine and method of a record, in words.
 
 import { bytesText, t } from "../tell/words.js";
 import { variantTitle } from "./record.js";
@@ -10,14 +10,14 @@ import { momentText } from "./words.js";
  */
 
 /**
- * The machine in a few words, for headings.
+ * Return the machine in a few words, for headings.
  * @param {{environment: Environment}} of a record or its entry in the list
  */
 export const machineText = ({ environment: { machine, system } }) =>
   machine.device === "cpu" ? machine.processor || system : machine.device;
 
 /**
- * Everything that a reader needs to judge the figures, as short parts.
+ * Return everything needed to judge the figures, as short parts.
  * @param {BenchRecord} record
  * @returns {string[]}
  */
@@ -50,7 +50,7 @@ export function whereParts(record) {
 }
 
 /**
- * Whether others used the machine meanwhile.
+ * Return whether other processes used the machine during the run.
  * @param {Environment} environment
  */
 function quietText({ quiet, busy_cpus: busy }) {
@@ -62,7 +62,7 @@ function quietText({ quiet, busy_cpus: busy }) {
 }
 
 /**
- * Whether a reader should be careful with the timings.
+ * Return whether the timings deserve caution.
  * @param {{environment: Environment}} record
  */
 export const wasBusy = ({ environment: { quiet, busy_cpus: busy } }) => !quiet || (busy ?? 0) > 0.1;

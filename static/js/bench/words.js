@@ -1,4 +1,4 @@
-// Words and figures of the benchmark page, in the language of the page.
+// Words and number formats of the benchmark page, in its language.
 
 import { inLanguage, t } from "../tell/words.js";
 
@@ -12,7 +12,7 @@ const PREFIXES = ["", "k", "M", "G", "T", "P"];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /**
- * How values of a unit are written when the largest is `most`.
+ * Return the format of a unit's values if the largest is `most`.
  * @param {string} unit
  * @param {number} most
  * @returns {Measure}
@@ -38,7 +38,7 @@ export function measureOf(unit, most) {
 }
 
 /**
- * A unit's name; one that this page does not know stays as the record has it.
+ * Return a unit's name; unknown units stay as in the record.
  * @param {string} unit
  */
 export function unitText(unit) {
@@ -48,7 +48,7 @@ export function unitText(unit) {
 }
 
 /**
- * Three significant digits; whole numbers below a million whole, in groups.
+ * Format with three significant digits; whole numbers below a million in full, in groups.
  * @param {number} value
  */
 export function numberText(value) {
@@ -62,7 +62,7 @@ export function numberText(value) {
 const groupedDigits = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
 
 /**
- * A value with its unit, in the measure that fits it or the one given.
+ * Format a value with its unit, in the given measure or one that fits.
  * @param {number} value
  * @param {string} unit
  * @param {Measure} measure
@@ -76,7 +76,7 @@ export function quantityText(value, unit, measure = measureOf(unit, Math.abs(val
 }
 
 /**
- * `median [low, high] unit`; without the interval where rounds did not differ.
+ * Format as `median [low, high] unit`; without the interval if all rounds were equal.
  * @param {Estimate} estimate
  * @param {string} unit
  * @param {Measure} measure
@@ -89,14 +89,14 @@ export function estimateText({ median, low, high }, unit, measure = measureOf(un
 }
 
 /**
- * A value of the axis: its title where it has one, else the number.
+ * Return a value of the axis: its title if it has one, else the number.
  * @param {import("./record.js").AxisPoint} point
  */
 export const atText = ({ at, title }) =>
   title ? inLanguage(title) : typeof at === "number" ? numberText(at) : String(at);
 
 /**
- * How long something takes, roughly.
+ * Format a duration roughly.
  * @param {number} seconds
  */
 export const durationText = (seconds) =>
@@ -105,13 +105,13 @@ export const durationText = (seconds) =>
     : t("bench.minutes", { n: Math.round(seconds / 60) });
 
 /**
- * A moment of ISO 8601 as date and time, UTC.
+ * Format an ISO 8601 time as date and time, UTC.
  * @param {string} iso
  */
 export const momentText = (iso) => iso.slice(0, 16).replace("T", " ");
 
 /**
- * The largest median that a record has of a metric.
+ * Return a record's largest median of a metric.
  * @param {BenchRecord} record
  * @param {string} metric
  */

@@ -1,4 +1,4 @@
-// What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
+// Actions of the buttons and keys. Every change of the run is sent to the server; nothing is drawn here.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { unfinished } from "../core/instances.js";
@@ -11,13 +11,13 @@ import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { applyConfig } from "./anew.js";
 
-/** Whether the model will see the draft with other punctuation than it was written with. */
+/** Whether the model will see the draft with different punctuation than written. */
 export const rewritten = signal(false);
 
 const expected = () => ({ expect: store.own.numRecords.peek() });
 
 /**
- * Send the draft to the waiting queue, now or so many steps later.
+ * Submit the draft to the waiting queue, now or after some steps.
  *
  * @param {number} [after]
  */
@@ -27,7 +27,7 @@ export async function addPrompt(after = 0) {
   const answer = await submit([after ? { text, after_steps: after } : { text }]);
   if (!answer) return null;
   markSent(text);
-  settings.scene.value = null; // from here on it is the reader's own run
+  settings.scene.value = null; // from here on it is the user's own run
   return answer;
 }
 
@@ -37,17 +37,19 @@ const numUnfinished = () => {
 };
 
 /**
- * Submit the draft when there is a new one (`always`) or when nothing else is left to compute. False: nothing to do.
+ * Submit the draft if it is new (`always`) or if nothing else is left to compute. Returns false if there is nothing to
+ * do.
  *
  * @param {boolean} always
  */
 async function ensureWork(always) {
   store.backToLive();
-  if (store.status.value?.mode === "running" && numUnfinished() === 0) await command("pause"); // it ran out of work
+  // the run has finished all its requests
+  if (store.status.value?.mode === "running" && numUnfinished() === 0) await command("pause");
   if (draft.value && !draftIsSent.value && (always || numUnfinished() === 0)) {
     const answer = await addPrompt();
     const { seq_id: id = 0 } = answer?.requests[0] ?? {};
-    if (id > 0) settings.seq.value = id; // a new prompt takes the stage
+    if (id > 0) settings.seq.value = id; // show the new prompt's sequence
     return Boolean(answer);
   }
   if (numUnfinished() > 0) return true;
@@ -56,8 +58,8 @@ async function ensureWork(always) {
 }
 
 /**
- * A phone shows one region at a time. Who reads a new prompt looks at the stage, and so does who has just written one;
- * who watches the memory or a panel while stepping stays there.
+ * Switch a phone to the stage, since it shows one region at a time: after writing a prompt and from the setup. The
+ * memory region or a panel stays open while stepping.
  *
  * @param {boolean} always
  */
@@ -78,7 +80,7 @@ let stepping = null;
 let nextStep = null;
 
 /**
- * Take a step; one that is asked for before the last one is seen waits for it, and no more than one does.
+ * Take a step. A step requested before the previous one is visible waits for it; at most one waits.
  *
  * @returns {Promise<Performed | false | null>}
  */
@@ -112,9 +114,9 @@ async function takeStep() {
   return answer;
 }
 
-const SEEN_MS = 2000; // for which the next step waits for the records of the last one
+const SEEN_MS = 2000; // for which a step waits for the previous step's records
 
-/** @param {number} count records that the page is to have */
+/** @param {number} count number of records to wait for */
 async function seen(count) {
   const end = performance.now() + SEEN_MS;
   while (store.own.numRecords.peek() < count && performance.now() < end) await new Promise(requestAnimationFrame);
@@ -126,12 +128,13 @@ export async function run() {
   await runAtSpeed();
 }
 
-let turn = 0; // of running and pausing: the last one counts
+let turn = 0; // number of run and pause requests: the latest counts
 /** @type {number | null} */
-let telling = null; // the turn in which the server is being told a speed
+let telling = null; // turn in which a speed is being sent
 
 /**
- * Run at the speed that the control shows when the answer is here: requests may overtake each other, so one at a time.
+ * Run at the speed of the control when the response arrives. One request at a time, since requests may overtake each
+ * other.
  */
 async function runAtSpeed() {
   const mine = (telling = ++turn);
@@ -147,11 +150,11 @@ export function pause() {
   return command("pause");
 }
 
-/** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
+/** Return whether the engine is stepping: a run with nothing left to compute counts as paused. */
 export const running = () =>
   store.status.value?.mode === "running" && store.own.numRecords.value > 0 && numUnfinished() > 0;
 
-/** Whether the controls say something other than the run's own header. */
+/** Return whether the controls differ from the run's header. */
 export const configDiffers = () => differing().length > 0;
 
 /** @typedef {import("../state/settings.js").OptionValue} OptionValue */
@@ -159,7 +162,11 @@ export const configDiffers = () => differing().length > 0;
 /** @param {string} name @param {OptionValue} value */
 export const changeConfig = (name, value) => changeConfigs({ [name]: value });
 
-/** Several at once: one without the others may be what cannot be. @param {Record<string, OptionValue>} values */
+/**
+ * Change several settings at once, since one without the others may be invalid.
+ *
+ * @param {Record<string, OptionValue>} values
+ */
 export function changeConfigs(values) {
   for (const [name, value] of Object.entries(values)) optionSetting(name).value = value;
   if (store.own.numRecords.value === 0 && configDiffers()) applyConfig();
@@ -168,7 +175,7 @@ export function changeConfigs(values) {
 /** @param {string} requestId */
 export const abort = (requestId) => command("abort", { request_id: requestId });
 
-/** Tell the server another speed while it runs. */
+/** Send speed changes to the server while it runs. */
 export function followSpeed() {
   let known = settings.speed.peek();
   effect(() => {
@@ -178,7 +185,7 @@ export function followSpeed() {
   });
 }
 
-/** Ask the server how the model will see the draft, when it may differ. */
+/** Ask the server how the model will see the draft, if that may differ. */
 export function followDraft() {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -194,14 +201,14 @@ export function followDraft() {
   });
 }
 
-/** Captures over their byte budget keep the chosen layer first. */
+/** Send the chosen layer to the server: captures over their byte budget keep it first. */
 export function followFocus() {
   effect(() => {
     const layer = store.layer.value;
-    store.own.log.value; // another run has not been told
+    store.own.log.value; // another run needs the message again
     if (store.connection.value === "live") focusOn(layer);
   });
 }
 
-/** Speeds offered, steps a second; 0 is as fast as it goes. */
+/** Speeds offered, in steps per second; 0 is unlimited. */
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 0];

@@ -1,4 +1,4 @@
-// What begins a new log: a reset, other settings, a scene. What was asked before waits again.
+// Actions that start a new log: reset, other settings, a scene. The previous prompts are queued again.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
@@ -13,14 +13,14 @@ import { showOwn } from "./shown.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
 
-/** The scenes that the server has. */
+/** Scenes that the server offers. */
 export const scenes = computed(() => /** @type {Scene[]} */ (store.modelFacts.value?.presets ?? []));
 
-/** The scene whose run is shown, or null. */
+/** The scene of the shown run, or null. */
 export const scene = computed(() => scenes.value.find((one) => one.id === settings.scene.value) ?? null);
 
 /**
- * What counts a whole run: its code comes with the first scene.
+ * Code that evaluates a whole run, loaded with the first scene.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/scene_figures.js") | null>}
  */
@@ -33,36 +33,36 @@ effect(() => {
     );
 });
 
-/** What the scene's whole run proves, in a sentence; null before its end. */
+/** Sentence on what the scene's complete run proves; null before its end. */
 export const sceneEnd = computed(() => {
-  store.own.numRecords.value; // the log grows
+  store.own.numRecords.value; // subscribes to the growing log
   const [played, log, count] = [scene.value, store.own.log.value, counting.value];
   const figures = played && log && count?.isOver(log) ? count.sceneFigures(log, played.seq ?? 0) : null;
   return played && figures ? fill(inLanguage(played.end), figures) : null;
 });
 
-/** A new, empty log under the same settings. */
+/** Start a new, empty log with the same settings. */
 export async function reset() {
   store.backToLive();
   await again(() => command("reset"));
 }
 
-/** A new log under the settings that the controls show. */
+/** Start a new log with the controls' settings. */
 export async function applyConfig() {
   store.backToLive();
   return again(configure);
 }
 
-/** A new run where there is none any more, when the server is back. */
+/** Start a new run in place of a lost one, as soon as the server is back. */
 export const startAgain = () => again(() => session.startAgain());
 
-/** A run of one's own that is asked what the followed one is asked. */
+/** Start an own run with the prompts of the followed one. */
 export const runOfOnesOwn = () => again(() => session.startAnew());
 
 /**
- * Begin anew: the prompt stands in the box to be sent again, those of a scene wait again.
+ * Start over: the prompt returns to the box, and a scene's prompts are queued again.
  *
- * @param {() => Promise<unknown>} begin whether there will be a new log
+ * @param {() => Promise<unknown>} begin resolves to whether there will be a new log
  * @returns {Promise<boolean>} the same
  */
 async function again(begin) {
@@ -73,12 +73,12 @@ async function again(begin) {
 }
 
 /** @type {Promise<unknown>} */
-let configured = Promise.resolve(); // what was asked for last
+let configured = Promise.resolve(); // the last request
 let configurations = 0;
 
 /**
- * Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones
- * follow.
+ * Send the settings after earlier ones are acknowledged, since requests may overtake each other. Returns null if they
+ * are refused or newer ones follow.
  */
 async function configure() {
   const mine = (configurations += 1);
@@ -98,11 +98,11 @@ async function configure() {
 
 // ── Scenes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The page's own value of every setting. */
+/** Return the page's initial value of every setting. */
 const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
 
 /**
- * Set the stage for a scene: its settings, a new log, its prompts waiting, and the page looks where it happens.
+ * Play a scene: apply its settings, start a new log, queue its prompts and show the relevant part of the page.
  *
  * @param {Scene} wanted
  */
@@ -111,7 +111,7 @@ export async function playScene(wanted) {
   store.backToLive();
   const initial = initialValues();
   batch(() => {
-    // a model of its own is given back with the next scene
+    // the next scene restores the model
     if (wanted.model || scene.peek()?.model) settings.model.value = wanted.model;
     chooseConfig(wanted.config, initial);
     chooseSampling(wanted.sampling, initial);
@@ -123,13 +123,13 @@ export async function playScene(wanted) {
     settings.layer.value = head?.layer ?? null;
     settings.head.value = head?.head ?? null;
     settings.detail.value = wanted.detail;
-    if (wanted.detail === "time") settings.chart.value = "memory"; // which blocks are there when
+    if (wanted.detail === "time") settings.chart.value = "memory"; // shows which blocks are allocated over time
     settings.speed.value = wanted.speed;
     settings.region.value = "stage";
   });
 }
 
-/** Play the scene that a link names without a run, as soon as there is a run to play it in. */
+/** Play the scene of a link that names no run, as soon as there is a run. */
 export function playLinkedScene() {
   if (!settings.scene.peek() || settings.theater.peek() || settings.recording.peek()) return;
   const wait = effect(() => {
@@ -140,9 +140,9 @@ export function playLinkedScene() {
 }
 
 /**
- * @param {() => Promise<unknown>} begin whether there will be a new log
- * @param {Scene} wanted whose prompts it gets
- * @returns {Promise<boolean>} whether it has them
+ * @param {() => Promise<unknown>} begin resolves to whether there will be a new log
+ * @param {Scene} wanted scene whose prompts it gets
+ * @returns {Promise<boolean>} whether the prompts are queued
  */
 async function stage(begin, wanted) {
   const before = store.own.log.peek();
@@ -158,7 +158,7 @@ async function stage(begin, wanted) {
 }
 
 /**
- * The log that takes the place of `before`: the answer to what begins one may come earlier than the log itself.
+ * Wait for the log that replaces `before`: the response to a reset may arrive before the log.
  *
  * @param {import("../core/log.js").TraceLog | null} before
  */
@@ -174,8 +174,8 @@ async function logAfter(before) {
 }
 
 /**
- * Follow a run of its own with these prompts, of a whole configuration, and take its first `count` steps. Whether there
- * is one: the run that was followed stays when there is not.
+ * Follow a new run with these prompts and a complete configuration, and take its first `count` steps. Returns whether
+ * it was created; if not, the followed run stays.
  *
  * @param {{prompts: string[], sampling: Record<string, unknown>, config: Record<string, unknown>}} wanted
  * @param {number} count

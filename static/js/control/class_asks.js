@@ -1,4 +1,4 @@
-// What is asked of a class: opening it, and everything that its presenter and its followers do.
+// Requests to a class: opening it, and the actions of its presenter and followers.
 
 import { address, keep, take } from "../net/classroom.js";
 import { session } from "../net/session.js";
@@ -8,7 +8,7 @@ import { settings } from "../state/settings.js";
 /** @typedef {import("../core/wire.js").Events} Events */
 
 /**
- * Open a class, whose presenter is this browser.
+ * Open a class with this browser as its presenter.
  *
  * @param {Pick<Events["class_open"]["asked"], "title" | "names">} wish
  */
@@ -28,12 +28,12 @@ export async function openClass(wish) {
 }
 
 /**
- * Ask something of the class; what is a seat's own is kept.
+ * Send a request to the class and store this seat's part of the response.
  *
  * @template {Extract<keyof Events, `class_${string}`>} E
  * @param {E} event
  * @param {Omit<Events[E]["asked"], "id">} body
- * @returns {Promise<boolean>} whether it was done
+ * @returns {Promise<boolean>} whether it succeeded
  */
 export async function askOfClass(event, body) {
   const { client } = session;
@@ -50,5 +50,5 @@ export async function askOfClass(event, body) {
   }
 }
 
-/** A follower's: the server knows which seat asks, and of which class. @type {string[]} */
+/** Requests of followers: the server identifies the seat and class by itself. @type {string[]} */
 const OF_SEATS = ["class_rename", "class_answer", "class_lost", "class_wish", "class_lab"];

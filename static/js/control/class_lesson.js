@@ -1,4 +1,4 @@
-// The lesson that a class has on stage: who attends reads as far as the presenter has come, and answers to the class.
+// Lesson on a class's stage: followers read as far as the presenter has come, and answer as members of the class.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { look } from "../net/live_course.js";
@@ -10,14 +10,15 @@ import { language } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
 import { askOfClass } from "./class_asks.js";
 
-/** From the moment on at which the page is in a class. */
+/** Start following the class's lesson, while the page is in a class. */
 export function followClassLesson() {
   effect(() => {
     const [lesson, code] = [told.value?.lesson, language.value];
     if (!lesson || roaming.value) return;
     const now = opened.peek();
     const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
-    const leads = presents.value && settings.distance.value !== "desk"; // there the lesson has its own page
+    // the teacher view shows the lesson on its own page
+    const leads = presents.value && settings.distance.value !== "desk";
     const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews;
     if (isWanted) untracked(() => read(lesson.theater));
   });
@@ -37,7 +38,7 @@ export function followClassLesson() {
 }
 
 /**
- * Answer the question that the class is asked, in the round that it is in; null: not sure.
+ * Answer the class's question in its current round; null: not sure.
  *
  * @param {import("../core/wire.js").PollTold["right"]} given
  */
@@ -46,8 +47,11 @@ export async function answerToClass(given) {
   if (poll) await askOfClass("class_answer", { poll: poll.id, round: poll.round, given });
 }
 
-/** The question that a lesson asks the class, for a page on which that lesson is not open. @param {string} theater
- * @param {number} index */
+/**
+ * Fetch the question that a lesson puts to the class, for a page where that lesson is not open.
+ * @param {string} theater
+ * @param {number} index
+ */
 async function readQuestion(theater, index) {
   const { client } = session;
   try {
@@ -61,9 +65,9 @@ async function readQuestion(theater, index) {
   }
 }
 
-let reads = 0; // so many; an answer to an earlier one may come last
+let reads = 0; // number of reads: an earlier one may finish last
 
-/** The lesson, as far as the class has come. @param {string} theater */
+/** Fetch the lesson up to the class's position. @param {string} theater */
 async function read(theater) {
   const { client } = session;
   const own = ++reads;
@@ -84,7 +88,7 @@ async function read(theater) {
   }
 }
 
-/** One's own answer stands at the question that the class is, or was, asked. */
+/** Mark this seat's answer at the class's current or last question. */
 function markOwn() {
   const [now, poll] = [opened.peek(), told.peek()?.poll];
   if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;

@@ -1,4 +1,4 @@
-// A class: where its driver looks, all others look; who looks somewhere else goes ways of their own, and comes back.
+// View synchronization of a class: followers look where the driver looks, may roam on their own, and come back.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { end, leaveClass } from "../net/classroom.js";
@@ -13,35 +13,35 @@ import * as playback from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 import * as room from "./room.js";
 
-const CAST_EVERY = 100; // ms between two messages about where the driver looks
-const INTENT = 700; // ms after a touch or a key within which a change is the reader's own
-const NARROW = 700; // px; below it the page for a room takes the place of everything
+const CAST_EVERY = 100; // ms between two messages with the driver's view
+const INTENT = 700; // ms after a touch or a key within which a change counts as the user's own
+const NARROW = 700; // px; narrower windows show the intro view instead of the room view
 
-/** What is cast of where one looks: all places but what only this device's size decides. */
+/** Settings cast by the driver: all view settings except the one that depends on this device's size. */
 const CAST = Object.fromEntries(Object.entries(TABLE).filter(([name, row]) => row.place && name !== "region"));
 const all = /** @type {Record<string, import("../../vendor/signals/signals.js").Signal<unknown>>} */ (
   /** @type {unknown} */ (settings)
 );
 
-/** Back to where the class is. */
+/** Return to the class's view. */
 export function comeBack() {
   roaming.value = false;
   lead();
 }
 
-/** Go ways of one's own. */
+/** Leave the class's view to roam. */
 export function wander() {
   if (!told.peek()?.held) roaming.value = true;
 }
 
-/** To one's own run on the class's model, or into the queue for one; and back. @param {boolean} open */
+/** Enter or leave an own run on the class's model, or the queue for one. @param {boolean} open */
 export async function lab(open) {
   if (!(await askOfClass("class_lab", { open }))) return;
   if (!open) return comeBack();
   toLab();
 }
 
-/** To one's own run, once there is one. */
+/** Switch to the own run once it exists. */
 async function toLab() {
   const run = mine.peek()?.lab;
   if (!run || theater() === run || told.peek()?.held) return;
@@ -50,16 +50,16 @@ async function toLab() {
   await session.watch(run);
 }
 
-/** A remote's key. @param {"next" | "back"} key */
+/** Press a key of a remote control. @param {"next" | "back"} key */
 export const press = (key) => askOfClass("class_press", { key });
 
-/** From the moment on at which the page is in a class. */
+/** Start following the class, while the page is in one. */
 export function followClass() {
-  let touched = -INTENT; // nobody has touched a page that has just begun
+  let touched = -INTENT; // no touch yet
   for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
     addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
   effect(() => {
-    if (drives.value && store.connection.value !== "lost") cast(theater(), view()); // once more when one is back
+    if (drives.value && store.connection.value !== "lost") cast(theater(), view()); // sent again after a reconnect
   });
   effect(() => {
     if (told.value?.held && roaming.value && isLed.value) untracked(comeBack);
@@ -78,7 +78,7 @@ export function followClass() {
       else roaming.value = true;
     });
   });
-  let waited = false; // for a run of one's own
+  let waited = false; // for an own run
   effect(() => {
     const own = mine.value;
     const isMine = waited && Boolean(own?.lab);
@@ -94,10 +94,11 @@ export function followClass() {
     });
   });
   effect(() => {
-    if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // its pass is known no more
+    if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // the pass is no longer valid
   });
   effect(() => {
-    document.documentElement.dataset.led = String(isLed.value && !roaming.value); // what drives is not shown then
+    // hides the controls that drive the run
+    document.documentElement.dataset.led = String(isLed.value && !roaming.value);
   });
   effect(() => {
     const { key, lesson } = pressed.value ?? {};
@@ -121,17 +122,17 @@ export function followClass() {
   });
 }
 
-/** What this page has on stage, as the server calls it. */
+/** Return the id of the run on this page's stage. */
 const theater = () => settings.recording.value ?? settings.theater.value;
 
-/** Where this page looks, as a link holds it. @returns {Record<string, string>} */
+/** Return this page's view settings, in the text form of a link. @returns {Record<string, string>} */
 const view = () =>
   Object.fromEntries(
     new URLSearchParams(writeQuery(Object.fromEntries(Object.keys(CAST).map((name) => [name, all[name].value])), CAST)),
   );
 
 /**
- * A view as this device shows it.
+ * Adapt the class's view to this device.
  *
  * @param {Record<string, string>} given
  */
@@ -147,9 +148,9 @@ const same = (a, b) =>
   writeQuery(parseQuery(String(new URLSearchParams(a)), CAST), CAST) ===
   writeQuery(parseQuery(String(new URLSearchParams(b)), CAST), CAST);
 
-let leading = 0; // runs that the page is on its way to: what changes then is not the reader's doing
+let leading = 0; // number of pending switches of the run: changes meanwhile are not the user's
 
-/** Look where the class looks. */
+/** Apply the class's view. */
 async function lead() {
   const now = told.peek();
   if (!now?.theater) return;
@@ -159,7 +160,7 @@ async function lead() {
     await session.watch(now.theater);
     leading -= 1;
   }
-  if (told.peek() !== now || roaming.peek()) return; // the class has gone on meanwhile, or the reader has
+  if (told.peek() !== now || roaming.peek()) return; // the class or the user has moved on meanwhile
   const values = parseQuery(String(new URLSearchParams(wanted(now.view))), CAST);
   batch(() => {
     for (const [name, row] of Object.entries(CAST)) all[name].value = values[name] ?? row.initial;
@@ -171,7 +172,7 @@ let castAt = 0;
 let later;
 
 /**
- * Tell the class where one looks: the last of many places in a tenth of a second.
+ * Send this page's view to the class, at most once per CAST_EVERY ms.
  *
  * @param {string | null} run
  * @param {Record<string, string>} place
@@ -186,7 +187,7 @@ function cast(run, place) {
 }
 
 /**
- * Who is led looks at the records that there are; the driver makes them.
+ * Player of a follower: it moves through existing records, which only the driver adds to.
  *
  * @type {import("./player.js").Player}
  */

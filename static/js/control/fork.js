@@ -1,4 +1,4 @@
-// Forking time: the run on stage is made again up to a record, one thing is changed, and both futures can be compared.
+// Forks: the run on stage is replayed up to a record with one change, and both runs can be compared.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { command } from "../net/commands.js";
@@ -10,8 +10,8 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
  * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *
- * What is changed. `record`: the one that chose the token which another replaces, in which a token was forgotten, or
- * which is to be computed without a head or a layer.
+ * A change. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a head or
+ * a layer.
  * @typedef {import("../core/wire.js").ForkToken & {record: number}} TokenChange
  * @typedef {import("../core/wire.js").ForkKeep & {record: number}} KeepChange
  * @typedef {import("../core/wire.js").ForkAblate & {record: number}} AblateChange
@@ -23,32 +23,32 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
  *   | ConfigChange} Change
  */
 
-/** @type {Kind[]} what may be changed, in the order of the form */
+/** @type {Kind[]} possible changes, in the order of the form */
 export const KINDS = ["token", "request", "abort", "sampling", "config"];
 
-/** Whether the form is open, and which kind of change it shows. */
+/** Whether the form is open, and the kind of change it shows. */
 export const formOpen = signal(false);
 export const kind = signal(/** @type {Kind} */ ("token"));
 
 /**
- * Where the keyboard is to go on as soon as that is there: "form" when it was opened from elsewhere, "futures" when a
- * fork was made; null.
+ * Where to move the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork;
+ * null.
  */
 export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
 
-/** Whether there is a run that can be made again here. */
+/** Whether the run on show can be replayed here. */
 export const canFork = computed(
   () => connection.value === "live" && Boolean(own.log.value) && Boolean(settings.theater.value),
 );
 
-/** Why the last fork could not be made, as the server said it; null. */
+/** The server's reason for refusing the last fork, or null. */
 export const problem = signal(/** @type {string | null} */ (null));
 
-/** How far the fork under way is, or null. */
+/** Progress of the pending fork, or null. */
 export const progress = signal(/** @type {{done: number, of: number} | null} */ (null));
 
 /**
- * Open the form of the compare panel at the record that one looks at.
+ * Open the compare panel's form for the record on view.
  * @param {Kind | null} asked
  */
 export function openForm(asked = null) {
@@ -62,7 +62,7 @@ export function openForm(asked = null) {
 }
 
 /**
- * How many records stay as they are when this is changed now: a token is changed in the record that chose it.
+ * Return how many records a fork keeps: a changed token belongs to the record that chose it.
  * @param {{kind: "token" | "keep" | "ablate", record: number} | {kind: Exclude<Kind, "token">}} change
  */
 export function recordsKept(change) {
@@ -72,7 +72,7 @@ export function recordsKept(change) {
 }
 
 /**
- * Make the fork, of the run on stage, and compare both. Whether there is one now; the reason why not is shown.
+ * Fork the run on stage and compare both runs. Returns whether it succeeded; a refusal is shown.
  * @param {Change} asked
  */
 export async function fork(asked) {

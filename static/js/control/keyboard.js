@@ -1,5 +1,5 @@
-// The keys of the page: one table that the page obeys, the help shows and the tests hold. Text fields keep theirs, and
-// so do lists that use arrows themselves. F5 and a browser's own shortcuts are left alone.
+// Keys of the page: one table for the handler, the help and the tests. Text fields and lists with arrow keys keep their
+// own keys. F5 and the browser's shortcuts are not touched.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
@@ -10,16 +10,16 @@ import { player } from "./player.js";
 import * as room from "./room.js";
 
 export const helpOpen = signal(false);
-/** Whether the list of places to go to is open. */
+/** Whether the jump list is open. */
 export const jumpOpen = signal(false);
-/** Whether the page is black, as a presenter's remote asks for. */
+/** Whether the page is blacked out, by a presenter's remote control. */
 export const blackout = signal(false);
 
 const digits = Array.from({ length: 10 }, (_, n) => String(n));
 
 /**
- * `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the keycaps; `text`: key of its words;
- * `moves`: keys that some elements use themselves.
+ * `keys`: values of `keyOf`; `shown`: keycaps in the help; `text`: key of its words; `moves`: keys that some elements
+ * use themselves.
  *
  * @typedef {{keys: string[], shown: string[], text: string, moves?: boolean, run: (key: string) => unknown}} Row
  */
@@ -67,12 +67,12 @@ export const KEYS = [
   { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
 ];
 
-/** Sentences for who is new here, or for who knows the words. */
+/** Switch between plain and expert sentences. */
 export function toggleTelling() {
   settings.telling.value = settings.telling.value === "plain" ? "expert" : "plain";
 }
 
-/** One thing at a time: what covers the page, then the help or the list, then the selection. */
+/** Close one thing: a cover of the page, else the help or the jump list, else unpin the selection. */
 function letGo() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
@@ -80,7 +80,8 @@ function letGo() {
 }
 
 /**
- * An event's key as the table writes it: letters small, Shift told where it makes no other sign.
+ * Return an event's key as the table writes it: lower-case letters, with Shift only if it does not change the
+ * character.
  *
  * @param {{key: string, shiftKey: boolean}} event
  */
@@ -91,7 +92,7 @@ export function keyOf({ key, shiftKey }) {
 }
 
 /**
- * Where an event happens.
+ * Return the element of an event.
  *
  * @param {Event} event
  */
@@ -100,7 +101,7 @@ const elementOf = (event) => /** @type {Element | null} */ (event.target);
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 
 /**
- * The row that an event asks for where it happens, or null.
+ * Return the row for an event at its element, or null.
  *
  * @param {KeyboardEvent} event
  * @returns {Row | null}
@@ -114,7 +115,7 @@ export function rowFor(event) {
   if (key !== "Escape" && at("input:not([type=range]), textarea, select, [contenteditable]")) return null;
   if (key === " " && at("button, summary, a, [role=option]")) return null;
   if (row?.moves && at("[data-arrows]")) return null;
-  if (key.startsWith("Page") && at(".help")) return null; // it scrolls
+  if (key.startsWith("Page") && at(".help")) return null; // scrolls the help
   return row;
 }
 

@@ -1,4 +1,4 @@
-// A lesson: opening it where one was, going on, answering; and what its run shows meanwhile.
+// Lesson control: open at the stored position, go on, answer, and show the run meanwhile.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { liveCourse } from "../net/live_course.js";
@@ -26,18 +26,18 @@ import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, way
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
-const LONGEST = 8; // seconds that what one action did is played for
+const LONGEST = 8; // seconds of playback of one action's records
 
-/** Steps a second at which `count` are over soon, and no faster. @param {number} count */
+/** Return a speed at which `count` steps take at most LONGEST seconds. @param {number} count */
 const speedFor = (count) => Math.max(2, Math.ceil(count / LONGEST));
 
-/** The last action that was carried out. */
+/** Return the last action that was carried out. */
 const lastDone = () => opened.peek()?.items.findLast((item) => item.kind === "do" && item.moment);
 
 /**
- * Play what an action added, once it is here.
+ * Play the records that an action added, once they have arrived.
  *
- * @param {number} before records that there were
+ * @param {number} before number of records before the action
  */
 async function playAdded(before) {
   const done = lastDone();
@@ -59,20 +59,20 @@ async function playAdded(before) {
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
-const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
+const AGAIN = 500; // ms between two checks whether the server is back
 
-/** Whether the server is asked something of the lesson now. */
+/** Whether a request of the lesson is pending. */
 export const waiting = signal(false);
 
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
-/** @type {(() => void) | null} what gives the page back to the learner */
+/** @type {(() => void) | null} returns control of the page to the learner */
 let release = null;
-/** @type {import("../net/live_course.js").Course} where the open lesson's questions and its run are */
+/** @type {import("../net/live_course.js").Course} course of the open lesson's questions and run */
 let course = liveCourse;
 
 /**
- * Open the lesson that the address names, whenever it names another; the page's language is the lesson's.
+ * Open the lesson of the address whenever it changes, in the page's language.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
@@ -81,7 +81,7 @@ export function followLessons(memory) {
   readKept(memory);
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
-    if (attends.value) return; // the class has a lesson, or none
+    if (attends.value) return; // the class determines the lesson
     if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
@@ -91,10 +91,10 @@ export function followLessons(memory) {
 }
 
 /**
- * Open the lesson that is wanted by now, unless it is open or another is on its way: that one sees to it then.
+ * Open the requested lesson unless it is open or another is being opened, which then checks again.
  *
  * @param {boolean} lost whether its run is gone
- * @param {boolean} can whether there is what it needs
+ * @param {boolean} can whether the lesson's requirements are available
  */
 function openWanted(lost, can) {
   const [wanted, now] = [settings.lesson.peek(), opened.peek()];
@@ -104,7 +104,7 @@ function openWanted(lost, can) {
 }
 
 /**
- * To a lesson, or to the list of them (null).
+ * Go to a lesson, or to the list of lessons (null).
  *
  * @param {string | null} id
  */
@@ -115,7 +115,7 @@ export function learn(id) {
   });
 }
 
-/** Begin the open lesson again. */
+/** Restart the open lesson. */
 export function again() {
   const now = opened.peek();
   if (!now) return;
@@ -124,7 +124,7 @@ export function again() {
   open(now.lesson);
 }
 
-/** Carry out what one stands before; what only makes the run ready takes what follows at once with it. */
+/** Carry out the next item; an action that only prepares the run includes the one after it. */
 export async function goOn() {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
@@ -148,7 +148,7 @@ export async function goOn() {
 }
 
 /**
- * Answer the question that one stands before, or give a list of operations or of moves; null: not sure.
+ * Answer the current question with an option, a list of operations or of moves; null: not sure.
  *
  * @param {import("../state/lessons.js").Given} given
  */
@@ -160,7 +160,7 @@ export async function answer(given) {
 }
 
 /**
- * Make the lesson's run again, as far as one has come, with other settings; none: with its own.
+ * Replay the lesson's run up to the learner's position with other settings; none: with its own.
  *
  * @param {Record<string, number>} changes
  */
@@ -178,7 +178,7 @@ export async function change(changes) {
 }
 
 /**
- * Open a lesson where one was. Its run may be gone, with its server too: it is made again as soon as that is back.
+ * Open a lesson at the stored position. A lost run is recreated as soon as the server is back.
  *
  * @param {string} wanted
  */
@@ -203,7 +203,7 @@ async function begin(wish) {
   const isWanted = () => settings.lesson.peek() === wish.lesson && language.peek() === code;
   const told = await attempt(() => course.open({ language: code, ...wish }, isWanted));
   if (!isWanted()) {
-    openWanted(false, true); // another by now, or none: this one has no say any more
+    openWanted(false, true); // another lesson or none was chosen meanwhile
     return true;
   }
   if (!told) return false;
@@ -236,7 +236,7 @@ function take(told) {
   hold();
 }
 
-/** Look where the lesson says. */
+/** Apply the lesson's view. */
 function look() {
   const show = shownPart.peek();
   if (!show) return;
@@ -245,7 +245,7 @@ function look() {
   for (const [name, value] of Object.entries(values)) all[name].value = value;
 }
 
-/** In the sandbox and at the end the run is the learner's, elsewhere the lesson's. */
+/** Take control of the page while the lesson drives the run; in the sandbox and at the end the learner does. */
 function hold() {
   const now = opened.peek();
   if (!now) return;
@@ -261,7 +261,7 @@ function close() {
 }
 
 /**
- * What a course answers; null where it refused, which is said.
+ * Return a course's response; if it is refused, show why and return null.
  *
  * @template T
  * @param {() => Promise<T>} asked
@@ -287,7 +287,7 @@ async function step() {
 }
 
 /**
- * While a lesson drives its run, the transport moves through what there is, and "next" goes on with the lesson.
+ * Player while a lesson drives its run: the transport moves through existing records, and "next" continues the lesson.
  *
  * @type {import("./player.js").Player}
  */

@@ -1,4 +1,4 @@
-// The way through a lesson: where one begins or goes on, and which actions are taken with the one after them.
+// Positions in a lesson: where to start or continue, and which actions run together with the next one.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { embeddedLesson, hasLesson, isEmbedded } from "../state/embedded.js";
@@ -7,24 +7,24 @@ import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 
-/** Whether this page has lessons in files, its own or a site's. */
+/** Whether this page has lessons as files, embedded or on a site. */
 export const hasFiles = isEmbedded || isSite;
 
 /** @param {string} lesson */
 export const isRecorded = (lesson) => Boolean(cards.value?.find(({ id }) => id === lesson)?.recorded);
 
-/** Whether the lesson can be opened now. @param {string} lesson */
+/** Return whether the lesson can be opened now. @param {string} lesson */
 export function canOpen(lesson) {
   if (!isRecorded(lesson)) return store.connection.value === "live";
   return hasFiles || store.connection.value === "replay" || store.connection.value === "live";
 }
 
-/** Whether the run of a lesson is gone, which is made again then. @param {string} lesson */
+/** Return whether the run of a lesson is gone and has to be recreated. @param {string} lesson */
 export const isLost = (lesson) => !isRecorded(lesson) && !hasFiles && store.connection.value === "gone";
 
 let asking = false;
 
-/** Ask which lessons there are. */
+/** Fetch the list of lessons. */
 export async function loadCards() {
   if (asking) return;
   asking = true;
@@ -37,7 +37,7 @@ export async function loadCards() {
   }
 }
 
-/** A lesson in a file is what that file is opened for. */
+/** Open the lesson of a single-file page. */
 async function takeEmbedded() {
   const card = hasLesson ? (await embeddedLesson()).card : null;
   batch(() => {
@@ -48,24 +48,24 @@ async function takeEmbedded() {
 
 /** @typedef {import("../state/lessons.js").Item | null} Item */
 
-const TO_THE_QUESTION = 10_000; // an item past every end: the first question that has no answer is where one stops
+const TO_THE_QUESTION = 10_000; // index past every end: the learner stops at the first unanswered question
 
 const READY = new Set(["submit", "restart"]); // actions that compute nothing
 
-/** Whether an action is the first half of another: nothing is said or asked between. @param {Item} item */
+/** Return whether an action runs together with the next one, with no text or question between. @param {Item} item */
 export function isFollowed(item) {
   if (item?.kind !== "do" || !READY.has(item.action.verb) || barrier.peek()?.kind !== "do") return false;
   const since = opened.peek()?.items.filter(({ index }) => index > item.index) ?? [];
   return since.every(({ kind }, i) => kind === "show" || i === since.length - 1);
 }
 
-/** Until something that is on its way has arrived, or long enough. @param {() => boolean} holds */
+/** Wait until `holds()` is true, with a limit. @param {() => boolean} holds */
 export async function here(holds) {
   for (let i = 0; i < 200 && !holds(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
 }
 
 /**
- * Where one was, or where one begins: with questions of earlier lessons, or with them alone.
+ * Return the stored position, or the start: with due questions of earlier lessons, or only those.
  *
  * @param {string} wanted
  */

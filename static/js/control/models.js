@@ -1,5 +1,5 @@
-// The sides for export and for models, one of which is open at a time. Another model for the page's run: it is read if
-// it is not there, and a new run on it takes the place of the present one.
+// Export and models sidebars, of which at most one is open; and switching the run's model: load it if needed, then
+// replace the run by a new one on it.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";
@@ -15,7 +15,7 @@ export const exportOpen = signal(false);
 export const modelsOpen = signal(false);
 
 effect(() => {
-  if (helpOpen.value) exportOpen.value = modelsOpen.value = false; // all come in at the same place
+  if (helpOpen.value) exportOpen.value = modelsOpen.value = false; // all open at the same place
 });
 
 export function toggleExport() {
@@ -28,15 +28,15 @@ export function toggleModels() {
   modelsOpen.value = !modelsOpen.value;
 }
 
-const AGAIN = 500; // ms after which a model that is still on its way is asked for again
+const AGAIN = 500; // ms until a loading model is requested again
 
-/** The model that was chosen and is not there yet; null: none. */
+/** The chosen model while it is loading, or null. */
 export const awaited = signal(/** @type {string | null} */ (null));
-/** Why the one chosen last could not be had, as the server said it; null. */
+/** The server's reason for refusing the model chosen last, or null. */
 export const refused = signal(/** @type {{name: string, text: string} | null} */ (null));
 
 /**
- * Whether there is a new run on it now.
+ * Switch to a model. Returns whether there is a new run on it.
  *
  * @param {string} name
  */
@@ -53,9 +53,9 @@ export async function chooseModel(name) {
       settings.model.value = name === firstModel.peek() ? null : name;
       adoptFacts(facts);
     });
-    const begun = await applyConfig(); // its log may come later than the answer
+    const begun = await applyConfig(); // its log may arrive after the response
     if (!begun && before) {
-      if (had) adoptFacts(had); // the run stays, and why was said
+      if (had) adoptFacts(had); // the run stays, and the reason was shown
       adoptModel(before.header.model.name);
     }
     return begun;
@@ -69,7 +69,7 @@ export async function chooseModel(name) {
 }
 
 /**
- * The facts of a model, which is read meanwhile.
+ * Return the facts of a model, waiting while it loads.
  *
  * @param {string} name
  */

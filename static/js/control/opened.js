@@ -1,5 +1,5 @@
-// Another run or recording on stage, by the reader's choice or by Back and Forward; of a recording that was just opened
-// where it is shown first, and the invitation to play it from there.
+// Open another run or recording, by choice or by Back and Forward; first view of an opened recording: the record it is
+// shown at, and the invitation to play from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { firstDecodes, tellingEvent, tellingRecord } from "../core/telling_record.js";
@@ -12,13 +12,13 @@ import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
 
 /**
- * The record from which a recording that was just opened may be played; null: none is offered.
+ * Record of a newly opened recording from which playing is offered; null: none.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
 const offered = signal(null);
 
-/** Whether a button in the middle of the stage offers to play: until one goes elsewhere, or plays. */
+/** Whether a button in the middle of the stage offers to play, until the user plays or goes elsewhere. */
 export const invited = computed(
   () => store.ownIsShown.value && offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
 );
@@ -52,15 +52,15 @@ export function followHistory() {
   });
 }
 
-/** Play from where the recording was opened. */
+/** Play from the record at which the recording was opened. */
 export function accept() {
   offered.value = null;
   play();
 }
 
 /**
- * Show each recording first at its telling record, once it is all here; a link that names a record is obeyed, and the
- * opening and the first look have places of their own. Called once, when the page begins.
+ * Show each recording first at its most telling record, once it is loaded. A link that names a record takes precedence,
+ * and the opening and the intro view have their own positions. Called once at page start.
  */
 export function followOpened() {
   /** @type {import("../core/log.js").TraceLog | null} */
@@ -68,19 +68,20 @@ export function followOpened() {
   effect(() => {
     const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
     if (log === seen) return;
-    if (!log) return void (seen = null); // one that became long is let go
-    if (connection === "live") seen = log; // a run that is followed; when it is gone it is no recording either
-    const whole = store.status.value?.num_records ?? log.length; // a file is here at once
+    if (!log) return void (seen = null); // released because it became long
+    if (connection === "live") seen = log; // a followed run, which remains one after it is lost
+    const whole = store.status.value?.num_records ?? log.length; // a file is complete at once
     if (connection !== "replay" || !count || count < whole) return;
     seen = log;
     offered.value = null;
-    if (opening.peek() || settings.distance.peek() !== "bench") return; // they tell a run from where they left it
-    if (settings.step.peek() === null && !log.header.observed) open(log); // what is watched is shown at its newest
+    if (opening.peek() || settings.distance.peek() !== "bench") return; // these views choose their own position
+    // a monitored run is shown at its newest record
+    if (settings.step.peek() === null && !log.header.observed) open(log);
   });
 }
 
 /**
- * Show a log near its telling record at once, and there when the arrays say which one it is.
+ * Show a log near its most telling record at once, and exactly there when the arrays determine it.
  *
  * @param {import("../core/log.js").TraceLog} log
  */
@@ -90,7 +91,7 @@ async function open(log) {
   store.goTo(near);
   if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
   const elsewhere = store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek();
-  if (elsewhere) return; // one went there meanwhile
+  if (elsewhere) return; // the user went elsewhere meanwhile
   const record = tellingRecord(log, layer, head);
   batch(() => {
     store.goTo(record);

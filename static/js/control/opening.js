@@ -1,4 +1,4 @@
-// The opening of a first visit: whether it is shown, how far it is, and what happens when a word of it is taken.
+// Opening film of a first visit: visibility, position, and choosing a word of it.
 
 import { batch, computed, effect, signal, untracked } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
@@ -18,16 +18,16 @@ import { t } from "../tell/words.js";
 /** @typedef {import("../core/film.js").Film} Film */
 
 const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
-const LANGUAGES = new Set(["en", "zh"]); // that there are recordings in
-const READY_MS = 6000; // for which a word of the fan waits for the server, before its recorded future is shown
+const LANGUAGES = new Set(["en", "zh"]); // languages with recordings
+const READY_MS = 6000; // time that a chosen word waits for the server before its recorded continuation is shown
 
-/** Whether the opening is on the screen. */
+/** Whether the opening is on screen. */
 export const opening = signal(false);
-/** Seconds of it that have passed. */
+/** Elapsed seconds of the opening. */
 export const time = signal(0);
 export const playing = signal(false);
 /**
- * The index of the word that was taken, or null.
+ * Index of the chosen word, or null.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
@@ -35,14 +35,14 @@ export const taken = signal(null);
 /** @type {import("../../vendor/signals/signals.js").Signal<Film | null>} */
 export const film = signal(null);
 /**
- * How the text goes on after each word of the fan.
+ * Continuation of the text after each word of the fan.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
  */
 export const futures = signal([]);
 export const failed = signal(false);
 
-/** The language of the recording: the reader's, or English. */
+/** Language of the recording: the page's, or English. */
 export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
 
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
@@ -66,10 +66,10 @@ const PLACES = [
 ];
 
 /**
- * Show the opening to somebody who is here for the first time and follows no link to a place.
+ * Show the opening on a first visit whose link names no place.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
- * @param {Record<string, unknown>} asked what the address names
+ * @param {Record<string, unknown>} asked settings that the address names
  */
 export function offerOpening(memory, asked) {
   storage = memory;
@@ -77,7 +77,7 @@ export function offerOpening(memory, asked) {
   startOpening();
 }
 
-/** Begin it; a page that follows a class is shown it only when its presenter plays it, for all at once. */
+/** Start the opening. A page that follows a class shows it only when the presenter plays it for all. */
 export function startOpening() {
   if (settings.class.peek() && !presents.peek()) return;
   begin();
@@ -92,7 +92,7 @@ function begin() {
   });
 }
 
-/** The opening is over: on to the first look. */
+/** End the opening and go to the intro view. */
 export function endOpening() {
   batch(() => {
     opening.value = playing.value = false;
@@ -101,7 +101,7 @@ export function endOpening() {
   try {
     storage?.setItem(MEMORY_KEY, "seen");
   } catch {
-    // a private window forgets; it can be skipped again
+    // not stored in a private window; it can be skipped again
   }
 }
 
@@ -136,14 +136,14 @@ export function followOpening() {
     const isWanted = () => wanted === filmLanguage.peek();
     batch(() => {
       failed.value = false;
-      futures.value = []; // another language's are none of this one's
+      futures.value = []; // a changed language invalidates them
     });
     load(wanted, (found) => isWanted() && (film.value = found)).catch(() => isWanted() && (failed.value = true));
     loadTexts(wanted).then((texts) => isWanted() && (futures.value = texts));
   });
 }
 
-/** In a class the opening is where its presenter's is, part by part. Called once. */
+/** Follow the presenter's position in the opening, part by part. Called once. */
 export function followFilm() {
   effect(() => {
     if (!attends.value) return;
@@ -153,7 +153,7 @@ export function followFilm() {
 }
 
 /**
- * A site's film begins with what its first words need.
+ * Load a film; on a site, start with the file for its first words.
  *
  * @param {string} code
  * @param {(film: Film) => void} show
@@ -172,7 +172,7 @@ async function load(code, show) {
   show(filmOf(log, plain));
 }
 
-/** How the text goes on after each word of the fan, as far as known. @param {string} code */
+/** Load the continuations of the fan's words, as far as known. @param {string} code */
 async function loadTexts(code) {
   try {
     return await (await fetch(folder(`opening/${code}-futures.json`))).json();
@@ -181,10 +181,10 @@ async function loadTexts(code) {
   }
 }
 
-// ── A word is taken ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Choosing a word ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Go on with word `k` of the fan: live, where this server can make the recorded run again, else as it was recorded.
+ * Continue with word `k` of the fan: live if this server can replay the recorded run, otherwise as recorded.
  *
  * @param {number} k
  */
@@ -207,10 +207,10 @@ async function forkLive(now, k) {
 }
 
 /**
- * Make a run again up to the record that chose a word, take `token` in its place, and follow that future. Whether one
- * does; why not is shown.
+ * Replay a run up to the record that chose a word, substitute `token`, and follow that branch. Returns whether it
+ * succeeded; a refusal is shown.
  *
- * @param {string} theater or a recording
+ * @param {string} theater session or recording
  * @param {number} record
  * @param {number} seq
  * @param {number} token
@@ -221,12 +221,12 @@ export async function takeWord(theater, record, seq, token) {
   const answer = await command("fork", { theater, at: record, change, follow: false });
   if (!answer || !(await session.watch(answer.theater))) return false;
   settings.seq.value = seq;
-  await command("step"); // the word is chosen in the step that computes the one before it
+  await command("step"); // the word is chosen in the step that computes its predecessor
   return true;
 }
 
 /**
- * Put the reader's own beginning on stage, in a run of its own. Whether there is one; why not is shown.
+ * Put the user's own text on stage in a new run. Returns whether it succeeded; a refusal is shown.
  *
  * @param {string} text
  */
@@ -235,12 +235,13 @@ export async function writeOwn(text) {
   if (!(await live(null))) return void store.toast(t("look.own.wait"));
   if (!(await session.startAnew())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
-  if (opening.peek()) endOpening(); // the first look has a new run read at once
+  if (opening.peek()) endOpening(); // the intro view starts a new run at once
   return true;
 }
 
 /**
- * Whether a live run is followed, once that is known or `patience` ms have passed (null: however long the model loads).
+ * Wait until a live run is followed, or `patience` ms have passed (null: as long as the model takes to load). Returns
+ * whether one is.
  *
  * @param {number | null} patience
  * @returns {Promise<boolean>}
@@ -256,19 +257,19 @@ function live(patience = READY_MS) {
 }
 
 /**
- * The futures of a site's recordings; empty elsewhere.
+ * Recorded branches of a site; empty elsewhere.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<import("../state/site.js").Future[]>}
  */
 export const recordedFutures = signal([]);
 
-/** Learn which futures there are. Called once, on a site. */
+/** Load the list of branches. Called once, on a site. */
 export async function loadFutures() {
   recordedFutures.value = await (await fetch("futures.json")).json();
 }
 
 /**
- * Follow the recorded future of run `of` with `token` in `record`. Whether there is one.
+ * Follow the recorded branch of run `of` with `token` in `record`. Returns whether there is one.
  *
  * @param {string | null} of
  * @param {number} record
@@ -278,7 +279,7 @@ export async function openFuture(of, record, token) {
   const found = recordedFutures.peek().find((one) => one.of === of && one.record === record && one.token_id === token);
   if (!found) return false;
   settings.seq.value = found.seq;
-  return session.watch(found.id, record + 1); // after the record that says which word is taken
+  return session.watch(found.id, record + 1); // after the record that shows which word is chosen
 }
 
 /**
@@ -291,7 +292,7 @@ async function openRecorded(now, k) {
     if (!answer.ok) throw new Error(String(answer.status));
     session.open(await answer.arrayBuffer());
     settings.seq.value = now.seq;
-    store.goTo(now.fanAt + 1); // after the record that says which word is taken
+    store.goTo(now.fanAt + 1); // after the record that shows which word is chosen
   } catch {
     failed.value = true;
   }

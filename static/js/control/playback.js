@@ -1,8 +1,5 @@
-// Moving through what the log already holds: playing it, forwards and backwards, and jumping to a record, a step, an
-// event.
-//
-// Playing never asks the engine for anything. What is played is what is looked at: whole records, or sub-steps while
-// one is shown.
+// Movement through the loaded log: playing forwards and backwards, and jumping to a record, step or event. Playing
+// never sends requests to the engine. It moves by whole records, or by sub-steps while one is shown.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/events.js";
@@ -11,18 +8,17 @@ import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { beneath, player } from "./player.js";
 
-/** 1 forwards, −1 backwards, 0 when nothing is played. */
+/** 1 forwards, −1 backwards, 0 if stopped. */
 export const playing = signal(0);
 /**
- * The kind of event that "next" and "previous" look for: `any`, one of core/events.js, or `token` of the sequence
- * shown.
+ * Kind of event that "next" and "previous" search for: `any`, one of core/events.js, or `token` of the shown sequence.
  */
 export const eventKind = signal("any");
 
 // ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * When the beat after the one at `last` counts as taken: its own time, or `now` when the page could not keep up.
+ * Return the time of the beat after the one at `last`: its due time, or `now` if the page could not keep up.
  *
  * @param {number} last
  * @param {number} now
@@ -33,8 +29,8 @@ export function beat(last, now, period) {
 }
 
 /**
- * What the one big button does: `run` and `pause` the engine, `play` and `stop` what is in the log. The engine is meant
- * only by who looks at the newest record of a live run.
+ * Return the action of the main button: `run` and `pause` control the engine, `play` and `stop` the playback. The
+ * engine is controlled only at the newest record of a live run.
  *
  * @param {{live: boolean, following: boolean, running: boolean, playing: number}} now
  */
@@ -45,7 +41,7 @@ export function mainAction({ live, following, running, playing: moves }) {
 }
 
 /**
- * The record at `tenths` tenths of `count` records: 0 is before the first.
+ * Return the record at `tenths` tenths of `count` records: 0 is before the first.
  *
  * @param {number} tenths
  * @param {number} count
@@ -65,13 +61,13 @@ export const main = computed(() =>
   }),
 );
 
-/** The big button, and the space bar. */
+/** Perform the action of the main button and the space bar. */
 export function doMain() {
   const { run, pause } = player.peek();
   return { run, pause, play, stop }[main.peek()]();
 }
 
-/** Play what is in the log; at its end, from the beginning again. */
+/** Play the loaded log; from the beginning if it is at its end. */
 export function play(direction = 1) {
   if (!store.numRecords.peek()) return;
   const atEnd =
@@ -87,7 +83,7 @@ export function stop() {
   playing.value = 0;
 }
 
-/** Move when it is time to. Called once, when the page begins. */
+/** Advance the playback on schedule. Called once at page start. */
 export function followPlaying() {
   let last = 0;
   let frame = 0;
@@ -104,20 +100,20 @@ export function followPlaying() {
     cancelAnimationFrame(frame);
     const moves = playing.value;
     if (!moves) return;
-    last = -Infinity; // the first move at once
+    last = -Infinity; // makes the first move at once
     frame = requestAnimationFrame(look);
   });
   effect(() => {
     playSpeed.value = playing.value ? settings.speed.value : null;
   });
   effect(() => {
-    store.log.value; // another run: nothing of the old one goes on
+    store.log.value; // another run stops the playback
     stop();
   });
 }
 
 /**
- * One move of what is looked at. False at the end.
+ * Move by one record or sub-step. Returns false at the end.
  *
  * @param {number} direction
  */
@@ -130,14 +126,14 @@ function move(direction) {
 }
 
 function ended() {
-  if (playing.peek() > 0 && !isReplay()) store.backToLive(); // what comes next is followed
+  if (playing.peek() > 0 && !isReplay()) store.backToLive(); // further records are followed
   stop();
 }
 
 // ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * One record on or back, by hand.
+ * Move one record forward or back, by hand.
  *
  * @param {number} direction
  */
@@ -147,7 +143,7 @@ export function stepRecord(direction) {
 }
 
 /**
- * One sub-step on or back, by hand.
+ * Move one sub-step forward or back, by hand.
  *
  * @param {number} direction
  */
@@ -157,8 +153,8 @@ export function stepSub(direction) {
 }
 
 /**
- * What a presenter's "next" means: on by what is looked at; at the newest record of a live run a step is taken, and at
- * the end of lanes in a lesson's figure the lesson goes on.
+ * Handle a presenter's "next": move forward; at the newest record of a live run, take a step; at the end of a lesson's
+ * race, continue the lesson.
  */
 export async function next() {
   stop();
@@ -174,7 +170,7 @@ export function previous() {
 }
 
 /**
- * Show record `index`, from afar: the browser's Back comes back here.
+ * Jump to record `index`; the browser's Back returns here.
  *
  * @param {number} index
  */
@@ -191,7 +187,7 @@ export function jumpTo(index) {
 export const jumpToTenth = (tenths) => jumpTo(recordAtTenth(tenths, store.numRecords.peek()));
 
 /**
- * Show the record of engine step `step`. False when the log does not hold it.
+ * Jump to the record of engine step `step`. Returns false if the log does not contain it.
  *
  * @param {number} step
  */
@@ -202,7 +198,7 @@ export function jumpToStep(step) {
 }
 
 /**
- * The record of the nearest event of `kind` in a direction, or null.
+ * Return the record of the nearest event of `kind` in a direction, or null.
  *
  * @param {number} index
  * @param {number} direction
@@ -215,7 +211,7 @@ export function eventFrom(index, direction, kind = eventKind.value) {
 }
 
 /**
- * Records of a kind, ascending.
+ * Return the records of a kind, ascending.
  *
  * @param {string} kind
  */
@@ -226,7 +222,7 @@ export function recordsOf(kind) {
 }
 
 /**
- * To the next (+1) or previous (−1) event of the chosen kind. False when there is none.
+ * Jump to the next (+1) or previous (−1) event of the chosen kind. Returns false if there is none.
  *
  * @param {number} direction
  */
@@ -237,7 +233,7 @@ export function jumpToEvent(direction, kind = eventKind.peek()) {
 }
 
 /**
- * Show sub-step `sub` of the record shown; the same again shows the record whole.
+ * Show sub-step `sub` of the shown record; if it is already shown, show the record complete.
  *
  * @param {number} sub
  */
@@ -250,7 +246,7 @@ export function chooseSub(sub) {
 
 const isReplay = () => store.connection.peek() === "replay";
 
-/** To the newest record, which is followed where more will come. */
+/** Jump to the newest record, which is followed if the run is live. */
 export function backToLive() {
   if (isReplay()) return jumpTo(store.numRecords.peek() - 1);
   stop();

@@ -1,5 +1,5 @@
-// What the transport and the keys drive: whoever makes the records that are shown. The page's own engine, or lanes in
-// lockstep while their panel is open.
+// Player interface: the source of the shown records that transport and keys control. It is the page's own engine, or
+// lanes in lockstep while their panel is open.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { onShow, own } from "../state/run.js";
@@ -10,11 +10,10 @@ import { applyConfig, reset } from "./anew.js";
 import { showOwn } from "./shown.js";
 
 /**
- * `live()`: whether it can be asked for more records; `running()`: whether it makes them now. `step()` resolves to
- * whether one was taken. `prefill` and `add` (the draft to its queue) are null where there is no such thing; `forks`:
- * whether its past can be made again with a change. `differs()`: whether the setup asks for something else than this
- * run, with which `restart()` begins anew. `say()`: its own sentence on the record that is looked at; null: as the log
- * tells it. `shown`: the run that it puts on show in place of the page's own, if it does.
+ * `live()`: whether it can produce more records; `running()`: whether it does now. `step()` resolves to whether a step
+ * was taken. `prefill` and `add` (queue the draft) are null if unsupported; `forks`: whether its past can be replayed
+ * with a change. `differs()`: whether the setup differs from this run; `restart()` then starts over. `say()`: its own
+ * sentence on the record on view; null: that of the log. `shown`: the run it shows in place of the page's own, if any.
  *
  * @typedef {{
  *   live: () => boolean, running: () => boolean,
@@ -47,7 +46,7 @@ async function step() {
 }
 
 /**
- * What who makes no records says of them: one looks at those that there are.
+ * Player that cannot produce records.
  *
  * @type {Player}
  */
@@ -66,18 +65,19 @@ export const onlyLooking = {
   say: () => null,
 };
 
-/** What drives the page now. */
+/** Current player of the page. */
 export const player = signal(ownPlayer);
 
-/** @type {Player[]} who drives, or will again when those after it have given the page back */
+/** @type {Player[]} stack of players; the last one is current */
 const drivers = [ownPlayer];
 
-/** Who lets the present driver drive: a lesson, while its figure is a race; null where that is the page itself. */
+/** Return the player below the current one: a lesson, while its figure is a race; null for the page's own. */
 export const beneath = () => (drivers.length > 2 ? drivers[drivers.length - 2] : null);
 
 /**
- * Let `other` drive the page, until what is returned is called: who drove it before does so again then, whoever gives
- * it back first. A run that `other` shows goes with it, and the page's own is shown, where it was left.
+ * Make `other` the current player until the returned function is called; the previous player then resumes, in whatever
+ * order players are released. A run that `other` shows is removed with it, and the page's own run reappears where it
+ * was left.
  *
  * @param {Player} other
  */

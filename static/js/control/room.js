@@ -1,4 +1,4 @@
-// Presenting to a room: stage, pool and sentence alone, from scene to scene by a remote's keys.
+// Room view for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
 
 import { markPlace, settings } from "../state/settings.js";
 import { following } from "../state/store.js";
@@ -7,14 +7,14 @@ import * as playback from "./playback.js";
 
 export const inRoom = () => settings.distance.value === "room";
 
-/** To the room and back to everything; the moment and what is held stay. */
+/** Toggle between the room view and the workspace; record and selection are kept. */
 export function toggle() {
   markPlace();
   settings.distance.value = inRoom() ? "bench" : "room";
 }
 
 /**
- * Play the scene after the one that is played, or before it; from outside of a scene the first or the last.
+ * Play the next or previous scene; outside of a scene, the first or last one.
  *
  * @param {number} direction
  */
@@ -26,7 +26,7 @@ export function toScene(direction) {
   return wanted && playScene(wanted);
 }
 
-/** What a remote's "next" means: a step; in a room, at the end of a scene, the next one. */
+/** Handle a remote's "next": take a step; at the end of a scene in the room view, play the next scene. */
 export function next() {
   const over = inRoom() && following.peek() && sceneEnd.peek() !== null;
   return over ? toScene(1) : playback.next();

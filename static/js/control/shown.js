@@ -1,5 +1,5 @@
-// Which run the page shows, and where in it one looks: another run takes the place of the page's own for a while, and
-// the own one is found again where it was left.
+// Temporary replacement of the shown run: another run takes the place of the page's own, which later reappears where it
+// was left.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { onShow, own } from "../state/run.js";
@@ -11,10 +11,10 @@ import * as store from "../state/store.js";
 /** @type {Place} */
 const NEWEST = { step: null, sub: null, seq: null };
 
-let left = NEWEST; // where one looked in the page's own run
+let left = NEWEST; // last position in the page's own run
 
 /**
- * Show `run` in place of what is shown, from `step` on (null: at its newest record).
+ * Show `run` in place of the current one, from `step` on (null: at its newest record).
  *
  * @param {import("../state/run.js").Run} run
  * @param {number | null} [step]
@@ -34,7 +34,7 @@ export function showOwn() {
 }
 
 /**
- * Ids and blocks mean something else in another run: nothing that is held goes along.
+ * Switch the run and reset the selection: ids and blocks have a different meaning in another run.
  *
  * @param {import("../state/run.js").Run} run
  * @param {Place} place

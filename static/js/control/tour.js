@@ -1,5 +1,4 @@
-// The tour of the first visit: six stops that answer why there is a cache, each done when the learner has done it. What
-// is done is read from the run.
+// Tour of the first visit: six stops on why there is a cache. The run determines whether a stop is completed.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { countSequences } from "../core/state.js";
@@ -10,15 +9,15 @@ import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
 
-// on this device: the stop one is at, "left:" and the stop at which one left, or "done". Not a setting: a link must not
-// carry it.
+// stored on this device: the current stop, "left:" and the stop at which it was left, or "done". Not a setting, since a
+// link must not carry it.
 const MEMORY_KEY = "kvtheater.tour";
 const LEFT = "left:";
 
-/** What stands for the tour where a link names a lesson, and the lesson that comes after it. */
+/** Name of the tour in a link to a lesson, and the lesson after it. */
 const LESSON = "tour";
 export const NEXT_LESSON = "computed-twice";
-/** What it takes: reading and doing each stop, as a lesson's minutes are reckoned. */
+/** Duration in minutes, for reading and doing each stop, estimated as for lessons. */
 export const MINUTES = 4;
 
 const decodes = () => {
@@ -29,9 +28,9 @@ const decodes = () => {
 };
 
 /**
- * `target`: selector of what it explains, and `phone` of what it explains first where that is taller than a phone's
- * window; `region`: where that is on a phone; `side`: where the card goes; `points`: whether the task says how to
- * point, which is to tap where there is no mouse.
+ * `target`: selector of the explained element, and `phone` of the element explained first if the target is taller than
+ * a phone's window; `region`: its region on a phone; `side`: placement of the card; `points`: whether the task explains
+ * pointing, which is tapping without a mouse.
  *
  * @typedef {import("../state/settings.js").OwnValues["region"]} Region
  * @typedef {{
@@ -40,7 +39,7 @@ const decodes = () => {
  * }} Stop
  */
 
-/** Steps that the race has taken; its panel says so. */
+/** Steps that the race has taken; set by its panel. */
 export const raced = signal(0);
 
 /** @type {Stop[]} */
@@ -93,17 +92,17 @@ export const STOPS = [
  */
 export const stop = signal(null);
 /** @type {import("../../vendor/signals/signals.js").Signal<Set<string>>} */
-const finished = signal(new Set()); // ids of the stops that the learner has done
+const finished = signal(new Set()); // ids of completed stops
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
 const sequences = () => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0);
 /**
- * How far one has come on this device: the stop at which one was last, and whether one has been at its end.
+ * Progress on this device: the last stop, and whether the tour was completed.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{state: "new" | "begun" | "over", at: number}>}
  */
 export const tourWay = signal({ state: /** @type {const} */ ("new"), at: 0 });
-let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop began
+let before = { decodes: 0, sequences: 0 }; // state of the run when the stop began
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
 
@@ -111,8 +110,8 @@ let storage = null;
 const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "run_b", "class"];
 
 /**
- * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit, two
- * runs or a class, nor while there is a class. A link to it as to a lesson begins it, or goes on with it.
+ * Offer the tour on a first visit, unless the link names a run, a recording, a step, an exhibit, two runs or a class,
+ * or a class is open. A lesson link to the tour starts or continues it.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
@@ -145,32 +144,32 @@ export function startTour() {
   show(0);
 }
 
-/** From the stop at which one left it; from the first when one had been at its end. */
+/** Continue at the stop where it was left; start over if it was completed. */
 export function goOnTour() {
   finished.value = new Set();
   show(tourWay.peek().at);
 }
 
-/** The tour as the lesson before the first. */
+/** Show the tour as the lesson before the first. */
 export function learnTour() {
   toBench();
   goOnTour();
 }
 
-/** Leave it where one is. */
+/** Leave the tour at the current stop. */
 export function leaveTour() {
   const { state } = tourWay.peek();
   keep(state === "over" ? "done" : `${LEFT}${at()}`);
   stop.value = null;
 }
 
-/** One has been at its end. */
+/** Mark the tour as completed. */
 export function endTour() {
   stop.value = null;
   keep("done");
 }
 
-/** From its end to the first lesson. */
+/** Go from the tour's end to the first lesson. */
 export function toFirstLesson() {
   endTour();
   batch(() => ([settings.lesson.value, settings.distance.value] = [NEXT_LESSON, "learn"]));
@@ -190,7 +189,7 @@ function show(index) {
 }
 
 /**
- * What a stop is about is in sight: a head that reads widely, the panel that it names.
+ * Bring the subject of a stop into view: a head with wide attention, or a panel.
  *
  * @param {string} id
  */
@@ -204,7 +203,7 @@ function look(id) {
 
 effect(() => {
   if (stop.value === null || STOPS[stop.value].id !== "ask" || !own.numRecords.value) return;
-  queueMicrotask(() => look("ask")); // the first records say which head that is
+  queueMicrotask(() => look("ask")); // the first records determine the head
 });
 
 effect(() => {
@@ -227,6 +226,6 @@ function keep(value) {
   try {
     storage?.setItem(MEMORY_KEY, value);
   } catch {
-    // a private window forgets; the tour can be skipped again
+    // not stored in a private window; the tour can be skipped again
   }
 }

@@ -1,5 +1,4 @@
-// Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare.
-// Pure.
+// Attention derived from the log: origin of each row, softmax of a query, and comparison of two runs. Pure.
 
 import { sightOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
@@ -16,18 +15,19 @@ import { isElsewhere } from "./slot_origins.js";
  *   numbers were compared, the largest difference, and where it lies
  */
 
-// ── Rows: every one belongs to the record that computed it ─────────────────────────────────────────────────────────
+// ── Rows, each belonging to the record that computed it ──────────────────────────────────────────────────────────────
 
 /**
- * @type {WeakMap<Log, Map<number, {index: number, next: number, records: number[]}>>} by sequence: kept because most
- *   looks go one
- * record on
+ * @type {WeakMap<Log, Map<number, {index: number, next: number, records: number[]}>>} by sequence; cached since most
+ * lookups advance by one record
  */
 const computed = new WeakMap();
 
 /**
- * For each position of `seqId`, the last record up to `index` in which it was computed; undefined where it was not.
- * @param {Log} log @param {number} seqId @param {number} index
+ * Return the last record up to `index` that computed each position of `seqId`; undefined where there is none.
+ * @param {Log} log
+ * @param {number} seqId
+ * @param {number} index
  */
 function recordsOf(log, seqId, index) {
   const spans = log.computed.get(seqId) ?? [];
@@ -44,10 +44,11 @@ function recordsOf(log, seqId, index) {
 }
 
 /**
- * For each of the view's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the
- * log does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its
- * slot says by which, in the block group of the layer or, where that let it go, in another.
- * @param {import("./sequence_view.js").SequenceView} view @returns {(Source | null)[]}
+ * Return the source of the row of each of the view's positions with a key: `{record, seq_id, position}`, or null if the
+ * log does not contain it. Positions from the prefix cache or a fork were computed by another sequence, which their
+ * slot names: in the layer's block group, or in another one if that group released the block.
+ * @param {import("./sequence_view.js").SequenceView} view
+ * @returns {(Source | null)[]}
  */
 export function rowSources(view) {
   const { log, index, numFilled } = view;
@@ -56,7 +57,7 @@ export function rowSources(view) {
   /** @type {(Source | null)[]} */
   const sources = new Array(numFilled).fill(null);
   /** @type {number | null} */
-  let later = null; // the record that computed the nearest position after this one: its table held this one's block
+  let later = null; // record of the nearest computed position after this one: its table contained this one's block
   for (let position = numFilled - 1; position >= 0; position--) {
     const record = records[position];
     if (record !== undefined) {
@@ -75,16 +76,22 @@ export function rowSources(view) {
 }
 
 /**
- * The row of a source in `layer` and query head `head`: {keyStart, weights, max}, or null when it is not here.
- * @param {Log} log @param {Source | null} source @param {number} layer @param {number} head
+ * Return the row of a source in `layer` and query head `head`: {keyStart, weights, max}, or null if it is not loaded.
+ * @param {Log} log
+ * @param {Source | null} source
+ * @param {number} layer
+ * @param {number} head
  */
 export function rowOf(log, source, layer, head) {
   return source && attentionRow(log, source.record, source.seq_id, layer, head, source.position);
 }
 
 /**
- * One vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null when it is not here.
- * @param {Log} log @param {Source | null} source @param {number} layer @param {"q" | "k" | "v"} kind
+ * Return one vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null if it is not loaded.
+ * @param {Log} log
+ * @param {Source | null} source
+ * @param {number} layer
+ * @param {"q" | "k" | "v"} kind
  * @param {number} head
  */
 export function vectorAt(log, source, layer, kind, head) {
@@ -95,15 +102,17 @@ export function vectorAt(log, source, layer, kind, head) {
 }
 
 /**
- * Whether a row could still be fetched: its record has arrays that have not arrived.
- * @param {Log} log @param {Source | null} source @param {number} layer
+ * Return whether a row can still be fetched: its record has arrays that have not arrived.
+ * @param {Log} log
+ * @param {Source | null} source
+ * @param {number} layer
  */
 export function canFetch(log, source, layer) {
   return source !== null && log.captureMissing(source.record, layer);
 }
 
 /**
- * Where the largest weight of a row lies: {position, weight}.
+ * Return the largest weight of a row: {position, weight}.
  * @param {Row} row
  */
 export function strongest(row) {
@@ -113,9 +122,10 @@ export function strongest(row) {
 }
 
 /**
- * What a row gives to keys after its query at `query`, which causal attention never does: {sum, position, weight} with
- * the largest such weight and its key; null when it gives them nothing.
- * @param {Row} row @param {number} query
+ * Return the weight that a row gives to keys after its query at `query`, which causal attention never does: {sum,
+ * position, weight} with the largest such weight and its key; null if there is none.
+ * @param {Row} row
+ * @param {number} query
  */
 export function laterWeights(row, query) {
   const found = { sum: 0, position: -1, weight: 0 };
@@ -127,8 +137,10 @@ export function laterWeights(row, query) {
 }
 
 /**
- * The largest weights of `bins` neighbouring stretches of `width` keys each: what is left of a row in a small picture.
- * @param {Row} row @param {number} width @param {number} bins
+ * Return the largest weight in each of `bins` adjacent ranges of `width` keys, for a downsampled picture of the row.
+ * @param {Row} row
+ * @param {number} width
+ * @param {number} bins
  */
 export function pooled(row, width, bins) {
   const found = new Float32Array(bins);
@@ -142,8 +154,10 @@ export function pooled(row, width, bins) {
 // ── Softmax: the numbers behind one row ────────────────────────────────────────────────────────────────────────────
 
 /**
- * The positions that the query at `query` sees in `layer`, ascending.
- * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer @param {number} query
+ * Return the positions that the query at `query` attends to in `layer`, ascending.
+ * @param {Pick<import("./trace.js").Header, "model" | "engine">} header
+ * @param {number} layer
+ * @param {number} query
  */
 export function visibleKeys(header, layer, query) {
   const { window, sinks } = sightOf(header, layer);
@@ -155,8 +169,11 @@ export function visibleKeys(header, layer, query) {
 }
 
 /**
- * What the model's attention computes with in this layer and head; null when the header does not say.
- * @param {import("./trace.js").ModelFacts} model @param {number} layer @param {number} head @returns {Terms | null}
+ * Return the parameters of the model's attention in this layer and head; null if the header lacks them.
+ * @param {import("./trace.js").ModelFacts} model
+ * @param {number} layer
+ * @param {number} head
+ * @returns {Terms | null}
  */
 export function attentionTerms(model, layer, head) {
   const scaling = model.scalings?.[layer];
@@ -165,10 +182,12 @@ export function attentionTerms(model, layer, head) {
 }
 
 /**
- * The softmax of `query` over `keys` under `terms`: score = q · k · scaling, with a softcap c then c · tanh(score / c);
- * `exps` = exp(score − max), `weights` = exp / sum. A sink takes part in max and sum and has no key: `sink` is its
- * {score, exp, weight}, else null.
- * @param {ArrayLike<number>} query @param {ArrayLike<number>[]} keys @param {Terms} terms
+ * Return the softmax of `query` over `keys` under `terms`: score = q · k · scaling, with a softcap c then c ·
+ * tanh(score / c); `exps` = exp(score − max), `weights` = exp / sum. A sink contributes to max and sum without a key:
+ * `sink` is its {score, exp, weight}, else null.
+ * @param {ArrayLike<number>} query
+ * @param {ArrayLike<number>[]} keys
+ * @param {Terms} terms
  */
 export function softmaxOf(query, keys, { scaling, softcap, sink }) {
   const scores = keys.map((key) => {
@@ -195,20 +214,22 @@ export function softmaxOf(query, keys, { scaling, softcap, sink }) {
 // ── Two runs compared, number by number ────────────────────────────────────────────────────────────────────────────
 
 /**
- * The largest difference so far: how many numbers were compared, and where it lies.
+ * Return an empty comparison.
  * @returns {Compared}
  */
 export const nothingCompared = () => ({ count: 0, max: 0, worst: null });
 
 /**
- * Go on comparing: `put(a, b, where)` for every pair of numbers. `where` is called for the worst one only.
- * @param {Compared} found @param {ArrayLike<number>} kept @param {ArrayLike<number>} again
+ * Add the pairs of numbers of two arrays to a comparison. `where` is called only for a new maximum.
+ * @param {Compared} found
+ * @param {ArrayLike<number>} kept
+ * @param {ArrayLike<number>} again
  * @param {(i: number) => Record<string, unknown>} where
  */
 export function compareInto(found, kept, again, where) {
   for (let i = 0; i < kept.length; i++) {
     const difference = Math.abs(kept[i] - again[i]);
-    // a number that is none (NaN) on either side is the worst there can be
+    // NaN on either side counts as an infinite difference
     if (!(difference <= found.max)) {
       found.max = Number.isNaN(difference) ? Infinity : difference;
       found.worst = { ...where(i), kept: kept[i], again: again[i] };
@@ -219,12 +240,15 @@ export function compareInto(found, kept, again, where) {
 }
 
 /**
- * Compare what the log holds of one position with `whole`, the same layer computed all at once (arrays of a
- * LayerCapture): the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, each as `nothingCompared` makes
- * them. Whether the row was here.
- * @param {{weights: Compared, k: Compared, v: Compared}} found @param {Log} log @param {Source} source
+ * Compare one position in the log with `whole`, the same layer computed in a single pass (arrays of a LayerCapture):
+ * the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, created by `nothingCompared`. Returns whether the
+ * row was loaded.
+ * @param {{weights: Compared, k: Compared, v: Compared}} found
+ * @param {Log} log
+ * @param {Source} source
  * @param {number} position
- * @param {import("./trace.js").LayerCapture} whole @param {number[]} heads
+ * @param {import("./trace.js").LayerCapture} whole
+ * @param {number[]} heads
  */
 export function comparePosition(found, log, source, position, whole, heads) {
   const layer = whole.layer;

@@ -1,10 +1,13 @@
-// What attention gives a query: the sum of weight · V over its keys, worked out from the captured weights and values,
-// beside the vector that the engine captured. Pure.
+// Attention output of a query: the sum of weight · V over its keys, computed from captured weights and values, beside
+// the vector that the engine captured. Pure.
 
 import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
 
 /**
+ * `positions`: of the row's keys, in order; `values`: their V; `kept`: the captured output, or null; `largest`: max
+ * |kept − sum|.
+ *
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
  *
  * `positions`: of the keys of the row, in order, `values` their V; `kept`: what was captured, null where it was not;
@@ -16,8 +19,10 @@ import { isElsewhere } from "./slot_origins.js";
  */
 
 /**
- * Σ weight · value over the first `count` keys, the last of them by a fraction where `count` is none of a whole number.
- * @param {ArrayLike<number>} weights @param {ArrayLike<number>[]} values @param {number} [count]
+ * Return Σ weight · value over the first `count` keys; a fractional `count` includes a fraction of the next key.
+ * @param {ArrayLike<number>} weights
+ * @param {ArrayLike<number>[]} values
+ * @param {number} [count]
  */
 export function weightedSum(weights, values, count = weights.length) {
   const sum = new Float64Array(values[0]?.length ?? 0);
@@ -29,9 +34,10 @@ export function weightedSum(weights, values, count = weights.length) {
 }
 
 /**
- * Where the query at `position` of a view was in flight: the view of the record that computed it, and its position
- * there. Null when the log does not know.
- * @param {SequenceView} view @param {number} position
+ * Return the view of the record that computed the query at `position`, and its position there. Null if the log does not
+ * contain it.
+ * @param {SequenceView} view
+ * @param {number} position
  * @returns {{view: SequenceView, query: number} | null}
  */
 export function queryAt(view, position) {
@@ -43,10 +49,11 @@ export function queryAt(view, position) {
 }
 
 /**
- * The output of a query that the view's record computed. `missing`: positions whose V is not here, of which there are
- * captures.
- * @param {SequenceView} view @param {number | null} [query]
- * @returns {{missing: number[], output: AttentionOutput | null} | null} null without a query or without its row
+ * Return the output of a query that the view's record computed. `missing`: positions whose V can be fetched but is not
+ * loaded.
+ * @param {SequenceView} view
+ * @param {number | null} [query]
+ * @returns {{missing: number[], output: AttentionOutput | null} | null} null without a query or its row
  */
 export function outputOf(view, query = view.query) {
   const { log, index, layer, head } = view;
@@ -58,7 +65,7 @@ export function outputOf(view, query = view.query) {
   const missing = positions.filter((_, i) => weights[i] !== 0 && !found[i]);
   if (missing.length) return { missing, output: null };
   const width = found.find(Boolean)?.length ?? 0;
-  const values = found.map((value) => value ?? new Float32Array(width)); // without weight it adds nothing
+  const values = found.map((value) => value ?? new Float32Array(width)); // zero weight contributes nothing
   const sum = weightedSum(weights, values);
   const packed = log.packedIndex(index, view.seq.seq_id, query);
   const kept = packed < 0 ? null : (log.layer(index, layer)?.out?.row(packed, head) ?? null);
@@ -67,9 +74,10 @@ export function outputOf(view, query = view.query) {
 }
 
 /**
- * The rows of a picture with room for `room` keys: those with the largest weights in the order of the text, and the
- * others together.
- * @param {AttentionOutput} output @param {number} room
+ * Return the rows of a picture with space for `room` keys: those with the largest weights in text order, and the
+ * remaining ones together.
+ * @param {AttentionOutput} output
+ * @param {number} room
  * @returns {{shown: number[], rest: number[]}} indices of `positions`
  */
 export function rowsFor({ weights }, room) {

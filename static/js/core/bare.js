@@ -1,4 +1,4 @@
-// Whether a run was recorded without arrays: there is no attention in it, and no vector. Pure.
+// Detection of runs recorded without arrays, which show no attention and no vectors. Pure.
 
 /**
  * @typedef {{records: import("./trace.js").StepRecord[]}} Log
@@ -8,8 +8,8 @@
 const known = new WeakMap();
 
 /**
- * Whether steps of the log computed something, and none of its records has arrays. Each record is looked at once, and
- * none after the first that has some.
+ * Return whether steps of the log computed something and none of its records has arrays. Each record is checked once,
+ * up to the first with arrays.
  * @param {Log} log
  */
 export function isBare(log) {

@@ -1,5 +1,5 @@
-// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/log_index/prefixes.py`
-// answers for one that is too long for that. Pure.
+// Largest branches of the prefix cache, for a fully loaded log; `engine/trace/log_index/prefixes.py` is the counterpart
+// for long ones. Pure.
 
 import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
@@ -7,31 +7,33 @@ import { beginsSequence } from "./prefix_tree.js";
 /**
  * @typedef {import("./prefix_tree.js").Node} Node
  * @typedef {import("./prefix_tree.js").Kind} Kind
- * @typedef {object} Branch contents that follow each other without a fork and stand alike
+ * @typedef {object} Branch consecutive contents without a fork and with the same kind
  * @property {number | string} id
- * @property {number} parent the branch that it follows, by its place in the list; -1: none
+ * @property {number} parent index of the parent branch; -1: none
  * @property {number} level from 1 on
- * @property {boolean} begins a sequence begins with it; false without a parent: what comes before is unknown
+ * @property {boolean} begins whether a sequence begins with it; false without a parent: the predecessor is unknown
  * @property {Kind} standing
  * @property {number} blocks contents of the branch
  * @property {number} tokens
- * @property {number} all_blocks with all that follows it: contents that are cached
+ * @property {number} all_blocks including all descendants: cached contents
  * @property {number} all_tokens
- * @property {number} held of these contents those that sequences hold
- * @property {number} used_in the last record with an operation on one of them; -1: none
- * @property {number} first_in record in which its first content was computed, or stored
+ * @property {number} held contents of them held by sequences
+ * @property {number} used_in last record with an operation on one of them; -1: none
+ * @property {number} first_in record in which its first content was computed or stored
  * @property {number[]} token_ids the first ones
- * @property {string} text the beginning of it, as far as it is characters
- * @property {number} num_more branches that follow it and are left out
+ * @property {string} text its start, as far as it is valid text
+ * @property {number} num_more child branches left out
  * @typedef {{branches: Branch[], num_more: number, blocks: number, tokens: number, unnamed: number}} Branches
  * @typedef {{blocks: number, tokens: number, held: number, used: number}} Sum
  */
 
-const FEW = 6; // token ids of a branch
+const FEW = 6; // token ids kept per branch
 
 /**
- * The `most` branches of a tree with the most tokens, each before what follows it.
- * @param {import("./prefix_tree.js").Tree} tree @param {number} most @returns {Branches}
+ * Return the `most` branches of a tree with the most tokens, parents before children.
+ * @param {import("./prefix_tree.js").Tree} tree
+ * @param {number} most
+ * @returns {Branches}
  */
 export function branchesIn(tree, most) {
   const sums = sumsOf(tree);
@@ -91,9 +93,14 @@ export function branchesIn(tree, most) {
 /** @param {Node} a @param {Node} b */
 const standAlike = (a, b) => a.kind === b.kind;
 
-/** Of each node what is cached from it on. @param {import("./prefix_tree.js").Tree} tree @returns {Map<Node, Sum>} */
+/**
+ * Return the cached contents below each node, including itself.
+ *
+ * @param {import("./prefix_tree.js").Tree} tree
+ * @returns {Map<Node, Sum>}
+ */
 function sumsOf({ roots }) {
-  /** @type {Node[]} each before what follows it */
+  /** @type {Node[]} parents before children */
   const order = [...roots];
   for (let i = 0; i < order.length; i++) order.push(...order[i].children);
   /** @type {Map<Node, Sum>} */
@@ -120,9 +127,11 @@ function sumsOf({ roots }) {
 }
 
 /**
- * Into a sorted list, after those that are equal.
+ * Insert into a sorted list, after equal entries.
  * @template T
- * @param {T[]} list @param {T} one @param {(a: T, b: T) => number} order
+ * @param {T[]} list
+ * @param {T} one
+ * @param {(a: T, b: T) => number} order
  */
 function insert(list, one, order) {
   let [low, high] = [0, list.length];

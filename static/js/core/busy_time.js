@@ -1,7 +1,7 @@
-// Engine time of several instances: seconds in which at least one computed, or moved blocks to another. Mirrors
+// Engine time of several instances: seconds in which at least one computed or transferred blocks. Mirrors
 // engine/trace/busy_time.py.
 
-/** Union of intervals of the clock, in seconds since the trace began; they come in any order. */
+/** Union of clock intervals, in seconds since the trace began, added in any order. */
 export class BusyTime {
   /** @type {number[]} of disjoint intervals, ascending */
   #starts = [];
@@ -11,9 +11,10 @@ export class BusyTime {
   #sums = [];
 
   /**
-   * Add the step of a record, which took `seconds`, and the transfers that ended in it. Returns where the clock stood
-   * when the earliest of them began: engine time at later readings may have changed.
-   * @param {import("./trace.js").StepRecord} record @param {number} seconds
+   * Add a record's step of `seconds` and the transfers that ended in it. Returns the clock reading at which the
+   * earliest of them began: engine time at later readings may have changed.
+   * @param {import("./trace.js").StepRecord} record
+   * @param {number} seconds
    */
   read(record, seconds) {
     const { at } = record.timing;
@@ -43,7 +44,7 @@ export class BusyTime {
       sums.push(place ? sums[place - 1] + ends[place - 1] - starts[place - 1] : 0);
   }
 
-  /** Engine time at a reading of the clock. @param {number} at */
+  /** Return the engine time at a clock reading. @param {number} at */
   before(at) {
     let [low, high] = [0, this.#starts.length];
     while (low < high) {

@@ -1,10 +1,10 @@
-// What the prefix cache of a run ever had: contents by their hash, as the `cache` operations name them, and where they
-// were evicted. A fold over records that goes on where it stopped. Pure.
+// All contents the prefix cache of a run ever had, keyed by the hash in `cache` operations, and their evictions. An
+// incremental fold over the records. Pure.
 
-/** @type {WeakMap<Uint8Array, string>} the same bytes stay the same object from state to state */
+/** @type {WeakMap<Uint8Array, string>} the same bytes keep their object identity from state to state */
 const written = new WeakMap();
 
-/** A hash as text, to be a key. @param {Uint8Array} hash */
+/** Return a hash as text, for use as a key. @param {Uint8Array} hash */
 export function hashKey(hash) {
   let found = written.get(hash);
   if (found === undefined) {
@@ -16,17 +16,17 @@ export function hashKey(hash) {
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was taken
- * @typedef {object} Content of one block, named by everything from the beginning of its sequence on
+ * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was allocated
+ * @typedef {object} Content of one block, identified by all tokens from the start of its sequence
  * @property {string} hash hexadecimal
- * @property {string | null} parent hash of the content before it, which of a watched server need not be known; null: a
- *   sequence begins with it, or `unsaid`
- * @property {boolean} unsaid a watched server did not say what comes before it
- * @property {string | null} salt of the sequence that it was computed for; the hash covers it
- * @property {number} logical how many blocks come before it; of a watched server at least so many
+ * @property {string | null} parent hash of the preceding content, which may be unknown for a monitored server; null: a
+ * sequence begins with it, or `unsaid`
+ * @property {boolean} unsaid the monitored server did not report its predecessor
+ * @property {string | null} salt of the sequence it was computed for; part of the hash
+ * @property {number} logical number of preceding blocks; a lower bound for a monitored server
  * @property {number[]} tokens ids
- * @property {number} seq the sequence that it was computed for first
- * @property {number} record in which that was
+ * @property {number} seq the sequence it was first computed for
+ * @property {number} record of that computation
  * @property {Eviction[]} evictions ascending
  */
 
@@ -34,11 +34,11 @@ export class Contents {
   length = 0;
   /** @type {Map<string, Content>} */
   byHash = new Map();
-  /** @type {Map<string, string>} what comes before and the tokens -> the hash */
+  /** @type {Map<string, string>} predecessor and tokens -> hash */
   #byTokens = new Map();
   /** @type {Map<number, string | null>} by sequence */
   #salts = new Map();
-  /** @type {Set<string>} what a watched server named as coming before something */
+  /** @type {Set<string>} hashes that a monitored server named as a predecessor */
   #followed = new Set();
 
   /** @param {StepRecord} record */
@@ -50,7 +50,7 @@ export class Contents {
       else if (op.type === "stored") this.#see(op, index);
       else if (op.type === "removed") {
         if (!op.num_left)
-          // else it is still cached
+          // otherwise it is still cached
           this.byHash.get(hashKey(op.block_hash))?.evictions.push({ record: index, block: op.place, seq: null });
       } else if (op.type === "evict")
         this.byHash
@@ -71,9 +71,11 @@ export class Contents {
   }
 
   /**
-   * A watched server may name a content several times, and say more of it than before: of one that it moved out of the
-   * pool neither tokens nor what comes before. It may name what follows before what is followed, or never that.
-   * @param {import("./trace.js").Stored} op @param {number} record
+   * Merge a report of a monitored server, which may report a content several times with varying detail: one that left
+   * the pool comes without tokens and predecessor. Successors may be reported before their predecessors, which may
+   * never be reported.
+   * @param {import("./trace.js").Stored} op
+   * @param {number} record
    */
   #see(
     { block_hash, parent_hash, parent_unsaid: unsaid = false, token_ids: tokens, extra_keys: extra = null },
@@ -108,8 +110,9 @@ export class Contents {
   }
 
   /**
-   * Whether content `hash` comes before `parent`, or is it: hashes that name each other in a circle are damaged.
-   * @param {string} hash @param {string | null} parent
+   * Return whether content `hash` precedes or equals `parent`: hashes that form a cycle are damaged.
+   * @param {string} hash
+   * @param {string | null} parent
    */
   #followsFrom(hash, parent) {
     if (parent === hash) return true;
@@ -119,20 +122,23 @@ export class Contents {
   }
 
   /**
-   * The content with these tokens after `parent`, or at the beginning under `salt`; undefined: there never was one.
-   * @param {string | null} parent @param {string | null} salt @param {number[]} tokens
+   * Return the content with these tokens after `parent`, or at the start under `salt`; undefined if there never was
+   * one.
+   * @param {string | null} parent
+   * @param {string | null} salt
+   * @param {number[]} tokens
    */
   after(parent, salt, tokens) {
     return this.byHash.get(this.#byTokens.get(placeOf(parent, salt, tokens)) ?? "");
   }
 
-  /** The salt that a sequence came with. @param {number} seq */
+  /** Return the salt of a sequence's request. @param {number} seq */
   saltOf(seq) {
     return this.#salts.get(seq) ?? null;
   }
 }
 
-/** Only the first block of a sequence has its salt in its hash. */
+/** Key of a content's place; only the first block of a sequence has its salt in the hash. */
 const placeOf = (
   /** @type {string | null} */ parent,
   /** @type {string | null} */ salt,
@@ -142,7 +148,7 @@ const placeOf = (
 /** @type {WeakMap<object, Contents>} */
 const read = new WeakMap();
 
-/** The contents of a log as far as it is here. @param {{records: StepRecord[]}} log */
+/** Return the contents of a log up to its end. @param {{records: StepRecord[]}} log */
 export function contentsOf(log) {
   let found = read.get(log);
   if (!found) read.set(log, (found = new Contents()));

@@ -1,26 +1,26 @@
-// Many clients, one engine: what of each client waits in its lane, is queued, is in the step, was answered in a record.
-// Lanes are in no record while they are waited in; a submission says afterwards how long that was. Pure.
+// Requests per client in a record: waiting in the client's lane, queued in the engine, scheduled, and streamed. Waiting
+// in a lane is not recorded; the later submission contains its duration. Pure.
 
 import { RequestParts } from "./parts.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {{record: number, at: number, since: number, client: string}} Entry a submission: when it was recorded and
- *   since when it had waited, seconds since the trace began
- * @typedef {{seq: number, bytes: Uint8Array, end: string | null}} Streamed a token that was chosen in the record, and
- *   why the sequence ended with it
+ * @typedef {{record: number, at: number, since: number, client: string}} Entry submission: its time and the start of
+ * its wait, in seconds since the trace began
+ * @typedef {{seq: number, bytes: Uint8Array, end: string | null}} Streamed a token chosen in the record, and the finish
+ * reason if the sequence ended with it
  * @typedef {object} ClientRow
  * @property {string} client
- * @property {number} lane requests that wait for their turn among the clients
+ * @property {number} lane requests waiting for the client's turn
  * @property {number[]} queued sequences in the engine's queue
- * @property {number[]} running sequences that have blocks
- * @property {number} tokens that the step computed of its sequences
+ * @property {number[]} running sequences with blocks
+ * @property {number} tokens of its sequences computed by the step
  * @property {Streamed[]} streamed
  */
 
 class Clients {
   length = 0;
-  /** @type {Entry[]} in the order of their records */
+  /** @type {Entry[]} in record order */
   entries = [];
   /** @type {Map<number, string>} by sequence */
   bySeq = new Map();
@@ -36,7 +36,7 @@ class Clients {
       const { before } = this.parts.read(op, instance);
       if (op.type === "submit" && op.client) {
         this.bySeq.set(op.seq_id, op.client);
-        if (before !== null) continue; // the same request, on another instance
+        if (before !== null) continue; // the same request on another instance
         const since = timing.at - (op.waited ?? 0);
         this.entries.push({ record: this.length, at: timing.at, since, client: op.client });
       } else if (op.type === "fork") {
@@ -59,14 +59,16 @@ function clientsOf(log) {
   return found;
 }
 
-/** Whether the log names who sent its requests. @param {TraceLog} log */
+/** Return whether the log names the clients of its requests. @param {TraceLog} log */
 export const hasClients = (log) => clientsOf(log).entries.length > 0;
 
 /**
- * The clients that have something in or after record `index`'s step, in the order in which they came. `waiting`: how
- * many of each wait now, as the server says; null: the record is a past one, and the submissions after it say who
- * waited then (those that left before their turn are in no log).
- * @param {TraceLog} log @param {number} index @param {Record<string, number> | null} [waiting]
+ * Return the clients with anything in or after record `index`'s step, in the order of their arrival. `waiting`: current
+ * number of waiting requests by client, from the server; null for a past record, where later submissions determine it
+ * (requests that left their lane before submission are in no log).
+ * @param {TraceLog} log
+ * @param {number} index
+ * @param {Record<string, number> | null} [waiting]
  * @returns {ClientRow[]}
  */
 export function clientsAt(log, index, waiting = null) {

@@ -1,4 +1,4 @@
-// Bytes of a trace in the browser: msgpack, with arrays as extension type 1 (see engine/trace/codec.py).
+// Decoding of trace data in the browser: msgpack, with arrays as extension type 1 (see engine/trace/codec.py).
 
 import { Decoder } from "../../vendor/msgpack/Decoder.mjs";
 import { ExtensionCodec } from "../../vendor/msgpack/ExtensionCodec.mjs";
@@ -7,9 +7,9 @@ import { wrongIn } from "./types.js";
 
 const ARRAY_EXT = 1;
 const MAX_DIMENSIONS = 8;
-const MAX_ELEMENTS = 256 * 1024 * 1024; // where one dimension is 0, the others together too
+const MAX_ELEMENTS = 256 * 1024 * 1024; // also limits the product of the other dimensions if one is 0
 
-/** Bytes that are not what a trace holds. */
+/** Error for bytes that are not valid trace data. */
 export class TraceFormatError extends Error {}
 
 const HALF_TO_FLOAT = halfTable();
@@ -39,10 +39,10 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  *   Capture: import("./trace.js").Capture, LayerCapture: import("./trace.js").LayerCapture}} Kinds
  */
 
-/** @type {new (options: object) => any} what it overrides and reads is private by the vendored types */
+/** @type {new (options: object) => any} the vendored types declare the members it overrides and reads as private */
 const Base = Decoder;
 
-/** Refuses what Python's reader refuses: text that is no UTF-8, keys that are no text. */
+/** Decoder that rejects what Python's reader rejects: text that is not UTF-8 and keys that are not text. */
 class StrictDecoder extends Base {
   /** @param {number} byteLength @param {number} headerOffset @returns {string} */
   decodeUtf8String(byteLength, headerOffset) {
@@ -55,7 +55,7 @@ class StrictDecoder extends Base {
     try {
       return UTF8.decode(bytes);
     } catch {
-      if (isKey) return `\ud800${bytes.join(" ")}`; // no field is called so; and no key of a map may be
+      if (isKey) return `\ud800${bytes.join(" ")}`; // no field has such a name, and no map key may
       throw new TraceFormatError("text that is no UTF-8");
     }
   }
@@ -70,8 +70,9 @@ const decoder = new StrictDecoder({
 });
 
 /**
- * What is in `bytes`. Throws TraceFormatError when it is not msgpack.
- * @param {unknown} bytes @returns {unknown}
+ * Decode `bytes`. Throws TraceFormatError if they are not msgpack.
+ * @param {unknown} bytes
+ * @returns {unknown}
  */
 export function decode(bytes) {
   try {
@@ -82,9 +83,11 @@ export function decode(bytes) {
 }
 
 /**
- * The `kind` of engine/trace/records.py in `bytes`. Throws TraceFormatError on anything else.
+ * Decode the `kind` of engine/trace/records.py from `bytes`. Throws TraceFormatError for anything else.
  * @template {keyof Kinds} K
- * @param {unknown} bytes @param {K} kind @returns {Kinds[K]}
+ * @param {unknown} bytes
+ * @param {K} kind
+ * @returns {Kinds[K]}
  */
 export function decodeAs(bytes, kind) {
   let value;
@@ -102,7 +105,7 @@ export function decodeAs(bytes, kind) {
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * A Uint8Array over whatever binary type a transport delivers.
+ * Return a Uint8Array over any binary type of a transport.
  * @param {unknown} binary
  */
 export function asBytes(binary) {
@@ -126,12 +129,12 @@ function decodeArray(data) {
     throw new TraceFormatError(`an array of shape ${shape}`);
   if (data.length - start !== count * dtype.bytes)
     throw new TraceFormatError(`an array of shape ${shape} with ${data.length - start} bytes`);
-  // its own buffer, aligned for the typed view, whatever `data` is a view of
+  // copied into its own buffer, so that the typed view is aligned
   const body = Uint8Array.prototype.slice.call(data, start);
   return new NdArray(dtype.name, shape, dtype.view(body.buffer), dtype.value);
 }
 
-/** All 65,536 half-precision values, so that reading one is a lookup. */
+/** Return all 65,536 half-precision values as a lookup table. */
 function halfTable() {
   const table = new Float32Array(65536);
   for (let bits = 0; bits < 65536; bits++) {

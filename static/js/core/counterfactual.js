@@ -1,29 +1,28 @@
-// What other reservations would have cost for the same requests: derived from the log, none of it happened. Pure.
+// Memory that other reservation schemes would have needed for the same requests, calculated from the log. Pure.
 
 import { bytesOfBlock, capacityBytes, heldIn, isOfStates } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
 
-/** Blocks of this size stand for paging where the run itself did not page (vLLM's default). */
+/** Block size assumed for paging if the run itself did not page (vLLM's default). */
 export const USUAL_BLOCK = 16;
 
 /**
- * The running requests of `state`, had each been given `max_model_len` slots in one piece when it was admitted:
+ * Return the memory of `state`'s running requests if each had got `max_model_len` contiguous slots at its admission.
  *
- * A slot is room for one token in all layers; where kinds of layers have pools of their own, their bytes are counted
- * in such slots.
+ * A slot holds one token in all layers; if kinds of layers have separate pools, their bytes are converted to slots.
  *
  * - `slots_each`: max_model_len; `pool_slots`: num_blocks · block_size of this run's pool
  * - `requests`: for each running sequence `seq_id`, `slots` reserved in all three ways and `computed`, the tokens that
- *   fill them: `contiguous` = max_model_len, `limit` = prompt + max_tokens (what it may at most come to), `paged` = the
- *   blocks in its tables, where this run does not page ⌈computed / B⌉ · B
- * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is what this run holds where it pages (shared
+ *   fill them: `contiguous` = max_model_len, `limit` = prompt + max_tokens (its maximum length), `paged` = the
+ *   blocks in its tables, or ⌈computed / B⌉ · B if this run does not page
+ * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is the memory held if this run pages (shared
  *   blocks count once), else the sum over blocks of USUAL_BLOCK
- * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all, added over the instances; `unfit`: how many of the running
- *   ones would not
+ * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit, summed over the instances; `unfit`: how many of the running ones
+ *   would not
  *
- * Null where the header does not say max_model_len, and where layers keep states, which go with paged blocks alone.
+ * Null if the header lacks max_model_len, and for layers with states, which exist with paged blocks only.
  * @param {import("./trace.js").Header} header @param {import("./state.js").State} state
  */
 export function counterfactual(header, state) {
@@ -55,7 +54,7 @@ export function counterfactual(header, state) {
   /** @param {keyof typeof requests[0]} name */
   const sum = (name) => requests.reduce((total, request) => total + request[name], 0);
   const poolSlots = capacityBytes(state.block_groups, block_size) / perToken;
-  let fit = 0; // none lies in the pools of two instances
+  let fit = 0; // no sequence spans the pools of two instances
   for (const instance of new Set(state.block_groups.map((group) => group.instance))) {
     const pools = state.block_groups.filter((group) => group.instance === instance);
     fit += Math.floor(capacityBytes(pools, block_size) / perToken / each);

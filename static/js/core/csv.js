@@ -1,12 +1,12 @@
-// Tables as CSV, as the server writes them too: engine/trace/export/tables.py.
+// CSV output, in the same format as the server's: engine/trace/export/tables.py.
 
-// What a spreadsheet takes for the beginning of a formula, in a text that a prompt, a model or a file may have made.
+// Characters that a spreadsheet takes for the start of a formula, in a text from a prompt, a model or a file.
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 /** @typedef {string | number | boolean | null | undefined | (string | number)[]} Cell */
 
 /**
- * Lines of cells as CSV. A list of numbers is written with spaces, what is not defined stays empty.
+ * Return lines of cells as CSV. Lists of numbers are separated by spaces, undefined cells are empty.
  * @param {Cell[][]} lines
  */
 export const csvText = (lines) =>
@@ -16,7 +16,7 @@ export const csvText = (lines) =>
     .join("\r\n");
 
 /**
- * A cell: quoted where it must be; a text that a spreadsheet would run as a formula has an apostrophe in front.
+ * Return a cell, quoted if necessary; a text that a spreadsheet would run as a formula is prefixed with an apostrophe.
  * @param {Cell} value
  */
 function cell(value) {

@@ -1,5 +1,4 @@
-// Why operations are in the log. They say it themselves; older logs leave it to be told from what stands beside them.
-// Pure.
+// Reasons of operations. Newer logs contain them; for older ones they are inferred from neighbouring operations. Pure.
 
 import { draftsIn } from "./drafts.js";
 
@@ -15,9 +14,10 @@ import { draftsIn } from "./drafts.js";
 const known = new WeakMap();
 
 /**
- * The operations of `record`, with the reasons that an `allocate` or `free` of a log from before 2026-11-22 does not
- * say.
- * @param {Header} header @param {StepRecord} record @returns {Op[]}
+ * Return the operations of `record`, adding the reasons of `allocate` and `free` that logs from before 2026-11-22 lack.
+ * @param {Header} header
+ * @param {StepRecord} record
+ * @returns {Op[]}
  */
 export function operationsWithReasons(header, record) {
   const ops = record.ops ?? [];
@@ -35,8 +35,11 @@ function withReason(header, record, op, at) {
 }
 
 /**
- * What the operations and the batch beside an `allocate` say of it; null: nothing.
- * @param {Header} header @param {StepRecord} record @param {Allocate} op @param {number} at
+ * Infer the reason of an `allocate` from the operations and the batch beside it; null if unknown.
+ * @param {Header} header
+ * @param {StepRecord} record
+ * @param {Allocate} op
+ * @param {number} at
  * @returns {Allocate["reason"]}
  */
 function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block_id: block, logical }, at) {
@@ -54,8 +57,11 @@ function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block
 }
 
 /**
- * What the sequence's operations after a `free` say of it; null: nothing.
- * @param {StepRecord} record @param {Free} free @param {number} at @returns {Free["reason"]}
+ * Infer the reason of a `free` from the sequence's following operations; null if unknown.
+ * @param {StepRecord} record
+ * @param {Free} free
+ * @param {number} at
+ * @returns {Free["reason"]}
  */
 function reasonToFree({ ops = [] }, free, at) {
   for (const op of ops.slice(at + 1)) {
@@ -67,8 +73,11 @@ function reasonToFree({ ops = [] }, free, at) {
 }
 
 /**
- * The eviction that made room for the `allocate` of `block` at place `at` of `ops`, or null when the block was empty.
- * @param {Op[]} ops @param {number} at @param {number} block
+ * Return the eviction that made room for the `allocate` of `block` at index `at` of `ops`, or null if the block was
+ * empty.
+ * @param {Op[]} ops
+ * @param {number} at
+ * @param {number} block
  */
 export function evictionBefore(ops, at, block) {
   for (let i = at - 1; i >= 0; i--) {

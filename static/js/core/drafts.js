@@ -1,4 +1,4 @@
-// Drafts of a record: tokens that a step computed behind a sequence's last one, to be verified. Pure.
+// Draft tokens of a record: speculative tokens computed after a sequence's last one, to be verified. Pure.
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
@@ -6,8 +6,10 @@
  */
 
 /**
- * The drafts of sequence `seqId` in a record, or null. None is accepted where the record verified none.
- * @param {Pick<StepRecord, "ops" | "batch">} record @param {number} seqId @returns {Drafts | null}
+ * Return the drafts of sequence `seqId` in a record, or null. None is accepted if the record verified none.
+ * @param {Pick<StepRecord, "ops" | "batch">} record
+ * @param {number} seqId
+ * @returns {Drafts | null}
  */
 export function draftsIn({ ops = [], batch = [] }, seqId) {
   const draft = ops.find((op) => op.type === "draft" && op.seq_id === seqId);
@@ -19,8 +21,9 @@ export function draftsIn({ ops = [], batch = [] }, seqId) {
 }
 
 /**
- * The position after the last computed token of a record's sequence that is one of its tokens: rejected drafts are not.
- * @param {StepRecord} record @param {import("./trace.js").BatchEntry} entry
+ * Return the position after the last valid token that a record computed for a sequence, excluding rejected drafts.
+ * @param {StepRecord} record
+ * @param {import("./trace.js").BatchEntry} entry
  */
 export function endOf(record, entry) {
   const drafts = draftsIn(record, entry.seq_id);
@@ -28,8 +31,9 @@ export function endOf(record, entry) {
 }
 
 /**
- * The last token that a record chose for a sequence, or null: with drafts there may be several.
- * @param {StepRecord} record @param {number} seqId
+ * Return the last token that a record chose for a sequence, or null: with drafts there may be several.
+ * @param {StepRecord} record
+ * @param {number} seqId
  */
 export const outputIn = (record, seqId) => record.outputs?.findLast((output) => output.seq_id === seqId) ?? null;
 
@@ -39,8 +43,10 @@ export const outputIn = (record, seqId) => record.outputs?.findLast((output) => 
 const indexes = new WeakMap();
 
 /**
- * Drafts of sequence `seqId` as far as record `index`: how many were verified and accepted, and in how many steps.
- * @param {Log} log @param {number} seqId @param {number} index
+ * Return draft totals of sequence `seqId` up to record `index`: verified, accepted, and number of steps.
+ * @param {Log} log
+ * @param {number} seqId
+ * @param {number} index
  */
 export function draftTotals(log, seqId, index) {
   let found = indexes.get(log);

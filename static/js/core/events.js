@@ -1,17 +1,17 @@
-// Where the events of a run are: for each kind the records that hold one, so that a timeline and a jump cost little
-// however long the log is. Pure.
+// Index of a run's events: records by kind, so that timeline and jumps stay fast for long logs. Pure.
 
 import { kindOf } from "./operation_kinds.js";
 
 /** @typedef {import("./trace.js").StepRecord} StepRecord */
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 
-/** Kinds of events, in the order in which they are offered. `token` of a sequence is asked for by `tokensOf`. */
+/** Kinds of events, in the order of the menu. `tokensOf` returns the kind `token` of a sequence. */
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "load", "evict", "finish"];
 
 /**
- * The kinds of events in one record, as a set.
- * @param {StepRecord} record @returns {Set<string>}
+ * Return the kinds of events in one record, as a set.
+ * @param {StepRecord} record
+ * @returns {Set<string>}
  */
 export function marksOf(record) {
   const marks = new Set();
@@ -27,7 +27,8 @@ export function marksOf(record) {
 const indexes = new WeakMap();
 
 /**
- * Records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as frozen.
+ * Return the records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as
+ * frozen.
  * @param {Log} log
  */
 export function marksIn(log) {
@@ -35,16 +36,18 @@ export function marksIn(log) {
 }
 
 /**
- * Records in which a token of sequence `seqId` was chosen, ascending.
- * @param {Log} log @param {number | null} seqId
+ * Return the records in which a token of sequence `seqId` was chosen, ascending.
+ * @param {Log} log
+ * @param {number | null} seqId
  */
 export function tokensOf(log, seqId) {
   return seqId === null ? [] : (indexOf(log).tokens.get(seqId) ?? []);
 }
 
 /**
- * The record of engine step `step` (the first with that many passes done), or null when the log does not reach it.
- * @param {Log | null} log null: there is none @param {number} step
+ * Return the record of engine step `step` (the first with that many passes), or null if the log does not reach it.
+ * @param {Log | null} log null: no log
+ * @param {number} step
  */
 export function recordOfStep(log, step) {
   if (!log) return null;
@@ -53,8 +56,11 @@ export function recordOfStep(log, step) {
 }
 
 /**
- * The nearest record after (`direction` +1) or before (−1) `index` in ascending `records`, or null.
- * @param {number[]} records @param {number} index @param {number} direction @returns {number | null}
+ * Return the nearest record after (`direction` +1) or before (−1) `index` in ascending `records`, or null.
+ * @param {number[]} records
+ * @param {number} index
+ * @param {number} direction
+ * @returns {number | null}
  */
 export function nearest(records, index, direction) {
   if (direction > 0) return records[lowest(records.length, (i) => records[i] > index)] ?? null;
@@ -62,8 +68,10 @@ export function nearest(records, index, direction) {
 }
 
 /**
- * The nearest record with an event of any kind.
- * @param {Log} log @param {number} index @param {number} direction
+ * Return the nearest record with an event of any kind.
+ * @param {Log} log
+ * @param {number} index
+ * @param {number} direction
  */
 export function nearestOfAny(log, index, direction) {
   const found = KINDS.flatMap((kind) => nearest(marksIn(log).get(kind) ?? [], index, direction) ?? []);
@@ -72,9 +80,11 @@ export function nearestOfAny(log, index, direction) {
 }
 
 /**
- * `records` as they fall on a line: runs of places less than `gap` apart become one, `[first, last]` each. `place(i)`
- * is where record i lies; it must not fall.
- * @param {number[]} records @param {(record: number) => number} place @param {number} gap
+ * Cluster `records` on a line: runs of positions less than `gap` apart merge into one `[first, last]`. `place(i)` is
+ * the position of record i and must not decrease.
+ * @param {number[]} records
+ * @param {(record: number) => number} place
+ * @param {number} gap
  * @returns {[first: number, last: number][]}
  */
 export function clusters(records, place, gap) {
@@ -91,8 +101,9 @@ export function clusters(records, place, gap) {
 }
 
 /**
- * The lowest i in [0, count) for which `holds`, which holds from some i on; `count` when it never does.
- * @param {number} count @param {(i: number) => boolean} holds
+ * Return the lowest i in [0, count) for which the monotonic predicate `holds`; `count` if there is none.
+ * @param {number} count
+ * @param {(i: number) => boolean} holds
  */
 function lowest(count, holds) {
   let [low, high] = [0, count];

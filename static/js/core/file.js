@@ -1,4 +1,4 @@
-// A `.kvtrace` file, read in the browser: magic, then frames (see engine/trace/codec.py).
+// Parser of `.kvtrace` files in the browser: magic, then frames (see engine/trace/codec.py).
 
 import { asBytes, TraceFormatError } from "./codec.js";
 
@@ -13,19 +13,19 @@ const MAX_PAYLOAD = 256 * 1024 * 1024;
  * @property {Uint8Array} header
  * @property {Uint8Array[]} records
  * @property {(Uint8Array | null)[]} captures parallel to `records`
- * @property {string | null} damage why a tail is left out, and where it starts
+ * @property {string | null} damage why the tail was dropped, and where it starts
  */
 
 /**
- * Whether a file that begins with `bytes` is a trace of the version that is read here.
+ * Return whether a file that begins with `bytes` is a trace of the supported version.
  * @param {Uint8Array} bytes
  */
 export const beginsAsTrace = (bytes) => MAGIC.every((byte, i) => bytes[i] === byte);
 
 /**
- * The frames of a trace. A damaged tail is left out.
- * Throws TraceFormatError when the beginning is no trace.
- * @param {unknown} buffer @returns {Trace}
+ * Parse the frames of a trace and drop a damaged tail. Throws TraceFormatError if the start is not a trace.
+ * @param {unknown} buffer
+ * @returns {Trace}
  */
 export function parseTrace(buffer) {
   const bytes = asBytes(buffer);
@@ -79,7 +79,7 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
 });
 
 /**
- * CRC-32 as zlib computes it.
+ * Return the CRC-32 of `bytes`, as zlib computes it.
  * @param {Uint8Array} bytes
  */
 export function crc32(bytes) {

@@ -1,5 +1,5 @@
-// What the opening shows, read from its two recordings: A alone, then B that begins like it, then C that waits; and A
-// again without a cache. Pure: every number of the film is a number of these logs.
+// Content of the opening film, from its two recordings: request A alone, B with the same prefix, C that waits; and A
+// again without a cache. Pure: every number of the film comes from these logs.
 
 import { vectorAt } from "./attention.js";
 import { outputIn } from "./drafts.js";
@@ -10,38 +10,40 @@ import { FEWEST, widestRow } from "./wide_rows.js";
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {import("./trace.js").Defer} Defer
- * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query and
- *   whom it asks: `weights` of the keys from position 0 to its own
- * @typedef {{token_id: number, text: string, p: number}} Word that could have been said, and how probable it was
+ * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query:
+ * `weights` of the keys from position 0 to its own
+ * @typedef {{token_id: number, text: string, p: number}} Word a candidate with its probability
  * @typedef {{id: number, table: number[]}} Holder a sequence and its block table
  * @typedef {{index: number, a: Holder, b: Holder, c: number, shared: number[], needed: number, available: number}}
- *   Serving `shared`: the blocks in both tables; what C needs and would find free, in blocks
+ *   Serving `shared`: blocks in both tables; blocks that C needs and blocks that are available
  * @typedef {object} Film
  * @property {TraceLog} log
  * @property {number} seq id of A
- * @property {number} layer whose arrays the recording has
- * @property {boolean} isWhole whether both recordings and all arrays are here; else the first, and those of its first
- *   words
+ * @property {number} layer the recorded one
+ * @property {boolean} isWhole whether both recordings and all arrays are loaded; otherwise only the first, with the
+ * arrays of the first words
  * @property {number} numPrompt
- * @property {string[]} words A's tokens as a reader sees them
- * @property {number[]} steps the records that computed A until B came
- * @property {number[]} without tokens computed up to and with each of these steps, where nothing is kept
+ * @property {string[]} words A's tokens as displayed
+ * @property {number[]} steps records that computed A until B arrived
+ * @property {number[]} without tokens computed up to and including each of these steps, without a cache
  * @property {number[]} kept the same with the cache
  * @property {number} blockSize
  * @property {number} numBlocks
  * @property {number[]} table A's, after the last of `steps`
  * @property {Serving | null} serving
- * @property {number} fanAt the record whose word the fan opens
- * @property {Word[]} fan its words, most probable first
+ * @property {number} fanAt record of the word that the fan expands
+ * @property {Word[]} fan its candidates, most probable first
  */
 
-const LEAST = 0.02; // of a word in the fan
+const LEAST = 0.02; // minimum probability of a word in the fan
 const MAX_WORDS = 5;
 
 /**
- * The film of a recording `log`, whose requests are called A, B and C, and of `plain`, A again without a cache; null
- * while that is not here. Throws where there is no A.
- * @param {TraceLog} log @param {TraceLog | null} plain @returns {Film}
+ * Return the film of a recording `log` with requests named A, B and C, and of `plain`, A again without a cache (null
+ * until it is loaded). Throws if there is no A.
+ * @param {TraceLog} log
+ * @param {TraceLog | null} plain
+ * @returns {Film}
  */
 export function filmOf(log, plain) {
   const named = new Map([...log.tail.sequences.values()].map((seq) => [seq.request_id, seq]));
@@ -74,9 +76,11 @@ export function filmOf(log, plain) {
 }
 
 /**
- * The query that is shown asking: of those with at most `most` keys the one whose weights are spread widest, while its
- * strongest stands out. Null where no row was recorded.
- * @param {Film} film @param {number} most @returns {Asking | null}
+ * Return the query for the attention scene: among those with at most `most` keys, the one with the widest spread of
+ * weights whose maximum still stands out. Null if no row was recorded.
+ * @param {Film} film
+ * @param {number} most
+ * @returns {Asking | null}
  */
 export function askingOf(film, most) {
   /** @type {(Asking & {spread: number}) | null} */
@@ -91,8 +95,11 @@ export function askingOf(film, most) {
 }
 
 /**
- * K and V of A's position, and its Q in query head `head`; null where they were not recorded.
- * @param {Film} film @param {"q" | "k" | "v"} kind @param {number} position @param {number} head
+ * Return K or V of A's position, or its Q in query head `head`; null if not recorded.
+ * @param {Film} film
+ * @param {"q" | "k" | "v"} kind
+ * @param {number} position
+ * @param {number} head
  */
 export function vectorIn(film, kind, position, head) {
   const { log, seq, layer } = film;
@@ -101,11 +108,11 @@ export function vectorIn(film, kind, position, head) {
   return vectorAt(log, { record, seq_id: seq, position }, layer, kind, own);
 }
 
-/** Position of A's last token computed in record `index`. @param {Film} film @param {number} index */
+/** Return the position of A's last token computed in record `index`. @param {Film} film @param {number} index */
 const queryIn = (film, index) => film.numPrompt - 1 + film.steps.indexOf(index);
 
 /**
- * A token as a reader sees it: without the space before it, a line's end as a sign.
+ * Return a token for display: without a leading space, line ends as a sign.
  * @param {Uint8Array} bytes
  */
 export function wordOf(bytes) {
@@ -114,10 +121,15 @@ export function wordOf(bytes) {
   return text.length > 1 ? text.replace(/^␣/, "") : text;
 }
 
-/** Records that computed sequence `seq`, in order. @param {TraceLog} log @param {number} seq */
+/** Return the records that computed sequence `seq`, in order. @param {TraceLog} log @param {number} seq */
 const computing = (log, seq) => (log.computed.get(seq) ?? []).map((span) => span.record);
 
-/** Tokens computed up to and with each record. @param {TraceLog} log @param {number[]} records */
+/**
+ * Return the cumulative number of computed tokens after each record.
+ *
+ * @param {TraceLog} log
+ * @param {number[]} records
+ */
 function sums(log, records) {
   let sum = 0;
   return records.map((index) => {
@@ -127,8 +139,11 @@ function sums(log, records) {
 }
 
 /**
- * The first record in which C is put off while A and B run.
- * @param {TraceLog} log @param {number} a @param {number | undefined} b @param {number | undefined} c
+ * Return the first record in which C is deferred while A and B run.
+ * @param {TraceLog} log
+ * @param {number} a
+ * @param {number | undefined} b
+ * @param {number | undefined} c
  * @returns {Serving | null}
  */
 function servingOf(log, a, b, c) {
@@ -145,8 +160,10 @@ function servingOf(log, a, b, c) {
 }
 
 /**
- * The word that the model was least sure of, and what it might have said in its place.
- * @param {TraceLog} log @param {number} seq @param {number[]} steps
+ * Return the word with the lowest probability, and its alternatives.
+ * @param {TraceLog} log
+ * @param {number} seq
+ * @param {number[]} steps
  */
 function fanOf(log, seq, steps) {
   let [fanAt, least] = [steps[0], Infinity];

@@ -1,4 +1,4 @@
-// The way of one sequence through the parts of the engine in one record: what each was given, gave, and took. Pure.
+// Flow of one sequence through the engine's components in one record: inputs, outputs and time of each. Pure.
 
 import { outputIn } from "./drafts.js";
 import { figuresByGroup } from "./groups.js";
@@ -7,7 +7,7 @@ import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { storyOf } from "./stories.js";
 
-/** Strategies whose K and V lie in the slots of one pool. */
+/** Strategies that store K and V in the slots of one pool. */
 const POOLED = new Set(["paged", "first_fit", "contiguous"]);
 
 /**
@@ -44,7 +44,7 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @param {TraceLog} log
  * @param {number} index record
  * @param {number} seqId
- * @returns {Flow | null} null: there is no such sequence yet
+ * @returns {Flow | null} null if the sequence does not exist yet
  */
 export function flowOf(log, index, seqId) {
   const record = log.records[index];
@@ -99,7 +99,7 @@ export function flowOf(log, index, seqId) {
 }
 
 /**
- * Blocks of an instance's pool that nobody holds.
+ * Return the number of blocks in an instance's pool without an owner.
  *
  * @param {import("./state.js").State} state
  * @param {number} instance
@@ -113,7 +113,7 @@ function freeBlocks(state, instance) {
 }
 
 /**
- * The record in which the request came: a fork's is that of the sequence that it branched off.
+ * Return the record in which the request was submitted; for a fork, that of its parent.
  *
  * @param {TraceLog} log
  * @param {number} seqId
@@ -128,7 +128,7 @@ function submissionOf(log, seqId) {
 }
 
 /**
- * Where the first and the last of the tokens lie, in the first group of layers.
+ * Return the first and last slot of the tokens, in the first group of layers.
  *
  * @param {TraceLog} log
  * @param {number} index

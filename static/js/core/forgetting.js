@@ -1,5 +1,5 @@
-// KV cache compression, worked out from the log: what each head has forgotten and why, what that masks and what it
-// frees, and the forgotten key that a query would have looked at most. Mirrors engine/model/forgetting. Pure.
+// KV cache compression, derived from the log: keys each head has dropped and why, what that masks and frees, and the
+// dropped key that a query would have weighted most. Mirrors engine/model/forgetting. Pure.
 
 import { attentionTerms, softmaxOf } from "./attention.js";
 import { RELEASED } from "./groups.js";
@@ -10,13 +10,14 @@ import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 /**
  * @typedef {import("./state.js").Sequence} Sequence
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
- * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone why a key went: `at` tokens were
- *   computed, `lowest` is the score of the last one that stayed
+ * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone reason of a drop: `at` tokens were
+ * computed, `lowest` is the lowest score retained
  */
 
 /**
- * The KV heads that can forget: all of the layers without a sliding window of their own.
- * @param {import("./shape.js").Model} model @returns {{layer: number, head: number}[]}
+ * Return the KV heads that can drop keys: all heads of layers without a sliding window of their own.
+ * @param {import("./shape.js").Model} model
+ * @returns {{layer: number, head: number}[]}
  */
 export const forgettingHeads = (model) =>
   Array.from({ length: model.num_layers }, (_, layer) =>
@@ -24,8 +25,11 @@ export const forgettingHeads = (model) =>
   ).flat();
 
 /**
- * The keys that a KV head of a layer has forgotten, by position.
- * @param {Sequence} sequence @param {number} layer @param {number} kvHead @returns {Map<number, Gone>}
+ * Return the keys that a KV head of a layer has dropped, by position.
+ * @param {Sequence} sequence
+ * @param {number} layer
+ * @param {number} kvHead
+ * @returns {Map<number, Gone>}
  */
 export const forgottenBy = (sequence, layer, kvHead) => indexOf(sequence).get(`${layer}/${kvHead}`) ?? NONE;
 
@@ -34,7 +38,7 @@ const NONE = new Map();
 /** @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Gone>>}>} by the growing list of decisions */
 const indexes = new WeakMap();
 
-/** What a sequence's heads have forgotten, by layer and head. @param {Sequence} sequence */
+/** Return the keys dropped by a sequence's heads, by layer and head. @param {Sequence} sequence */
 function indexOf({ forgotten }) {
   const known = indexes.get(forgotten) ?? { length: 0, heads: new Map() };
   indexes.set(forgotten, known);
@@ -57,8 +61,11 @@ function indexOf({ forgotten }) {
 }
 
 /**
- * The positions, of some, that the query at `query` sees: those that its head had not forgotten by then.
- * @param {Sequence} sequence @param {number} layer @param {number} kvHead @param {number} query
+ * Filter `positions` to those visible to the query at `query`, that is, not dropped by its head by then.
+ * @param {Sequence} sequence
+ * @param {number} layer
+ * @param {number} kvHead
+ * @param {number} query
  * @param {number[]} positions
  */
 export function notForgotten(sequence, layer, kvHead, query, positions) {
@@ -68,12 +75,12 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
 }
 
 /**
- * Memory of a sequence: what is masked, what is freed, and what packing would free, each for itself.
+ * Return the memory of a sequence that is masked, that was freed, and that packing would free, separately.
  *
- *     masked   forgotten keys and values in blocks that are held · bytes of one pair in one layer and KV head
- *     freed    blocks that were released because every head had forgotten them · bytes of a block
- *     packing  each head's kept pairs moved to the front: blocks held − ⌈most kept of any head / block size⌉; moved is
- *              every pair that does not stand there already. Calculated, not done
+ *     masked   dropped keys and values in blocks still held · bytes of one pair in one layer and KV head
+ *     freed    blocks released because every head had dropped them · bytes of a block
+ *     packing  each head's retained pairs moved to the front: blocks held − ⌈most retained of any head / block size⌉;
+ *              moved: every pair in another position before. Calculated, not executed
  *
  * @param {import("./log.js").TraceLog} log @param {import("./state.js").State} state @param {Sequence} sequence
  */
@@ -105,7 +112,7 @@ export function memoryOf(log, state, sequence) {
         let [kept, masked, moves] = [0, 0, 0];
         for (let position = 0; position < computed; position++)
           if (!gone.has(position)) {
-            moves += position > kept ? 1 : 0; // it does not stand where it would if the kept ones were packed
+            moves += position > kept ? 1 : 0; // its position changes when the retained keys are packed
             kept++;
           } else if (table[Math.floor(position / size)] !== RELEASED) masked++;
         found.pairs += masked;
@@ -126,10 +133,10 @@ export function memoryOf(log, state, sequence) {
 }
 
 /**
- * The forgotten key that the view's query would have given the most weight, had every head still seen all keys: for
- * each head the softmax over all of them, from the captured query and keys. `heads` counts the heads that were worked
- * out: those of the layers whose arrays are here, or of the view's layer alone where all would be too many numbers.
- * Null where nothing is forgotten or no arrays are here.
+ * Return the dropped key to which the view's query would have given the most weight with the full cache: for each head
+ * the softmax over all keys, from the captured query and keys. `heads` counts the heads computed: those of the layers
+ * whose arrays are loaded, or of the view's layer alone where all would be too many numbers. Null if nothing is dropped
+ * or no arrays are loaded.
  * @param {SequenceView} view
  * @returns {{position: number, weight: number, layer: number, head: number, kvHead: number, heads: number} | null}
  */
@@ -170,7 +177,7 @@ function heaviestOf(view) {
 }
 
 /**
- * The key of a position as it was computed, wherever its block is now.
+ * Return the key of a position as it was computed, wherever its block is now.
  *
  * @param {SequenceView} view
  * @param {number} position
@@ -184,9 +191,12 @@ function keyOf(view, position) {
 }
 
 /**
- * The scores of a sequence in a layer at its last decision up to record `index`, of which the arrays are here:
- * [Hkv, C], NaN where a key had been forgotten before. Null where none are.
- * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId @param {number} layer
+ * Return the scores of a sequence in a layer at its last decision up to record `index` with loaded arrays: [Hkv, C],
+ * NaN for keys dropped earlier. Null if there are none.
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
+ * @param {number} seqId
+ * @param {number} layer
  */
 export function scoresOf(log, index, seqId, layer) {
   for (let at = index; at >= 0; at--)
@@ -196,8 +206,10 @@ export function scoresOf(log, index, seqId, layer) {
 }
 
 /**
- * What the outputs of a sequence up to record `index` lost against the full cache; null where they were not compared.
- * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId
+ * Return the loss of a sequence's outputs up to record `index` against the full cache; null if they were not compared.
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
+ * @param {number} seqId
  */
 export function qualityOf(log, index, seqId) {
   const sum = { outputs: 0, divergence: 0, logprob: 0, fullLogprob: 0, changed: 0, lastChange: -1 };

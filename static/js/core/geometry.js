@@ -1,4 +1,4 @@
-// What a header must be before anything is made of it. Mirrors engine/trace/geometry.py: same rules, same errors.
+// Validation of headers. Mirrors engine/trace/geometry.py: same rules, same errors.
 
 import { blockGroups } from "./groups.js";
 import {
@@ -13,15 +13,16 @@ import {
 
 /** @typedef {import("./trace.js").Header} Header */
 
-/** Slots of a block. @param {Pick<Header, "engine">} header */
+/** Return the number of slots of a block. @param {Pick<Header, "engine">} header */
 export const blockSize = ({ engine }) => Number(engine.block_size);
 
-/** A record does not follow from the state before it, or a header describes nothing that can be. */
+/** Error for a record that does not follow from the state before it, or for an invalid header. */
 export class TraceStateError extends Error {}
 
 /**
- * The pools that the header describes. Throws TraceStateError when no reader takes them.
- * @param {Header} header @returns {{block_size: number, groups: import("./groups.js").Group[], swap_space: number,
+ * Return the pools that the header describes. Throws TraceStateError if the header is invalid.
+ * @param {Header} header
+ * @returns {{block_size: number, groups: import("./groups.js").Group[], swap_space: number,
  *   finished_kept: number | null}}
  */
 export function geometry(header) {
@@ -53,7 +54,7 @@ function setting(header, name, least, most) {
 }
 
 /**
- * Each number over its limit, each list that has not an entry for each layer or head.
+ * Check all numbers against their limits, and the lengths of per-layer and per-head lists.
  * @param {Header} header
  */
 function checkModel({ model, kv_bytes_per_token: bytesEach }) {
@@ -95,8 +96,10 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
 }
 
 /**
- * Blocks that follow each other from 0, and of each instance each layer once.
- * @param {import("./trace.js").BlockGroup[]} groups @param {number} numLayers @param {number} numInstances
+ * Check that blocks are contiguous from 0, and that each instance contains each layer once.
+ * @param {import("./trace.js").BlockGroup[]} groups
+ * @param {number} numLayers
+ * @param {number} numInstances
  */
 function checkGroups(groups, numLayers, numInstances) {
   if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);

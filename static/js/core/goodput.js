@@ -1,8 +1,8 @@
-// Goodput: the requests a second that met their service level objectives (DistServe, arXiv 2401.09670). The same as
+// Goodput: requests per second that met their service level objectives (DistServe, arXiv 2401.09670). Mirrors
 // engine/trace/goodput.py; a test holds both to the same numbers. Pure.
 
 /**
- * Seconds.
+ * Objectives, in seconds.
  *
  * @typedef {{ttft: number, tpot: number}} Slo
  * @typedef {import("./requests.js").Row} Row
@@ -13,7 +13,7 @@
 const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
 
 /**
- * The objective that a text names: an application, or milliseconds as in `ttft:250,tpot:100`.
+ * Parse an objective: the name of an application, or milliseconds as in `ttft:250,tpot:100`.
  *
  * @param {string} text
  * @param {Record<string, Slo>} applications by name
@@ -32,7 +32,7 @@ export const sloText = ({ ttft, tpot }) => `ttft:${milliseconds(ttft)},tpot:${mi
 export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 
 /**
- * One token alone has no TPOT to miss.
+ * Return whether a row meets the objective; a single token has no TPOT.
  *
  * @param {Row} row
  * @param {Slo} slo
@@ -40,10 +40,10 @@ export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
 
 /**
- * A request is as good as the slowest of its sequences; a beam that others beat is no output of it.
+ * Return the goodput. A request counts as its slowest sequence; discarded beams are not counted.
  *
  * @param {readonly Row[]} rows
- * @param {number} seconds of all steps of the engine
+ * @param {number} seconds total of all engine steps
  * @param {Slo} slo
  * @returns {Goodput}
  */

@@ -1,6 +1,6 @@
-// Block groups: each kind of layer (full attention, a sliding window) has its own pool of blocks, and each sequence a
-// block table in each. Block ids are unique over all groups, so a block says its group. Pure; also reads what a
-// layer's queries see.
+// Block groups: each kind of layer (full attention, sliding window) has its own pool of blocks, and each sequence one
+// block table per group. Block ids are unique over all groups, so a block determines its group. Also computes the
+// attention span of a layer. Pure.
 
 /**
  * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
@@ -18,17 +18,17 @@
  * @property {number} bytes_cached
  */
 
-/** In a block table: the block that stood here was let go while the sequence runs (`release`). */
+/** Entry of a block table whose block was freed while the sequence runs (`release`). */
 export const RELEASED = -1;
 
 /**
- * The blocks that a table still has.
+ * Return the blocks that a table still holds.
  * @param {number[]} table
  */
 export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 
 /**
- * The blocks that a sequence still has, in all its tables.
+ * Return the blocks that a sequence still holds, in all its tables.
  * @param {{block_tables: number[][]}} sequence
  */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
@@ -38,7 +38,7 @@ export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
 const owners = new WeakMap();
 
 /**
- * The sequences whose tables have each block, by its id.
+ * Return the sequences whose tables contain each block, by block id.
  * @param {State} state
  */
 export function ownersByBlock(state) {
@@ -55,8 +55,9 @@ export function ownersByBlock(state) {
 }
 
 /**
- * The block groups of a run, the one that sees most first. A log that names none has one, of all layers.
- * @param {Header} header @returns {Group[]}
+ * Return the block groups of a run, the one with the widest span first. A log without groups has one, of all layers.
+ * @param {Header} header
+ * @returns {Group[]}
  */
 export function blockGroups(header) {
   let found = known.get(header);
@@ -84,14 +85,15 @@ const group = (given) => ({
 });
 
 /**
- * Whether a group's blocks hold states instead of keys and values: one size each, and no slots.
+ * Return whether a group's blocks hold states instead of keys and values: of fixed size, without slots.
  * @param {Pick<Group, "state_bytes">} group
  */
 export const isOfStates = ({ state_bytes }) => state_bytes > 0;
 
 /**
- * Bytes of one block of a group.
- * @param {Pick<Group, "state_bytes" | "kv_bytes_per_token">} group @param {number} blockSize
+ * Return the bytes of one block of a group.
+ * @param {Pick<Group, "state_bytes" | "kv_bytes_per_token">} group
+ * @param {number} blockSize
  */
 export const bytesOfBlock = ({ state_bytes, kv_bytes_per_token }, blockSize) =>
   state_bytes || blockSize * kv_bytes_per_token;
@@ -104,15 +106,18 @@ function oneGroup({ model, engine, kv_bytes_per_token }) {
 }
 
 /**
- * The group (its place in `groups`) that block `id` belongs to; -1 = none.
- * @param {Group[]} groups @param {number} id
+ * Return the group (index in `groups`) of block `id`; -1 = none.
+ * @param {Group[]} groups
+ * @param {number} id
  */
 export const groupOf = (groups, id) =>
   groups.findIndex(({ first_block: first, num_blocks: count }) => id >= first && id < first + count);
 
 /**
- * The group in which `layer` of an instance keeps its keys and values.
- * @param {Group[]} groups @param {number} layer @param {number} instance
+ * Return the group that stores the keys and values of `layer` of an instance.
+ * @param {Group[]} groups
+ * @param {number} layer
+ * @param {number} instance
  */
 export const groupOfLayer = (groups, layer, instance) =>
   Math.max(
@@ -121,22 +126,25 @@ export const groupOfLayer = (groups, layer, instance) =>
   );
 
 /**
- * Whether a group's instance has others beside it: then it is to be said whose layers' blocks these are.
- * @param {Group[]} groups @param {number} at
+ * Return whether a group's instance has other groups, so that its layers have to be named.
+ * @param {Group[]} groups
+ * @param {number} at
  */
 export const hasSiblings = (groups, at) =>
   groups.some(({ instance }, other) => other !== at && instance === groups[at]?.instance);
 
 /**
- * Bytes that all pools together have room for.
- * @param {Group[]} groups @param {number} blockSize
+ * Return the capacity of all pools in bytes.
+ * @param {Group[]} groups
+ * @param {number} blockSize
  */
 export const capacityBytes = (groups, blockSize) =>
   groups.reduce((sum, group) => sum + group.num_blocks * bytesOfBlock(group, blockSize), 0);
 
 /**
- * What each group holds after a record.
- * @param {Pick<import("./state.js").State, "block_groups" | "block_size" | "blocks">} state @returns {GroupFigures[]}
+ * Return the contents of each group after a record.
+ * @param {Pick<import("./state.js").State, "block_groups" | "block_size" | "blocks">} state
+ * @returns {GroupFigures[]}
  */
 export function figuresByGroup({ block_groups: groups, block_size: size, blocks }) {
   return groups.map((group) => {
@@ -161,12 +169,13 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 }
 
 /**
- * Bytes that would be held if no layer let a block go: every layer as many blocks as its instance's group with full
- * attention, which keeps them all. Null where an instance has no other group, or none with full attention.
- * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state @param {GroupFigures[]} figures
+ * Return the bytes that would be held if no layer freed blocks: every layer with as many blocks as its instance's group
+ * with full attention. Null if an instance has a single group or none with full attention.
+ * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state
+ * @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
-  /** @type {Map<number, number>} by instance: its group that sees most, the first of its own */
+  /** @type {Map<number, number>} by instance: its group with the widest span, the first of its own */
   const firsts = new Map();
   const ofKeys = groups.filter((group) => !isOfStates(group));
   for (const [at, { instance }] of groups.entries()) if (!firsts.has(instance)) firsts.set(instance, at);
@@ -179,9 +188,11 @@ export function bytesIfAllKept({ block_groups: groups, block_size: size }, figur
 }
 
 /**
- * What a run's policy leaves layer `layer` to see: {window, sinks}, the last `window` keys and the first `sinks`. With
- * a `sliding_window_pattern` of n every n-th layer keeps all.
- * @param {Header["engine"]} engine @param {number} layer @returns {{window: number, sinks: number}}
+ * Return the keys that a run's policy retains in layer `layer`: {window, sinks}, the last `window` and the first
+ * `sinks`. With a `sliding_window_pattern` of n, every n-th layer retains all.
+ * @param {Header["engine"]} engine
+ * @param {number} layer
+ * @returns {{window: number, sinks: number}}
  */
 export function policyOf(engine, layer) {
   const pattern = Number(engine.sliding_window_pattern ?? 0);
@@ -190,9 +201,10 @@ export function policyOf(engine, layer) {
 }
 
 /**
- * How many keys a query of the layer sees, up to and with its own, and how many at the beginning of the text beside
- * them: the layer's own window, or what the run's policy keeps, unless the own window is no wider.
- * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer
+ * Return the attention span of a layer: number of last keys including the query's own, and number of sinks. The layer's
+ * own window applies if it is not wider than the policy's.
+ * @param {Pick<import("./trace.js").Header, "model" | "engine">} header
+ * @param {number} layer
  */
 export function sightOf({ model, engine }, layer) {
   const own = model.sliding_windows[layer] ?? Infinity;

@@ -1,5 +1,5 @@
-// What a watched server had said up to a record, of a log that is here whole. Of one that is too long for that its
-// server answers the same (engine/trace/log_index/heard.py): who concludes and draws need not know which it is. Pure.
+// Observed cache of a monitored server up to a record, for a fully loaded log. For long logs the server answers the
+// same queries (engine/trace/log_index/heard.py), so callers need not distinguish them. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./heard_ranks.js";
@@ -8,43 +8,43 @@ import { standingAt, standingsOf } from "./heard_standings.js";
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {import("./trace.js").KnownSince["reason"]} Reason
- * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as all
- *   of the log says: `window` and `size` in tokens; `size` 0: never said
+ * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as
+ * reported in the whole log: `window` and `size` in tokens; `size` 0: not reported
  * @typedef {{
  *   at: number, epoch: number, sequence: number, reason: Reason, missed: number, outside: number,
- * }} Since where a rank's knowledge began; `outside`: contents that stood there, of which nothing is known now
+ * }} Since start of a rank's observation; `outside`: contents resident then, which are no longer known
  * @typedef {{
  *   medium: string, tier: string, group: number | null, kind: string | null, window: number | null,
  *   lora: string | null, count: number,
- * }} Family contents that are cached alike
- * @typedef {[at: number, value: number]} Point a number at one look at the metrics; `at`: seconds
+ * }} Family contents with the same properties
+ * @typedef {[at: number, value: number]} Point a metric at one scrape; `at`: seconds
  * @typedef {object} Said by one rank
  * @property {Since | null} since last
  * @property {number} gaps
  * @property {number} messages
- * @property {number | null} last the number of the last message
+ * @property {number | null} last sequence number of the last message
  * @property {number} replayed messages
  * @property {number} unmatched contents
  * @property {number} unread events
- * @property {string} problem since the last message, or ""
- * @property {Record<string, Point[]>} readings the last two minutes, by the server's name
- * @property {{hits: number, asked: number} | null} hits tokens, since the watch began; null: it has not said
- * @property {Family[]} families the largest first
+ * @property {string} problem error since the last message, or ""
+ * @property {Record<string, Point[]>} readings the last two minutes, by the server's metric name
+ * @property {{hits: number, asked: number} | null} hits tokens since monitoring began; null: not reported
+ * @property {Family[]} families largest first
  * @property {Group[]} groups
- * @property {number} stored contents that came to the GPU
- * @property {number} restored of these, those that had been there before
- * @property {{n: number, most: number, lacking: {group: number, count: number}[]}} again contents that were named again
- *   while they stood; `most`: tokens up to the end of one; and how often a group had not what another one had
- * @property {number} roots contents that a sequence begins with
- * @property {number} elsewhere of these, those that another rank has too
- * @typedef {{salt: string | null, tokens: number[]}} Root what a sequence begins with
- * @typedef {{end: number, groups: number[], ever: number[], media: string[]}} Link a content of a prompt: tokens up to
- *   its last, the groups that have it on the GPU, that ever had it there, the media outside that have it
- * @typedef {{groups: Group[], chains: {salt: string | null, size: number, links: Link[]}[], unkept: number}} Chains a
- *   prompt's contents on one rank as far as they were ever named, under no salt and under each that it came with, in
- *   blocks of each size; `unkept`: contents of which a server keeps no more, because there were too many before them
- * @typedef {object} Heard who answers
- * @property {number} still ms that one stays at a record before it is asked
+ * @property {number} stored contents stored on the GPU
+ * @property {number} restored those stored before
+ * @property {{n: number, most: number, lacking: {group: number, count: number}[]}} again contents reported again while
+ * resident; `most`: largest end in tokens; and how often a group lacked what another one had
+ * @property {number} roots contents that begin a sequence
+ * @property {number} elsewhere roots that another rank also has
+ * @typedef {{salt: string | null, tokens: number[]}} Root start of a sequence
+ * @typedef {{end: number, groups: number[], ever: number[], media: string[]}} Link a content of a prompt: its end in
+ * tokens, groups that have it on the GPU, groups that ever had it there, media outside that have it
+ * @typedef {{groups: Group[], chains: {salt: string | null, size: number, links: Link[]}[], unkept: number}} Chains
+ * contents of a prompt on one rank as far as they were ever reported, without a salt and for each known salt, in blocks
+ * of each size; `unkept`: contents that the server drops because of too many predecessors
+ * @typedef {object} Heard queries on an observed cache
+ * @property {number} still ms that a record stays on view before the query
  * @property {(index: number) => Said[] | Promise<Said[]>} said by each rank
  * @property {(rank: number, index: number) => Root[] | Promise<Root[]>} roots the last ones
  * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
@@ -56,11 +56,11 @@ const MAX_ROOTS = 4096;
 /** @type {WeakMap<TraceLog, Heard>} */
 const heards = new WeakMap();
 
-/** What is asked of a log that is here. @param {TraceLog} log @returns {Heard} */
+/** Return the queries on a loaded log. @param {TraceLog} log @returns {Heard} */
 export function heardIn(log) {
   let found = heards.get(log);
   if (!found) {
-    /** @type {{rank: number, count: number, some: Root[]} | null} the same list for who asks again */
+    /** @type {{rank: number, count: number, some: Root[]} | null} cached result for repeated queries */
     let last = null;
     found = {
       still: 0,
@@ -124,8 +124,11 @@ function saidBy(log, which, index) {
 }
 
 /**
- * How many of the first `count` beginnings of a rank another one has too.
- * @param {TraceLog} log @param {number} which @param {number} index @param {number} count
+ * Return how many of the first `count` prefix roots of a rank another rank also has.
+ * @param {TraceLog} log
+ * @param {number} which
+ * @param {number} index
+ * @param {number} count
  */
 function elsewhere(log, which, index, count) {
   const all = standingsOf(log);

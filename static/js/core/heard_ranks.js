@@ -1,27 +1,27 @@
-// What a log of a watched server says, in figures: a fold over its records that goes on where it stopped.
+// Figures reported by a monitored server's log, per rank; an incremental fold over the records.
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").KnownSince} KnownSince
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
- *   missed: number, outside: number}} Since `outside`: contents that stood there, of which nothing is known any more
- * @typedef {{index: number, at: number, value: number}} Reading one number at one look at the metrics
+ *   missed: number, outside: number}} Since `outside`: contents resident then, which are no longer known
+ * @typedef {{index: number, at: number, value: number}} Reading a metric at one scrape
  * @typedef {object} Rank
- * @property {Since[]} since where its knowledge began, and began anew
+ * @property {Since[]} since starts and restarts of the observation
  * @property {{index: number, sequence: number}[]} messages ascending by record
  * @property {{index: number, replayed: number, unmatched: number, unread: number}[]} sums after each message
- * @property {Map<string, Reading[]>} readings by the server's name
+ * @property {Map<string, Reading[]>} readings by the server's metric name
  * @property {{index: number, at: number, problem: string}[]} problems
- * @property {Map<string, Family>} families contents that are cached alike, by what they have in common
- * @property {Map<string, Family>} standing by place: the family of the content that is there
+ * @property {Map<string, Family>} families contents with the same properties, by those properties
+ * @property {Map<string, Family>} standing by place: the family of its content
  * @typedef {object} Family
- * @property {string} medium in capitals; "" = it named none, which means the GPU
+ * @property {string} medium in upper case; "" = not reported, which means the GPU
  * @property {string} tier which of several stores of that medium, and where: LOCAL or REMOTE
  * @property {number | null} group
  * @property {string | null} kind of that group
  * @property {number | null} window
  * @property {string | null} lora
- * @property {{index: number, count: number}[]} counts how many there are after a record, where that changes
+ * @property {{index: number, count: number}[]} counts number of contents after a record, where it changes
  */
 
 /** @returns {Rank} */
@@ -38,7 +38,7 @@ const empty = () => ({
 /** @type {WeakMap<object, {length: number, ranks: Rank[]}>} */
 const known = new WeakMap();
 
-/** Each rank of a log as far as it is here. @param {import("./log.js").TraceLog} log */
+/** Return the ranks of a log up to its end. @param {import("./log.js").TraceLog} log */
 export function ranksOf(log) {
   let found = known.get(log);
   if (!found) {
@@ -122,8 +122,9 @@ function count({ counts }, index, by) {
 }
 
 /**
- * The families of a rank that have contents after record `index`, the largest first.
- * @param {Rank} rank @param {number} index
+ * Return the families of a rank that have contents after record `index`, the largest first.
+ * @param {Rank} rank
+ * @param {number} index
  */
 export const familiesAt = (rank, index) =>
   [...rank.families.values()]
@@ -132,8 +133,9 @@ export const familiesAt = (rank, index) =>
     .sort((a, b) => b.count - a.count);
 
 /**
- * How many of a list that ascends by record are up to record `index`.
- * @param {{index: number}[]} list @param {number} index
+ * Return the number of entries up to record `index` in a list that ascends by record.
+ * @param {{index: number}[]} list
+ * @param {number} index
  */
 export function countUpTo(list, index) {
   let [low, high] = [0, list.length];
@@ -146,16 +148,18 @@ export function countUpTo(list, index) {
 }
 
 /**
- * The last of a list up to record `index`; undefined: none.
+ * Return the last entry of a list up to record `index`; undefined: none.
  * @template {{index: number}} T
- * @param {T[]} list @param {number} index
+ * @param {T[]} list
+ * @param {number} index
  */
 export const lastUpTo = (list, index) => /** @type {T | undefined} */ (list[countUpTo(list, index) - 1]);
 
 /**
- * Tokens that hit and tokens that were asked for since the watch began, by two counters of the server; null: it has not
- * said. A counter that fell began anew from 0.
- * @param {Rank} rank @param {number} index
+ * Return hit and queried tokens since monitoring began, from two counters of the server; null if not reported. A
+ * decreasing counter was reset to 0.
+ * @param {Rank} rank
+ * @param {number} index
  */
 export function hitsSince(rank, index) {
   const [hits, asked] = ["vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"].map((name) => {

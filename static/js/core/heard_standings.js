@@ -1,5 +1,4 @@
-// Which contents of a watched server stood where, and from when to when: a fold over its records that goes on where it
-// stopped. Pure.
+// Residency of a monitored server's contents, with start and end records; an incremental fold over the records. Pure.
 
 import { contentsOf, hashKey } from "./cached_contents.js";
 
@@ -8,24 +7,23 @@ import { contentsOf, hashKey } from "./cached_contents.js";
  * @typedef {import("./cached_contents.js").Contents} Contents
  * @typedef {import("./trace.js").Stored} Stored
  * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Standing `to`: the record that
- *   ended it, Infinity: none has
+ * ended it, Infinity: none
  * @typedef {object} Group of layers whose blocks are cached together
- * @property {number} id 0: it was not named, or is the first
- * @property {string | null} kind as the server calls it
+ * @property {number} id 0: not reported, or the first
+ * @property {string | null} kind as reported by the server
  * @property {number | null} window tokens
- * @property {number} size tokens of one of its contents; 0: never said
- * @typedef {{index: number, count: number}} Count so many up to that record
- * @typedef {{index: number, hash: string, salt: string | null, tokens: number[]}} Root content that a sequence begins
- *   with
+ * @property {number} size tokens of one of its contents; 0: not reported
+ * @typedef {{index: number, count: number}} Count cumulative up to that record
+ * @typedef {{index: number, hash: string, salt: string | null, tokens: number[]}} Root content that begins a sequence
  * @typedef {object} Standings of one rank
- * @property {Map<string, Standing[]>} byHash each content's, ascending
- * @property {Map<number, Group>} groups those of the GPU
- * @property {Root[]} roots each once
- * @property {Count[]} stored contents that came to the GPU
- * @property {Count[]} restored of these, those that had been there before
- * @property {{index: number, n: number, most: number}[]} again contents that were named again while they stood: so many
- *   up to that record, `most` tokens up to the end of one
- * @property {Map<number, Count[]>} lacking by group: of these, those that it did not have then
+ * @property {Map<string, Standing[]>} byHash residencies of each content, ascending
+ * @property {Map<number, Group>} groups of the GPU
+ * @property {Root[]} roots without duplicates
+ * @property {Count[]} stored contents stored on the GPU
+ * @property {Count[]} restored those stored before
+ * @property {{index: number, n: number, most: number}[]} again contents reported again while resident: cumulative,
+ * `most`: largest end in tokens
+ * @property {Map<number, Count[]>} lacking by group: those that it did not have then
  */
 
 const GPU = "GPU";
@@ -45,7 +43,12 @@ const empty = () => ({
 /** @type {WeakMap<object, {length: number, ranks: ReturnType<typeof empty>[]}>} */
 const read = new WeakMap();
 
-/** Of each rank, as far as the log is here. @param {import("./log.js").TraceLog} log @returns {Standings[]} */
+/**
+ * Return the residencies of each rank, up to the log's end.
+ *
+ * @param {import("./log.js").TraceLog} log
+ * @returns {Standings[]}
+ */
 export function standingsOf(log) {
   let found = read.get(log);
   if (!found) {
@@ -81,7 +84,7 @@ function groupOf({ groups }, { group: id, medium, kind = null, window = null, to
   let group = groups.get(key);
   if (!group) {
     group = { id: key, kind, window, size: 0 };
-    if ((medium || GPU) === GPU) groups.set(key, group); // of what stands elsewhere the group need not be said
+    if ((medium || GPU) === GPU) groups.set(key, group); // contents outside the GPU may lack a group
   }
   group.kind ??= kind;
   group.window ??= window;
@@ -106,8 +109,12 @@ function stand(rank, op, group, index) {
 }
 
 /**
- * Who computed anew what stands did not find it: which groups had it not?
- * @param {Standings} rank @param {Contents} contents @param {Stored} op @param {Group} group @param {number} index
+ * Count a content reported again while resident: it was recomputed because a group lacked it.
+ * @param {Standings} rank
+ * @param {Contents} contents
+ * @param {Stored} op
+ * @param {Group} group
+ * @param {number} index
  */
 function nameAgain(rank, contents, op, group, index) {
   if ((op.medium || GPU) !== GPU) return;
@@ -117,7 +124,7 @@ function nameAgain(rank, contents, op, group, index) {
       .filter((one) => one.medium === GPU && one.from < index && one.to > index)
       .map((one) => one.group.id),
   );
-  if (!there.has(group.id)) return; // twice in one message: two at the same time
+  if (!there.has(group.id)) return; // twice in one message: two computed at the same time
   const content = contents.byHash.get(hash);
   const end = content ? (content.logical + 1) * content.tokens.length : 0;
   const last = rank.again.at(-1);
@@ -147,9 +154,11 @@ function add(counts, index) {
 }
 
 /**
- * Where a content stands after record `index`: the groups that have it on the GPU, those that ever had it there, and
- * the media outside it.
- * @param {Standings} rank @param {string} hash @param {number} index
+ * Return the residency of a content after record `index`: groups that have it on the GPU, groups that ever had it
+ * there, and media outside.
+ * @param {Standings} rank
+ * @param {string} hash
+ * @param {number} index
  * @returns {{groups: number[], ever: number[], media: string[]}}
  */
 export function standingAt(rank, hash, index) {

@@ -1,4 +1,4 @@
-// What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
+// History of each block and each sequence, operation by operation: the log indexed by subject. Pure.
 
 import { blockSize } from "./geometry.js";
 import { groupOf, heldIn, RELEASED } from "./groups.js";
@@ -7,8 +7,8 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./log.js").TraceLog} Log
- * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: the operation's place in its
- *   record
+ * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: index of the operation in its
+ * record
  * @typedef {Map<number, number[][]>} Tables by sequence and block group
  * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index
  *   `tables`: those of
@@ -19,27 +19,33 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
 const indexes = new WeakMap();
 
 /**
- * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its
- * record. A write stands here for each block that it filled, with `from` and `to` (slots of the block, `to`
- * exclusive); a fork for each block of the parent.
- * @param {Log} log @param {number} block @param {number} index
+ * Return the operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the index in its
+ * record. A write has one entry per block it filled, with `from` and `to` (slots of the block, `to` exclusive); a fork
+ * one per block of the parent.
+ * @param {Log} log
+ * @param {number} block
+ * @param {number} index
  */
 export function blockHistory(log, block, index) {
   return upTo(indexOf(log).blocks.get(block), index);
 }
 
 /**
- * The operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}].
- * @param {Log} log @param {number} seqId @param {number} index
+ * Return the operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}].
+ * @param {Log} log
+ * @param {number} seqId
+ * @param {number} index
  */
 export function sequenceHistory(log, seqId, index) {
   return upTo(indexOf(log).sequences.get(seqId), index);
 }
 
 /**
- * The last of `events` that is an operation of `type`.
+ * Return the last of `events` that is an operation of `type`.
  * @template {Op["type"]} T
- * @param {Event[]} events @param {T} type @returns {(Event & {op: Extract<Op, {type: T}>}) | undefined}
+ * @param {Event[]} events
+ * @param {T} type
+ * @returns {(Event & {op: Extract<Op, {type: T}>}) | undefined}
  */
 export const lastOf = (events, type) =>
   /** @type {any} the type has been looked at */ (events.findLast((event) => event.op.type === type));
@@ -95,8 +101,11 @@ function addWrite(index, log, event, { seq_id: seq, start, num_tokens: count }) 
 }
 
 /**
- * An instance has ended: each of its blocks is empty and free.
- * @param {Index} index @param {Log} log @param {Event} event @param {number} instance
+ * Apply the loss of an instance: each of its blocks becomes empty and free.
+ * @param {Index} index
+ * @param {Log} log
+ * @param {Event} event
+ * @param {number} instance
  */
 function addLoss(index, log, event, instance) {
   for (const group of log.groups.filter((one) => one.instance === instance))
@@ -105,8 +114,10 @@ function addLoss(index, log, event, instance) {
 }
 
 /**
- * The blocks that an operation is about; those of a fork are its parent's, by the tables before it.
- * @param {Op} op @param {Tables} [tables] @returns {number[]}
+ * Return the blocks an operation concerns; for a fork, its parent's according to the tables before it.
+ * @param {Op} op
+ * @param {Tables} [tables]
+ * @returns {number[]}
  */
 export function blocksOf(op, tables = new Map()) {
   if (op.type === "copy") return [op.src, op.dst];
@@ -130,22 +141,22 @@ function follow(tables, op, groups) {
 }
 
 /**
- * What an operation on a block does to the table (of the block's group) that it stands in, by its fields: what names a
- * place in the table puts the block there, or lets it go where it says whereto; what names none takes the last one
- * away.
- * @param {number[]} table @param {Op} op
+ * Apply a block operation to the table (of the block's group) that contains it, by its fields: an operation with a
+ * logical index sets the entry, or releases it if it has `to`; one without removes the last entry.
+ * @param {number[]} table
+ * @param {Op} op
  */
 export function followTable(table, op) {
   if (!("block_id" in op)) return;
   if (givesBack(op) && !("logical" in op)) cutTail(table);
   else if ("logical" in op) {
-    while (table.length < op.logical) table.push(RELEASED); // hits of a windowed group begin at the window
+    while (table.length < op.logical) table.push(RELEASED); // hits of a windowed group start at the window
     table[op.logical] = givesBack(op) ? RELEASED : op.block_id;
   }
 }
 
 /**
- * What the last `free` leaves: released entries go with the block behind them.
+ * Remove the last entry and released entries before it, after a `free`.
  * @param {number[]} table
  */
 function cutTail(table) {

@@ -1,5 +1,5 @@
-// Several instances in one log: whose a sequence, a block and a place in a queue are. Mirrors
-// engine/trace/instances.py: same rules, same errors. Pure.
+// Several instances in one log: the instance of sequences, blocks and queue entries. Mirrors engine/trace/instances.py:
+// same rules, same errors. Pure.
 
 import { groupOf, isOfStates } from "./groups.js";
 import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
@@ -9,23 +9,25 @@ import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
  * @typedef {import("./groups.js").Group} Group
  */
 
-/** How many instances have pools. @param {readonly Group[]} groups */
+/** Return the number of instances with pools. @param {readonly Group[]} groups */
 export const instanceCount = (groups) => (groups.at(-1)?.instance ?? 0) + 1;
 
-/** The groups of layers of one instance, by index. @param {readonly Group[]} groups @param {number} instance */
+/** Return the indices of one instance's groups of layers. @param {readonly Group[]} groups @param {number} instance */
 export function ownGroups(groups, instance) {
   return [...groups.keys()].filter((index) => groups[index].instance === instance);
 }
 
 /**
- * The name of an instance; "" where the log has one alone.
- * @param {import("./trace.js").Header} header @param {number} at
+ * Return the name of an instance; "" if the log has only one.
+ * @param {import("./trace.js").Header} header
+ * @param {number} at
  */
 export const instanceName = ({ instances }, at) => ((instances?.length ?? 0) > 1 ? (instances?.[at]?.name ?? "") : "");
 
 /**
- * The record of the same instance before record `index`; -1: there is none.
- * @param {{records: import("./trace.js").StepRecord[]}} log @param {number} index
+ * Return the previous record of the same instance before record `index`; -1: none.
+ * @param {{records: import("./trace.js").StepRecord[]}} log
+ * @param {number} index
  */
 export function recordBefore({ records }, index) {
   const instance = records[index]?.instance ?? 0;
@@ -34,15 +36,22 @@ export function recordBefore({ records }, index) {
   return before;
 }
 
-/** Sequences that are not over, or whose blocks another instance may still fetch. @param {State} state */
+/**
+ * Return the number of sequences that are unfinished, or whose blocks another instance may still fetch.
+ *
+ * @param {State} state
+ */
 export const unfinished = ({ waiting, receiving, running, holding }) =>
   waiting.length + receiving.length + running.length + holding.length;
 
 /**
- * The groups of layers that a sequence may have keys and values in, those of its instance, and its table in each when
- * record `index` computed it; none when it did not.
+ * The groups of layers of a sequence's instance, and its table in each when record `index` computed it; none if it did
+ * not.
  * @typedef {{groups: Group[], tables: number[][]}} Own
- * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId @returns {Own}
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
+ * @param {number} seqId
+ * @returns {Own}
  */
 export function ownAtCompute(log, index, seqId) {
   const all = ownGroups(log.groups, log.stateAt(index).sequences.get(seqId)?.instance ?? 0);
@@ -55,8 +64,10 @@ export function ownAtCompute(log, index, seqId) {
 }
 
 /**
- * Where in a queue the instance's sequences stand.
- * @param {State} state @param {readonly number[]} queue @param {number} instance
+ * Return the indices in a queue of the instance's sequences.
+ * @param {State} state
+ * @param {readonly number[]} queue
+ * @param {number} instance
  */
 export function placesOf(state, queue, instance) {
   const places = [];
@@ -65,8 +76,10 @@ export function placesOf(state, queue, instance) {
 }
 
 /**
- * Throws when an operation is about a sequence or block of another instance than its record.
- * @param {State} state @param {number} instance @param {import("./trace.js").Op} op
+ * Throw if an operation concerns a sequence or block of another instance than its record.
+ * @param {State} state
+ * @param {number} instance
+ * @param {import("./trace.js").Op} op
  */
 export function expectOwn(state, instance, op) {
   const named = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (op));
@@ -94,8 +107,10 @@ export function expectOwn(state, instance, op) {
 }
 
 /**
- * The instance has ended: its sequences with it, and its pool is as it was at first.
- * @param {State} state @param {number} instance @param {import("./limits.js").Budget} budget
+ * Apply the loss of an instance: its sequences end and its pool is reset.
+ * @param {State} state
+ * @param {number} instance
+ * @param {import("./limits.js").Budget} budget
  */
 export function loseInstance(state, instance, budget) {
   const isOwn = (/** @type {number} */ id) => state.sequences.get(id)?.instance === instance;
@@ -131,8 +146,10 @@ function withoutBlocks(state, id) {
 }
 
 /**
- * The block tables of a sequence in its instance's groups of layers, to be changed; it has no blocks in others.
- * @param {State} state @param {import("./state_parts.js").Sequence} sequence @returns {number[][]}
+ * Return the mutable block tables of a sequence in its instance's groups; it has no blocks in others.
+ * @param {State} state
+ * @param {import("./state_parts.js").Sequence} sequence
+ * @returns {number[][]}
  */
 export function ownTables(state, sequence) {
   if (instanceCount(state.block_groups) === 1) return sequence.block_tables;

@@ -1,19 +1,20 @@
-// Where the state of a sequence is kept: the one that it goes on from, and those that a hit could start from. Pure.
+// Stored states of a sequence: the current one and those a prefix hit can start from. Pure.
 
 import { hashKey } from "./cached_contents.js";
 import { isOfStates } from "./groups.js";
 
 /**
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
- * @typedef {{position: number, block: number, isNewest: boolean}} Kept after which position, and in which block
+ * @typedef {{position: number, block: number, isNewest: boolean}} Kept position after which the state was stored, and
+ * its block
  */
 
 /** @type {WeakMap<SequenceView, Kept[]>} */
 const known = new WeakMap();
 
 /**
- * The states of a sequence from its beginning, the newest last; none where the model keeps none. A state was kept where
- * a block of states has the hash of the keys up to there, whether the sequence still holds it or not.
+ * Return the states of a sequence in order, the newest last; empty for models without states. A state is stored where a
+ * block of states has the hash of the keys up to there, whether or not the sequence still holds it.
  * @param {SequenceView} view
  */
 export function keptStates(view) {

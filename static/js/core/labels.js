@@ -1,8 +1,8 @@
-// What to call a token: byte-aware, so that a fragment of a character says so and whitespace can be seen.
+// Labels of tokens: byte-aware, so that fragments of characters are recognizable and whitespace is visible.
 
 /**
- * What to call a token. For whole characters `text` is what to show and `of` is 0; for a fragment `char` is the
- * character that it belongs to (null while its other bytes have not come), `part` of `of` tokens, and `hex` its bytes.
+ * Label of a token. For whole characters, `text` is the displayed text and `of` is 0; for a fragment, `char` is its
+ * character (null until its other bytes arrive), `part` of `of` tokens, and `hex` its bytes.
  * @typedef {{text: string, char: string | null, part: number, of: number, hex: string}} Label
  */
 
@@ -15,8 +15,9 @@ const cache = new WeakMap();
 const whole = new WeakMap();
 
 /**
- * Labels of a sequence's tokens.
- * @param {Uint8Array[]} tokenBytes @returns {Label[]}
+ * Return the labels of a sequence's tokens.
+ * @param {Uint8Array[]} tokenBytes
+ * @returns {Label[]}
  */
 export function tokenLabels(tokenBytes) {
   const known = cache.get(tokenBytes);
@@ -31,7 +32,7 @@ export function tokenLabels(tokenBytes) {
 }
 
 /**
- * The label of a token by itself, as in a list of candidates.
+ * Return the label of a single token, as in a list of candidates.
  * @param {Uint8Array} bytes
  */
 export function loneLabel(bytes) {
@@ -39,7 +40,7 @@ export function loneLabel(bytes) {
 }
 
 /**
- * A label as one short string: `月`, `␣the`, `月 1/3`, `E6 9C`.
+ * Return a label as a short string: `月`, `␣the`, `月 1/3`, `E6 9C`.
  * @param {Label} label
  */
 export function labelText(label) {
@@ -48,7 +49,7 @@ export function labelText(label) {
 }
 
 /**
- * Labels side by side as one text; a character that is there in all its parts is one.
+ * Join labels to one text; a character with all its parts becomes one.
  * @param {Label[]} labels
  */
 export function labelsText(labels) {
@@ -63,7 +64,7 @@ export function labelsText(labels) {
 }
 
 /**
- * Text of a run of tokens; bytes of unfinished characters at its end are left out.
+ * Return the text of a run of tokens without an unfinished character at its end.
  * @param {Uint8Array[]} tokenBytes
  */
 export function joinText(tokenBytes) {
@@ -79,14 +80,14 @@ export function joinText(tokenBytes) {
     try {
       return strict.decode(all.subarray(0, end));
     } catch {
-      // an unfinished character at the end: try without its last byte
+      // unfinished character at the end: retry without the last byte
     }
   }
   return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
 }
 
 /**
- * `text` with its whitespace and control characters made visible.
+ * Return `text` with visible whitespace and control characters.
  * @param {string} text
  */
 export function visible(text) {
@@ -97,14 +98,16 @@ export function visible(text) {
 }
 
 /**
- * The label of bytes that are text by themselves, else null. Tokens stay the same objects from state to state.
- * @param {Uint8Array} bytes @returns {Label | null}
+ * Return the label of bytes that form a text by themselves, else null. Tokens keep their object identity from state to
+ * state.
+ * @param {Uint8Array} bytes
+ * @returns {Label | null}
  */
 function wholeLabel(bytes) {
   const known = whole.get(bytes);
   if (known !== undefined) return known;
   const text = textOf(bytes);
-  // a fragment has none: its neighbours say what of
+  // a fragment is labelled with its neighbours
   const label =
     text === null ? null : { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
   whole.set(bytes, label);
@@ -112,8 +115,7 @@ function wholeLabel(bytes) {
 }
 
 /**
- * The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks
- * whole.
+ * Return the text of `bytes`, or null. Exceptions are slow, so the decoder only gets bytes that look complete.
  * @param {Uint8Array} bytes
  */
 function textOf(bytes) {
@@ -121,12 +123,12 @@ function textOf(bytes) {
   try {
     return strict.decode(bytes);
   } catch {
-    return null; // an overlong form, a surrogate
+    return null; // overlong form or surrogate
   }
 }
 
 /**
- * How many bytes the last character of UTF-8 `bytes` still needs; -1 when no bytes after them can make a text of them.
+ * Return the number of bytes missing from the last character of UTF-8 `bytes`; -1 if no continuation makes them valid.
  * @param {Uint8Array} bytes
  */
 function bytesMissing(bytes) {
@@ -151,8 +153,10 @@ function bytesMissing(bytes) {
 }
 
 /**
- * Token `i` is no whole text: join it with the tokens after it until they make one, and label them together.
- * @param {Uint8Array[]} tokenBytes @param {(Label | null)[]} labels @param {number} i
+ * Label the incomplete token `i` together with the following tokens that complete it.
+ * @param {Uint8Array[]} tokenBytes
+ * @param {(Label | null)[]} labels
+ * @param {number} i
  */
 function labelFragments(tokenBytes, labels, i) {
   for (let end = i + 1; end <= Math.min(i + 8, tokenBytes.length); end++) {

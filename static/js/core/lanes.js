@@ -1,8 +1,7 @@
-// The scheduler's lanes: what each sequence did in each record, and what each step spent of its budgets. A pure fold
-// over records that goes on where it stopped: appending one costs as many operations as it has, plus one for each
-// unfinished lane.
+// Scheduler lanes: activity of each sequence in each record, and the budgets that each step used. A pure incremental
+// fold over the records: appending one takes time proportional to its operations plus the unfinished lanes.
 //
-// A lane is runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
+// A lane consists of runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
 
 import { kindOf } from "./operation_kinds.js";
 
@@ -11,35 +10,34 @@ import { kindOf } from "./operation_kinds.js";
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").BatchEntry} BatchEntry
  * @typedef {"waiting" | "receiving" | "prefill" | "preempted" | "decode" | "swapped" | "idle" | "holding"} RunKind
- *   `receiving`: it waits for blocks of another instance; `holding`: it has finished, and keeps its blocks for another
- *   one
+ * `receiving`: waiting for blocks of another instance; `holding`: finished, with its blocks kept for another instance
  * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run
- * @typedef {{record: number, at: number, mark: string}} Mark `at`: the place of its operation in `ops`
+ * @typedef {{record: number, at: number, mark: string}} Mark `at`: index of its operation in `ops`
  * @typedef {object} Preemption
  * @property {number} record
  * @property {number} at
  * @property {number} step
  * @property {number} lost
- * @property {number | null} resumed record in which it came back
+ * @property {number | null} resumed record in which it resumed
  * @property {number | null} resumed_step
  * @property {number} cached
- * @property {number} again tokens computed a second time
+ * @property {number} again recomputed tokens
  * @typedef {"waiting" | "receiving" | "running" | "preempted" | "swapped" | "finished" | "holding"} Status
  * @typedef {object} Lane
  * @property {number} seq_id
  * @property {string} request_id
  * @property {number | null} parent
- * @property {number} instance where it is
+ * @property {number} instance current one
  * @property {number} from
  * @property {number | null} to record in which it finished
- * @property {number | null} left record after which nothing is left of it: later than `to` where it was held
+ * @property {number | null} left last record in which it holds anything: later than `to` if it was held
  * @property {Status} status
- * @property {Status} before the status that it finished in
+ * @property {Status} before status before the end
  * @property {Run[]} runs
  * @property {Mark[]} marks ascending
  * @property {Preemption[]} preemptions
  * @typedef {{step: number, kind: StepRecord["kind"], instance: number, prefill: number, decode: number, scheduled:
- *   number, running: number, waiting: number}} Column of a record; what runs and waits is that of its instance
+ *   number, running: number, waiting: number}} Column of a record; running and waiting sequences of its instance
  */
 
 export class Lanes {
@@ -50,7 +48,7 @@ export class Lanes {
     this.byId = new Map();
     /** @type {Lane[]} */
     this.alive = [];
-    /** @type {Column[]} one a record */
+    /** @type {Column[]} one per record */
     this.columns = [];
     this.most = { tokens: 0, scheduled: 0 };
   }
@@ -60,7 +58,7 @@ export class Lanes {
   }
 
   /**
-   * Fold the next record in.
+   * Append the next record.
    * @param {StepRecord} record
    */
   append(record) {
@@ -120,7 +118,7 @@ export class Lanes {
     else if (op.type === "finish" || op.type === "send" || op.type === "expire") this.#end(lane, index);
   }
 
-  /** Nothing more comes of a lane, as far as is known. @param {Lane} lane @param {number} index */
+  /** Close a lane that gets no further records, as far as is known. @param {Lane} lane @param {number} index */
   #end(lane, index) {
     lane.before = lane.status === "finished" ? lane.before : lane.status;
     lane.status = "finished";
@@ -168,8 +166,9 @@ export class Lanes {
   }
 
   /**
-   * How many tokens of `entry` had been computed before the last preemption.
-   * @param {Lane} lane @param {BatchEntry} entry
+   * Return how many tokens of `entry` had already been computed before the last preemption.
+   * @param {Lane} lane
+   * @param {BatchEntry} entry
    */
   #again(lane, entry) {
     const back = lane.preemptions[lane.preemptions.length - 1];
@@ -184,7 +183,7 @@ export class Lanes {
 const folded = new WeakMap();
 
 /**
- * The lanes of a log as far as it is here.
+ * Return the lanes of a log up to its end.
  * @param {{records: StepRecord[]}} log
  */
 export function lanesOf(log) {
@@ -195,26 +194,31 @@ export function lanesOf(log) {
 }
 
 /**
- * What is shown of lanes: `lanes` in their order, a chosen one before them; the rest as Lanes has it.
+ * Lanes to show: `lanes` in display order, a chosen one first; the other fields are those of Lanes.
  * @typedef {Pick<Lanes, "lanes" | "columns" | "most" | "length"> & {pinned: boolean, hidden: number}} ShownLanes
  *   `pinned`: the first lane is the chosen one; `hidden`: lanes that are left out
  */
 
 /**
- * The lanes that have something to show in records [from, to], and the chosen one first, whether it has or not.
- * @param {Lanes} lanes @param {number} from @param {number} to @param {number | null} chosen @returns {ShownLanes}
+ * Return the lanes with content in records [from, to], preceded by the chosen one even if it has none.
+ * @param {Lanes} lanes
+ * @param {number} from
+ * @param {number} to
+ * @param {number | null} chosen
+ * @returns {ShownLanes}
  */
 export function lanesIn({ lanes, byId, columns, most, length }, from, to, chosen) {
   const pinned = chosen === null ? undefined : byId.get(chosen);
   const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.left ?? to) >= from);
-  alive.sort((a, b) => a.instance - b.instance); // of one instance in their order
+  alive.sort((a, b) => a.instance - b.instance); // grouped by instance, in stable order
   const shown = pinned ? [pinned, ...alive] : alive;
   return { lanes: shown, columns, most, length, pinned: Boolean(pinned), hidden: lanes.length - shown.length };
 }
 
 /**
- * Place in `lane.runs` of the run that covers record `index`, or that of the next one after it.
- * @param {Lane} lane @param {number} index
+ * Return the index in `lane.runs` of the run at record `index`, or of the next one after it.
+ * @param {Lane} lane
+ * @param {number} index
  */
 export function runFrom(lane, index) {
   let low = 0;
@@ -228,8 +232,9 @@ export function runFrom(lane, index) {
 }
 
 /**
- * What the sequence did in record `index`: its run, or null before it came and after it finished.
- * @param {Lane} lane @param {number} index
+ * Return the run at record `index`, or null before the sequence's arrival and after its end.
+ * @param {Lane} lane
+ * @param {number} index
  */
 export function cellAt(lane, index) {
   const run = lane.runs[runFrom(lane, index)];
@@ -237,8 +242,10 @@ export function cellAt(lane, index) {
 }
 
 /**
- * Marks of the lane in records [from, to].
- * @param {Lane} lane @param {number} from @param {number} to
+ * Return the lane's marks in records [from, to].
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} to
  */
 export function marksIn(lane, from, to) {
   let low = 0;

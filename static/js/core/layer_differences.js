@@ -1,4 +1,4 @@
-// How far two ways of computing the same are apart, layer by layer: in attention weights, in K and in V. Pure.
+// Differences between two computations, per layer: in attention weights, K and V. Pure.
 
 /**
  * @typedef {import("./attention.js").Compared} Compared
@@ -6,18 +6,18 @@
  * @typedef {{layer: number, k: Compared, v: Compared, weights: Compared}} LayerDifference
  */
 
-/** @type {readonly Kind[]} in the order in which a layer computes them */
+/** @type {readonly Kind[]} in the order of computation within a layer */
 export const KINDS = ["k", "v", "weights"];
 
 /**
- * Up to here a difference is rounding: runs whose batches have the same neighbours agree to about 1e-6, and to about
- * 1e-3 where a batch has others.
+ * Differences up to this value are rounding: runs whose batches have the same neighbours agree to about 1e-6, and to
+ * about 1e-3 otherwise.
  */
 export const SAME = 0.01;
 
 /**
- * The lowest layer in which something differs by more than rounding, and by how much what it computes first does:
- * whatever comes later inherits that. Null when no layer differs.
+ * Return the lowest layer that differs by more than rounding, with the first differing kind in it and its difference,
+ * which later ones inherit. Null if no layer differs.
  * @param {LayerDifference[]} layers
  * @returns {{layer: number, kind: Kind, max: number} | null}
  */
@@ -28,7 +28,7 @@ export function firstDifferent(layers) {
 }
 
 /**
- * The largest difference of each kind over all layers, and over how many numbers.
+ * Return the largest difference of each kind over all layers, and the number of values compared.
  * @param {LayerDifference[]} layers
  * @returns {Record<Kind, {count: number, max: number, layer: number}>}
  */
@@ -41,12 +41,12 @@ export function largestOf(layers) {
     }
     return /** @type {const} */ ([kind, worst]);
   });
-  return /** @type {any} */ (Object.fromEntries(found)); // `any`: fromEntries forgets which keys it was given
+  return /** @type {any} */ (Object.fromEntries(found)); // `any`: fromEntries loses the key types
 }
 
-const LEAST = -9; // log10 of the difference from which a bar has a height
+const LEAST = -9; // log10 of the difference at which bars start
 /**
- * How high a bar of a difference stands, from 0 to 1: by its order of magnitude, 1e-9 or less is 0, 1 or more is 1.
+ * Return the height of a difference's bar, from 0 to 1, by order of magnitude: 1e-9 or less is 0, 1 or more is 1.
  * @param {number} max
  */
 export const heightOf = (max) => (max <= 0 ? 0 : Math.max(0, Math.min(1, 1 - Math.log10(max) / LEAST)));

@@ -1,20 +1,22 @@
-// What a trace may ask of a reader: the limits of engine/trace/limits.py, which docs/reference/trace-format.md names.
+// Limits on traces, as in engine/trace/limits.py and docs/reference/trace-format.md.
 
-export const MAX_SECONDS = 9e9; // 285 years, which count in nanoseconds up to 2^63
+export const MAX_SECONDS = 9e9; // 285 years: their nanoseconds fit below 2^63
 export const MAX_LAYERS = 1 << 12;
 export const MAX_HEADS = 1 << 12;
 export const MAX_DIMENSIONS = 1 << 16; // of a head's vectors
 export const MAX_GROUPS = 16; // of layers that share their blocks
-export const MAX_BLOCKS = 1 << 18; // of one pool, and of the CPU store; places outside the pools of a watched server
-export const MAX_ALL_BLOCKS = 3 << 18; // of all pools together: a state with all of them known fits into a keyframe
+export const MAX_BLOCKS = 1 << 18; // of one pool or of the CPU store; of places outside a monitored server's pools
+export const MAX_ALL_BLOCKS = 3 << 18; // of all pools together: a state with all of them fits into a keyframe
 export const MAX_BLOCK_SIZE = 1 << 24; // tokens
 
-const FREE_UNITS = 1 << 22; // things that any log may have copied
-const UNITS_PER_BYTE = 16; // and so many for each byte of its records
-/** A slot that is filled or copied; a token or a table entry that is copied counts 1. */
+const FREE_UNITS = 1 << 22; // units that any log may copy
+const UNITS_PER_BYTE = 16; // additional units per byte of its records
+/** Cost of a slot that is filled or copied; a copied token or table entry costs 1. */
 export const UNITS_PER_SLOT = 8;
 
-/** What one pass over a log may copy: forks' tokens and tables, content of blocks. Without `bounded`: anything. */
+/**
+ * Budget of copies in one pass over a log: tokens and tables of forks, content of blocks. Unlimited without `bounded`.
+ */
 export class Budget {
   #left;
 
@@ -23,7 +25,7 @@ export class Budget {
   }
 
   /**
-   * A record of so many bytes comes next.
+   * Credit the next record's size.
    * @param {number} numBytes
    */
   read(numBytes) {
@@ -31,7 +33,7 @@ export class Budget {
   }
 
   /**
-   * Throws when the records so far do not pay for it.
+   * Spend `units`. Throws if the records so far do not cover them.
    * @param {number} units
    */
   spend(units) {

@@ -1,4 +1,4 @@
-// A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
+// Log of a run in the browser: records by index, the state after any record, and the origin of each slot's content.
 
 import { decodeAs, TraceFormatError } from "./codec.js";
 import { blockGroups } from "./groups.js";
@@ -7,16 +7,16 @@ import { ByteLru } from "./lru.js";
 import { SlotOrigins } from "./slot_origins.js";
 import { apply, copyState, initialState } from "./state.js";
 
-const KEYFRAME_INTERVAL = 64; // records between kept states, at least
-const BLOCKS_PER_BYTE = 4; // of a large pool they are kept where the records are long enough
-const STRIDE = 4; // records between the states kept on the way to one, at least
-const RECENT_STATES = 96; // at most, and fewer of a large pool
+const KEYFRAME_INTERVAL = 64; // minimum number of records between keyframes
+const BLOCKS_PER_BYTE = 4; // large pools have keyframes only where the records are long enough
+const STRIDE = 4; // minimum number of records between states cached on the way to a requested one
+const RECENT_STATES = 96; // maximum number of cached states; fewer for large pools
 const KEPT_BLOCKS = 1 << 23;
 const FORMAT = "kvtrace";
 const VERSION = 1;
 const MIB = 1024 * 1024;
 const DECODED_CAPTURES = 64 * MIB;
-/** Captures of a live run that are kept, in bytes: older ones can be fetched again. */
+/** Cache limit for captures of a live run, in bytes: older ones can be fetched again. */
 export const LIVE_CAPTURES = 96 * MIB;
 
 let nextId = 0;
@@ -27,18 +27,19 @@ let nextId = 0;
  * @typedef {import("./trace.js").LayerCapture} LayerCapture
  * @typedef {import("./state_parts.js").State} State
  * @typedef {import("./slot_origins.js").Origin} Origin
- * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a
- *   block group, as the write found them
+ * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written `block_tables`: one
+ * per block group, as the write found them
  */
 
 export class TraceLog {
   /**
-   * `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be
-   * fetched again.
-   * @param {Uint8Array} headerBytes @param {number} [captureLimit]
+   * `headerBytes`: the header as received; `captureLimit`: bytes of captures to cache if evicted ones can be fetched
+   * again.
+   * @param {Uint8Array} headerBytes
+   * @param {number} [captureLimit]
    */
   constructor(headerBytes, captureLimit = Infinity) {
-    this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second
+    this.id = nextId++; // cache key of derived drawings: two runs can start in the same second
     this.header = decodeAs(headerBytes, "Header");
     const { format = FORMAT, version = VERSION } = this.header;
     if (format !== FORMAT || version !== VERSION)
@@ -46,13 +47,13 @@ export class TraceLog {
     /** @type {StepRecord[]} */
     this.records = [];
     this.budget = new Budget();
-    /** @type {Map<number, Written[]>} by record, of those that were asked for */
+    /** @type {Map<number, Written[]>} by record, filled on demand */
     this.writes = new Map();
     /** @type {ByteLru<number, Uint8Array>} by record */
     this.captureBytes = new ByteLru(captureLimit);
-    /** @type {{record: number, layer: number | null}[]} arrays in the order in which they came; null: all layers' */
+    /** @type {{record: number, layer: number | null}[]} arrays in the order of arrival; null: of all layers */
     this.arrivals = [];
-    this.fetchable = false; // whether what is missing here can be fetched again
+    this.fetchable = false; // whether missing arrays can be fetched
     /** @type {Set<string>} `${index}/${layer}` that the server does not have */
     this.captureGone = new Set();
     /** @type {ByteLru<string, LayerCapture>} by `${index}/${layer}`, fetched one layer at a time */
@@ -61,7 +62,7 @@ export class TraceLog {
     this.groups = blockGroups(this.header);
     /** @type {Map<number, State>} */
     this.keyframes = new Map([[-1, copyState(this.tail)]]);
-    this.unkept = 0; // bytes of the records since the last keyframe
+    this.unkept = 0; // bytes of records since the last keyframe
     /** @type {Map<number, State>} */
     this.recent = new Map();
     this.stateSize = this.tail.blocks.length + this.tail.cpu_blocks.length;
@@ -79,8 +80,10 @@ export class TraceLog {
   }
 
   /**
-   * Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log.
-   * @param {Uint8Array} bytes @param {Uint8Array | null} [captureBytes] @returns {StepRecord}
+   * Append the record in `bytes`, with its capture's bytes or null. Throws if it does not follow from the log.
+   * @param {Uint8Array} bytes
+   * @param {Uint8Array | null} [captureBytes]
+   * @returns {StepRecord}
    */
   append(bytes, captureBytes = null) {
     const record = decodeAs(bytes, "StepRecord");
@@ -88,7 +91,7 @@ export class TraceLog {
     try {
       apply(this.tail, record, (op, state) => this.origins.follow(op, state, record.index), this.budget);
     } catch (error) {
-      this.tail = initialState(this.header); // half of the record is in it
+      this.tail = initialState(this.header); // it contains half of the record
       for (const before of this.records) apply(this.tail, before);
       throw error;
     }
@@ -109,8 +112,9 @@ export class TraceLog {
   }
 
   /**
-   * The state after record `index` (-1: before the first). Shared: treat it as frozen.
-   * @param {number} index @returns {State}
+   * Return the state after record `index` (-1: before the first). It is shared: treat it as frozen.
+   * @param {number} index
+   * @returns {State}
    */
   stateAt(index) {
     if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
@@ -122,7 +126,7 @@ export class TraceLog {
     let state = /** @type {State} */ (this.recent.get(from) ?? this.keyframes.get(from));
     while (state.index < index) {
       state = copyState(state);
-      const stop = Math.min(index, state.index + this.stride); // the states on the way are the next ones asked for
+      const stop = Math.min(index, state.index + this.stride); // states on the way are likely to be requested next
       while (state.index < stop) apply(state, this.records[state.index + 1]);
       this.#remember(this.recent, state.index, state, this.recentStates);
     }
@@ -130,8 +134,9 @@ export class TraceLog {
   }
 
   /**
-   * The capture of record `index`, or null when it is not here.
-   * @param {number} index @returns {Capture | null}
+   * Return the capture of record `index`, or null if it is not loaded.
+   * @param {number} index
+   * @returns {Capture | null}
    */
   capture(index) {
     const known = this.decoded.get(index);
@@ -143,15 +148,17 @@ export class TraceLog {
     return capture;
   }
 
-  /** Keep all arrays of a record, as they travelled. @param {number} index @param {Uint8Array} bytes */
+  /** Store all arrays of a record in encoded form. @param {number} index @param {Uint8Array} bytes */
   addCapture(index, bytes) {
     this.captureBytes.set(index, bytes, bytes.byteLength);
     this.arrivals.push({ record: index, layer: null });
   }
 
   /**
-   * Keep one layer's arrays of record `index`, as they travelled.
-   * @param {number} index @param {number} layer @param {Uint8Array} bytes
+   * Store one layer's encoded arrays of record `index`.
+   * @param {number} index
+   * @param {number} layer
+   * @param {Uint8Array} bytes
    */
   addLayer(index, layer, bytes) {
     this.layerCaptures.set(`${index}/${layer}`, decodeAs(bytes, "LayerCapture"), bytes.byteLength);
@@ -159,8 +166,10 @@ export class TraceLog {
   }
 
   /**
-   * One layer's arrays of record `index`, or null when they are not here.
-   * @param {number} index @param {number} layer @returns {LayerCapture | null}
+   * Return one layer's arrays of record `index`, or null if they are not loaded.
+   * @param {number} index
+   * @param {number} layer
+   * @returns {LayerCapture | null}
    */
   layer(index, layer) {
     const alone = this.layerCaptures.get(`${index}/${layer}`);
@@ -169,8 +178,9 @@ export class TraceLog {
   }
 
   /**
-   * Whether record `index` has arrays of `layer`, as far as is known, that are not here and could come.
-   * @param {number} index @param {number} layer
+   * Return whether record `index` has arrays of `layer`, as far as is known, that are not loaded and can be fetched.
+   * @param {number} index
+   * @param {number} layer
    */
   captureMissing(index, layer) {
     const key = `${index}/${layer}`;
@@ -183,25 +193,29 @@ export class TraceLog {
   }
 
   /**
-   * Who wrote what `slot` holds after record `index`, or null.
-   * @param {number} slot @param {number} index
+   * Return the origin of the content of `slot` after record `index`, or null.
+   * @param {number} slot
+   * @param {number} index
    */
   slotOrigin(slot, index) {
     return this.origins.of(slot, index);
   }
 
   /**
-   * The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not.
-   * @param {number} index @param {number} seqId
+   * Return the block tables, one per block group, with which `seqId` was computed in record `index`, or null if it was
+   * not.
+   * @param {number} index
+   * @param {number} seqId
    */
   tablesAtCompute(index, seqId) {
     return this.writesIn(index).find((w) => w.seq_id === seqId)?.block_tables ?? null;
   }
 
   /**
-   * What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the
-   * write found them.
-   * @param {number} index @returns {Written[]}
+   * Return the writes of record `index`: [{seq_id, start, num_tokens, block_tables}], with one table per block group as
+   * the write found them.
+   * @param {number} index
+   * @returns {Written[]}
    */
   writesIn(index) {
     const known = this.writes.get(index);
@@ -217,8 +231,10 @@ export class TraceLog {
   }
 
   /**
-   * The last record up to `index` in which position `position` of `seqId` was computed, or -1.
-   * @param {number} seqId @param {number} position @param {number} index
+   * Return the last record up to `index` that computed position `position` of `seqId`, or -1.
+   * @param {number} seqId
+   * @param {number} position
+   * @param {number} index
    */
   computedIn(seqId, position, index) {
     const covers = (/** @type {{record: number, start: number, end: number}} */ span) =>
@@ -226,14 +242,17 @@ export class TraceLog {
     return this.computed.get(seqId)?.findLast(covers)?.record ?? -1;
   }
 
-  /** The last record up to `index` that computed `seqId`, or -1. @param {number} seqId @param {number} index */
+  /** Return the last record up to `index` that computed `seqId`, or -1. @param {number} seqId @param {number} index */
   lastComputed(seqId, index) {
     return this.computed.get(seqId)?.findLast((span) => span.record <= index)?.record ?? -1;
   }
 
   /**
-   * Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there.
-   * @param {number} record @param {number} seqId @param {number} position
+   * Return the index of a token among the packed tokens of its step, the first axis of q, k and v; -1 if it is not in
+   * it.
+   * @param {number} record
+   * @param {number} seqId
+   * @param {number} position
    */
   packedIndex(record, seqId, position) {
     let offset = 0;
@@ -259,5 +278,5 @@ export class TraceLog {
   }
 }
 
-/** One a block group. @param {State} state @param {number} seqId */
+/** Return the sequence's block tables, one per block group. @param {State} state @param {number} seqId */
 const tablesOf = (state, seqId) => state.sequences.get(seqId)?.block_tables ?? [];

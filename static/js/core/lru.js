@@ -1,4 +1,4 @@
-// A map that forgets: what was looked at longest ago goes when the values together weigh more than a limit.
+// LRU map limited by the total size of its values.
 
 /**
  * @template K
@@ -9,12 +9,12 @@ export class ByteLru {
   #entries = new Map();
   #total = 0;
 
-  /** `limit` in bytes; the newest value stays whatever it weighs. */
+  /** `limit` in bytes; the newest value is kept regardless of its size. */
   constructor(limit = Infinity) {
     this.limit = limit;
   }
 
-  /** Bytes of all values together. */
+  /** Total bytes of all values. */
   get bytes() {
     return this.#total;
   }
@@ -25,7 +25,7 @@ export class ByteLru {
   }
 
   /**
-   * The value of `key`, which counts as used now; undefined when there is none.
+   * Return the value of `key` and mark it as used; undefined if there is none.
    * @param {K} key
    */
   get(key) {

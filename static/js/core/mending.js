@@ -1,4 +1,4 @@
-// Moves of the parts of prompts, and what a session would compute again, as app/lessons/mending.py has them. Pure.
+// Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/mending.py. Pure.
 
 /**
  * @typedef {import("./wire.js").Move} Move
@@ -8,13 +8,15 @@
 const LINE_END = -1; // stands for the token between two lines
 export const MAX_MOVES = 64;
 
-/** The name of a part. @param {string} line */
+/** Return the name of a part. @param {string} line */
 export const nameOf = (line) => line.split(/[:：]/, 1)[0];
 
 /**
- * Whether moves can be carried out: parts that may be moved, each before another part or to the end.
+ * Return whether moves are valid: movable parts, each moved before another part or to the end.
  *
- * @param {string[][]} prompts @param {string[]} movable @param {Move[]} moves
+ * @param {string[][]} prompts
+ * @param {string[]} movable
+ * @param {Move[]} moves
  */
 export function canMove(prompts, movable, moves) {
   const names = new Set(prompts.flat().map(nameOf));
@@ -28,16 +30,19 @@ export function canMove(prompts, movable, moves) {
 }
 
 /**
- * Moves, those that the next move of the same part undoes left out.
+ * Return the moves without those that the next move of the same part overrides.
  * @param {Move[]} moves
  */
 export const inEffect = (moves) => moves.filter(({ part }, i) => moves[i + 1]?.part !== part);
 
 /**
- * Prompts, each as its lines, after moves: a part goes before another, or to the end, in every prompt that has it. One
- * without the other has it before the first part that follows the other in the first prompt with both, or at the end.
+ * Apply moves to prompts, each a list of lines: a part moves before another, or to the end, in every prompt that has
+ * it. A prompt without the target has it before the first part that follows the target in the first prompt with both,
+ * or at the end.
  *
- * @param {string[][]} prompts @param {Move[]} moves @returns {string[][]}
+ * @param {string[][]} prompts
+ * @param {Move[]} moves
+ * @returns {string[][]}
  */
 export const moved = (prompts, moves) =>
   moves.reduce((now, { part, before }) => {
@@ -46,8 +51,10 @@ export const moved = (prompts, moves) =>
   }, prompts);
 
 /**
- * The names from `before` on, in the first prompt with both parts; null: there is none.
- * @param {string[][]} prompts @param {string} part @param {string | null} before
+ * Return the names from `before` on, in the first prompt with both parts; null: there is none.
+ * @param {string[][]} prompts
+ * @param {string} part
+ * @param {string | null} before
  */
 function following(prompts, part, before) {
   if (before === null) return [];
@@ -67,8 +74,10 @@ function placed(lines, part, after) {
 }
 
 /**
- * Whether no whole block of prompts, each as its lines, would be computed again.
- * @param {string[][]} prompts @param {LineTokens} tokens @param {number} blockSize
+ * Return whether no complete block of the prompts, each a list of lines, would be recomputed.
+ * @param {string[][]} prompts
+ * @param {LineTokens} tokens
+ * @param {number} blockSize
  */
 export function wouldBeRight(prompts, tokens, blockSize) {
   const earlier = /** @type {number[][]} */ ([]);

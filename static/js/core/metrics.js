@@ -1,4 +1,4 @@
-// Figures derived from records: latencies of a sequence, KV bytes, slots.
+// Metrics derived from records: latencies of a sequence, KV bytes, slots.
 
 import { BusyTime } from "./busy_time.js";
 import { RELEASED } from "./groups.js";
@@ -9,29 +9,28 @@ import { kvKinds } from "./shape.js";
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Header} Header
  * @typedef {{records: StepRecord[], header?: Header}} Log
- * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times all record indices: the submission,
- *   the first
- *   admission, and where each token was chosen; of a request that went over several instances, of all its parts
+ * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times record indices of the submission, the
+ * first admission and each chosen token; for a request on several instances, of all its parts
  */
 
 /**
- * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
- * slow model). Several instances compute at once: theirs are the seconds in which any of them worked (busy_time.js).
- * Arrivals and tokens of every sequence on that clock; goes on where it stopped.
+ * Engine time: seconds in which the engine worked, without pauses between steps (stepping by hand does not make a model
+ * slow). Several instances compute concurrently: for them it is the time in which any of them worked (busy_time.js).
+ * Maps arrivals and tokens of all sequences to that clock; incremental.
  */
 class EngineClock {
   /** @param {Log} log */
   constructor(log) {
     /** @type {number[]} per record: engine time at its end */
     this.at = [];
-    /** @type {number[]} per record: engine time at its beginning */
+    /** @type {number[]} per record: engine time at its start */
     this.began = [];
-    /** @type {Map<number, Times>} by sequence; the parts of a request have theirs in common */
+    /** @type {Map<number, Times>} by sequence; the parts of a request share theirs */
     this.sequences = new Map();
-    this.latest = 0; // engine time that a record reached
+    this.latest = 0; // highest engine time of any record
     this.parts = new RequestParts(log);
     this.busy = new BusyTime(); // of several instances
-    /** @type {{at: number, began: number, latest: number}[]} of several instances: readings of the clock, per record */
+    /** @type {{at: number, began: number, latest: number}[]} of several instances: clock readings per record */
     this.readings = [];
   }
 
@@ -68,7 +67,7 @@ class EngineClock {
     }
   }
 
-  /** A fork arrived with its parent, and begins with its tokens. @param {import("./trace.js").Fork} op */
+  /** Add a fork, which arrived with its parent and starts with its tokens. @param {import("./trace.js").Fork} op */
   #fork({ parent_seq_id: parent, seq_id: child }) {
     const times = this.sequences.get(parent);
     if (times) this.sequences.set(child, { ...times, tokens: times.tokens.slice() });
@@ -86,23 +85,27 @@ function clockOf(log) {
   return clock;
 }
 
-/** Engine time at the end of record `index`, seconds; 0 before the first. @param {Log} log @param {number} index */
+/**
+ * Return the engine time at the end of record `index`, in seconds; 0 before the first.
+ *
+ * @param {Log} log @param {number} index
+ */
 export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
 
-/** Engine time at the beginning of record `index`, seconds. @param {Log} log @param {number} index */
+/** Return the engine time at the start of record `index`, in seconds. @param {Log} log @param {number} index */
 export const beganAt = (log, index) => clockOf(log).began[index] ?? 0;
 
 /**
- * The part of its request that comes after a sequence; undefined: it is the last.
+ * Return the next part of a sequence's request; undefined for the last.
  * @param {Log} log @param {number} seq
  */
 export const partAfter = (log, seq) => clockOf(log).parts.next.get(seq);
 
-/** Engine time as far as the log is here, seconds. @param {Log} log */
+/** Return the engine time at the log's end, in seconds. @param {Log} log */
 export const latestTime = (log) => clockOf(log).latest;
 
 /**
- * Times of a sequence, seconds of engine time; null while not defined.
+ * Times of a sequence in seconds of engine time; null while undefined.
  * @typedef {object} SequenceTimes
  * @property {number | null} queue from its submission to the beginning of the step that admitted it
  * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first
@@ -114,7 +117,7 @@ export const latestTime = (log) => clockOf(log).latest;
  */
 
 /**
- * The times of `seqId` as far as record `index`.
+ * Return the times of `seqId` up to record `index`.
  * @param {Log} log @param {number} seqId @param {number} index @returns {SequenceTimes}
  */
 export function timesOf(log, seqId, index) {
@@ -136,27 +139,27 @@ export function timesOf(log, seqId, index) {
 }
 
 /**
- * The latencies of `seqId` as far as record `index`.
+ * Return the latencies of `seqId` up to record `index`.
  * @param {Log} log @param {number} seqId @param {number} index @returns {Latencies}
  */
 export function latencies(log, seqId, index) {
   const times = timesOf(log, seqId, index);
   const { at, sequences } = clockOf(log);
   const tokens = sequences.get(seqId)?.tokens.slice(0, times.num_output_tokens) ?? [];
-  // accepted drafts come in the step of the token before them, with no gap between
+  // accepted drafts arrive in the step of the preceding token, without a gap
   const later = tokens.flatMap((record, token) => (token === 0 || record === tokens[token - 1] ? [] : [token]));
   const itl = later.map((token) => at[tokens[token]] - at[tokens[token - 1]]);
   return { ...times, itl, itl_tokens: later };
 }
 
 const OUTLIER = 3; // times the next longest gap
-const FEWEST = 3; // gaps, of which one can be told to be unlike the others
+const FEWEST = 3; // gaps needed to call one an outlier
 
 /**
- * The gap that weighs on the mean of all: the longest, when no other is nearly as long. A server's first steps warm up,
- * and the one in which compiled code takes over is slow. Null when there is none.
+ * Return the gap that dominates the mean: the longest, if no other is nearly as long. A server's warm-up steps are
+ * slow, and so is the switch to compiled code. Null if there is none.
  * @param {number[]} itl seconds between tokens
- * @returns {{seconds: number, rest: number} | null} how long it is; the mean of the others
+ * @returns {{seconds: number, rest: number} | null} its length; the mean of the others
  */
 export function outlyingGap(itl) {
   if (itl.length < FEWEST) return null;
@@ -165,7 +168,7 @@ export function outlyingGap(itl) {
   return { seconds, rest: (itl.reduce((sum, gap) => sum + gap, 0) - seconds) / (itl.length - 1) };
 }
 
-/** How many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */
+/** Return how many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */
 function countUpTo(indices, index) {
   let low = 0;
   let high = indices.length;
@@ -178,7 +181,7 @@ function countUpTo(indices, index) {
 }
 
 /**
- * What a step's batch was; null when it computed nothing.
+ * Return the phase of a step's batch; null if it computed nothing.
  * @param {Pick<StepRecord, "batch">} record @returns {"prefill" | "decode" | "mixed" | null}
  */
 export function phaseOf(record) {
@@ -187,14 +190,14 @@ export function phaseOf(record) {
 }
 
 /**
- * Bytes that a step moves, as `work` counts them: weights read once, K and V read and written.
+ * Return the bytes that a step moves, from `work`: weights read once, K and V read and written.
  * @param {NonNullable<StepRecord["work"]>} work
  */
 export const bytesMoved = (work) => work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes;
 
 /**
- * A step on the roofline: FLOPs and bytes as `work` counts them, FLOPs a byte, and FLOPs a second of its forward pass.
- * Null for a record without work or time.
+ * Return a step's point on the roofline: FLOPs and bytes from `work`, FLOPs per byte, and FLOPs per second of its
+ * forward pass. Null for a record without work or time.
  * @param {Pick<StepRecord, "work" | "timing" | "batch">} record
  */
 export function rooflinePoint(record) {
@@ -214,19 +217,20 @@ export function rooflinePoint(record) {
 /** @typedef {{flops_per_second: number, bytes_per_second: number}} Roofs */
 
 /**
- * FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth).
+ * Return the attainable FLOP/s of a step with `intensity` FLOPs per byte under `roofs`: min(peak, intensity ·
+ * bandwidth).
  * @param {Roofs} roofs @param {number} intensity
  */
 export const attainable = (roofs, intensity) => Math.min(roofs.flops_per_second, intensity * roofs.bytes_per_second);
 
 /**
- * The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does.
+ * Return the ridge point: a step of lower intensity is memory-bound, one of higher intensity compute-bound.
  * @param {Roofs} roofs
  */
 export const ridge = (roofs) => roofs.flops_per_second / roofs.bytes_per_second;
 
 /**
- * Seconds the engine worked in a record: schedule + prepare + forward + sample.
+ * Return the seconds that the engine worked in a record: schedule + prepare + forward + sample.
  * @param {Pick<StepRecord, "timing">} record
  */
 export function stepSeconds(record) {
@@ -235,15 +239,16 @@ export function stepSeconds(record) {
 }
 
 /** @type {Record<string, number>} by KV dtype */
-const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale; int4 a zero point too
+const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale, for int4 also a zero point
 
 /**
- * The terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers · kv_heads ·
- * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
- * equally wide and have no scales. `element_bytes` follows from the header's own figure. Where latents are kept
- * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that
- * are computed from them would take. `kinds`: layers of one shape together; where there are several the formula is a
- * sum over them, and the other sizes are the first kind's.
+ * Return the terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers ·
+ * kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes if K and
+ * V have equal width and no scales. `element_bytes` follows from the header's own figure.
+ * For latents (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is the size of the
+ * keys and values computed from them.
+ * `kinds`: layers grouped by shape; with several kinds the formula is a sum over them, and the other sizes are those of
+ * the first.
  * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
  * @param {import("./groups.js").Group | null} [group]
  */
@@ -258,7 +263,7 @@ export function kvTerms(header, group = null) {
   const vectors = 2 * kinds.reduce((sum, kind) => sum + kind.num_layers * kind.num_kv_heads, 0);
   const elements = latent_dim ? num_layers * latent_dim : as_heads;
   const scales = scale_bytes * (latent_dim ? num_layers : vectors);
-  // a group whose blocks hold states has no layers with keys
+  // layers of a group with states have no keys
   const element_bytes = elements ? (bytes_per_token - scales) / elements : 0;
   return {
     kinds,
@@ -280,8 +285,8 @@ export function kvTerms(header, group = null) {
 /** @typedef {{block: number, logical: number, offset: number, slot: number}} Slot */
 
 /**
- * The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block, also
- * when the sequence let it go.
+ * Return the block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a
+ * block, also if it was released.
  * @param {number[] | undefined} table @param {number} blockSize @param {number} position @returns {Slot | null}
  */
 export function slotOf(table, blockSize, position) {

@@ -1,26 +1,26 @@
-// What moved between instances: for each transfer who computed, who goes on, how many bytes came, when and over what. A
-// fold over records that goes on where it stopped. Pure.
+// Transfers between instances: producer, consumer, bytes, time and link of each. An incremental fold over the records.
+// Pure.
 
 /**
  * @typedef {object} Move
  * @property {string} transfer
- * @property {number | null} from the sequence that computed it; null: the log has not said
- * @property {number | null} to the sequence that goes on with it
- * @property {number | null} lease seconds for which its blocks are kept
+ * @property {number | null} from the sequence that computed it; null: not reported
+ * @property {number | null} to the sequence that continues it
+ * @property {number | null} lease seconds for which its blocks are held
  * @property {number | null} heldIn record
  * @property {number | null} cameIn record
- * @property {number} tokens that came
+ * @property {number} tokens received
  * @property {number} bytes
  * @property {number} seconds
- * @property {string} link that they came over
- * @typedef {{record: number, bytes: number, count: number}} Sum of the moves up to a record
+ * @property {string} link that carried them
+ * @typedef {{record: number, bytes: number, count: number}} Sum of the transfers up to a record
  */
 
 class Moves {
   length = 0;
   /** @type {Map<string, Move>} by transfer */
   byName = new Map();
-  /** @type {Map<number, Move>} by sequence: those that go from it or to it */
+  /** @type {Map<number, Move>} by sequence: transfers from it or to it */
   bySeq = new Map();
   /** @type {Sum[]} ascending */
   sums = [];
@@ -60,7 +60,7 @@ class Moves {
 /** @type {WeakMap<object, Moves>} */
 const read = new WeakMap();
 
-/** The moves of a log as far as it is here. @param {{records: import("./trace.js").StepRecord[]}} log */
+/** Return the transfers of a log up to its end. @param {{records: import("./trace.js").StepRecord[]}} log */
 export function movesOf(log) {
   let found = read.get(log);
   if (!found) read.set(log, (found = new Moves()));
@@ -69,8 +69,10 @@ export function movesOf(log) {
 }
 
 /**
- * What had come up to and with record `index`.
- * @param {{records: import("./trace.js").StepRecord[]}} log @param {number} index @returns {Sum}
+ * Return the total received up to and including record `index`.
+ * @param {{records: import("./trace.js").StepRecord[]}} log
+ * @param {number} index
+ * @returns {Sum}
  */
 export const movedUpTo = (log, index) =>
   movesOf(log).sums.findLast(({ record }) => record <= index) ?? { record: -1, bytes: 0, count: 0 };

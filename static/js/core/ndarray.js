@@ -1,12 +1,14 @@
-// Dense arrays, as captures have them.
+// Dense arrays of captures.
 
 /** @typedef {Uint16Array | Float32Array | Int32Array | Uint8Array} Raw */
 
-/** A dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
+/** Dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
 export class NdArray {
   /**
-   * @param {string} dtype @param {number[]} shape @param {Raw} raw
-   * @param {(raw: number) => number} value what a raw element stands for
+   * @param {string} dtype
+   * @param {number[]} shape
+   * @param {Raw} raw
+   * @param {(raw: number) => number} value converts a raw element to a number
    */
   constructor(dtype, shape, raw, value) {
     this.dtype = dtype;
@@ -16,7 +18,7 @@ export class NdArray {
   }
 
   /**
-   * The element at the given indices, as a number.
+   * Return the element at the given indices, as a number.
    * @param {...number} indices
    */
   at(...indices) {
@@ -24,7 +26,7 @@ export class NdArray {
   }
 
   /**
-   * The last axis at the given leading indices, as a Float32Array.
+   * Return the last axis at the given leading indices, as a Float32Array.
    * @param {...number} indices
    */
   row(...indices) {

@@ -1,19 +1,18 @@
-// What a type of operation is to those that show it, beside its words: which events, marks and tones it has. A type
-// that is not here is told all the same; it has no sign of its own. Pure.
+// Display properties of operation types, apart from their words: events, marks and tones. Unknown types are still
+// shown, without a sign of their own. Pure.
 
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {object} Kind
- * @property {string} [event] the kind of event that it is on the timeline (core/events.js)
+ * @property {string} [event] its kind on the timeline (core/events.js)
  * @property {(op: any) => string | null} [mark] its mark on the scheduler's lane of its sequence (core/lanes.js); `op`
- *   is of the type
- *   that the entry is for, which a table by name cannot say
- * @property {"held" | "lost" | "done"} [tone] how its line in the list of decisions is set off
- * @property {boolean} [routine] it follows from what was decided
- * @property {boolean} [cause] what faults hide behind: the museum tells it even where both runs did it
- * @property {boolean} [turn] a turn in the life of its sequence
- * @property {"step" | "between"} [told] `step`: once for all sequences of a step; `between`: others may come between
- *   two of them
+ * has the type of the entry, which a table by name cannot express
+ * @property {"held" | "lost" | "done"} [tone] emphasis of its line in the list of decisions
+ * @property {boolean} [routine] a consequence of earlier decisions
+ * @property {boolean} [cause] possible trace of a fault: the museum shows it even if both runs did it
+ * @property {boolean} [turn] changes the status of its sequence
+ * @property {"step" | "between"} [told] `step`: merged over all sequences of a step; `between`: merged across other
+ * operations
  */
 
 /** @type {Record<string, Kind>} by `type` */
@@ -62,14 +61,16 @@ export const OPERATION_KINDS = {
   },
 };
 
-/** What is known of a type of operation. @param {string} type @returns {Kind} */
+/** Return the properties of an operation type. @param {string} type @returns {Kind} */
 export const kindOf = (type) => OPERATION_KINDS[type] ?? {};
 
 /**
- * Whether an operation lets a block go: it says where the block goes `to`, null where others hold it.
- * @param {Op} op @returns {op is Extract<Op, {to: "front" | "back" | null}>}
+ * Return whether an operation frees a block: its `to` is the end of the free queue, or null if other sequences hold the
+ * block.
+ * @param {Op} op
+ * @returns {op is Extract<Op, {to: "front" | "back" | null}>}
  */
 export const givesBack = (op) => "to" in op;
 
-/** The sequence that an operation is about; null: none. @param {Op} op */
+/** Return the sequence that an operation concerns; null: none. @param {Op} op */
 export const sequenceOf = (op) => ("seq_id" in op ? (op.seq_id ?? null) : null);

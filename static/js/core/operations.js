@@ -1,5 +1,5 @@
-// What a record decided, operation by operation. Neighbours that say the same of one sequence are one entry. Pure; the
-// page puts the entries into words (tell/operations.js).
+// Decisions of a record, operation by operation. Similar neighbours of one sequence form one entry. Pure;
+// tell/operations.js renders the entries in words.
 
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf, hasSiblings } from "./groups.js";
@@ -14,18 +14,20 @@ import { partsOf } from "./telling.js";
  * @typedef {import("./telling.js").Part} Part
  * @typedef {{header: Header, records: StepRecord[]}} Log
  * @typedef {object} Entry
- * @property {number} at the place of the first operation in `ops`
+ * @property {number} at index of the first operation in `ops`
  * @property {string} type
- * @property {number | null} seq the sequence that it is about; null: several or none
- * @property {number} group the block group of its blocks; -1: none
- * @property {number[] | null} layers those of that group, where a run has several
- * @property {Part[]} parts what is to be told
- * @property {Part[]} later what the records after it add; they may still come
+ * @property {number | null} seq its sequence; null: several or none
+ * @property {number} group block group of its blocks; -1: none
+ * @property {number[] | null} layers of that group, if a run has several
+ * @property {Part[]} parts texts of the entry
+ * @property {Part[]} later additions from later records, which may still arrive
  */
 
 /**
- * The entries of record `index` in the order in which they happened.
- * @param {Log} log @param {number} index @returns {Entry[]}
+ * Return the entries of record `index` in the order of their execution.
+ * @param {Log} log
+ * @param {number} index
+ * @returns {Entry[]}
  */
 export function operationsOf(log, index) {
   const record = log.records[index];
@@ -35,9 +37,12 @@ export function operationsOf(log, index) {
 }
 
 /**
- * The parts of the operations of record `index` that `wanted` picks, told together as one; none where there is none.
- * They must be of one type.
- * @param {Log} log @param {number} index @param {(op: Op, at: number) => boolean} wanted @returns {Part[]}
+ * Return the parts of those operations of record `index` that `wanted` selects, merged; empty if there are none. They
+ * must be of one type.
+ * @param {Log} log
+ * @param {number} index
+ * @param {(op: Op, at: number) => boolean} wanted
+ * @returns {Part[]}
  */
 export function partsWhere(log, index, wanted) {
   const record = log.records[index];
@@ -77,14 +82,16 @@ function entryOf(log, record, ops, places, groups) {
 const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id : "src" in op ? op.src : -1);
 
 /**
- * Lists of places of operations that are told together: those on blocks, of one type and sequence, with none of
- * another type of that sequence between them; those on blocks of different groups are told apart.
- * @param {Op[]} ops @param {ReturnType<typeof blockGroups>} groups @returns {number[][]}
+ * Return lists of operation indices that are merged: block operations of one type, sequence and block group, without
+ * another type of that sequence between them.
+ * @param {Op[]} ops
+ * @param {ReturnType<typeof blockGroups>} groups
+ * @returns {number[][]}
  */
 function toldTogether(ops, groups) {
   /** @type {number[][]} */
   const found = [];
-  /** @type {Map<string, number[]>} type, sequence and block group -> the list that the next of them joins */
+  /** @type {Map<string, number[]>} type, sequence and block group -> list that the next of them joins */
   const open = new Map();
   ops.forEach((op, at) => {
     const { told } = kindOf(op.type);
@@ -100,8 +107,11 @@ function toldTogether(ops, groups) {
 }
 
 /**
- * What a preemption cost, once its sequence is back.
- * @param {Log} log @param {StepRecord} record @param {import("./trace.js").Preempt} op @param {number} at
+ * Return the cost of a preemption, once its sequence has resumed.
+ * @param {Log} log
+ * @param {StepRecord} record
+ * @param {import("./trace.js").Preempt} op
+ * @param {number} at
  * @returns {Part[]}
  */
 function costOf(log, record, op, at) {

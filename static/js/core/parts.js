@@ -1,13 +1,13 @@
-// Requests whose parts are sequences of several instances: computed on one, gone on with at another. Mirrors
-// engine/trace/parts.py, which says what a part is. Pure.
+// Requests whose parts are sequences of several instances: computed on one, continued on another. Mirrors
+// engine/trace/parts.py, which defines parts. Pure.
 
-const PREFILL = "/prefill"; // ends the id of what stands for a request on the instance that computes its prompt
+const PREFILL = "/prefill"; // suffix of a request's id on the instance that computes its prompt
 
-/** Whether several instances write the log. @param {{header?: import("./trace.js").Header}} log */
+/** Return whether several instances write the log. @param {{header?: import("./trace.js").Header}} log */
 export const isShared = ({ header }) => (header?.instances?.length ?? 0) > 1;
 
 /**
- * The id of the request that a submission stands for.
+ * Return the id of the request that a submission belongs to.
  * @param {{header?: import("./trace.js").Header}} log
  * @param {Pick<import("./trace.js").Submit, "request_id" | "kv_role">} op
  */
@@ -17,10 +17,10 @@ export function requestOf(log, { request_id: id, kv_role: role }) {
 }
 
 /**
- * @typedef {{id: string, part: number, alive: Set<number>, hasTokens: boolean}} Open a request that is not over:
- *   `part`, the sequence that it was submitted as last; `alive`: sequences of that part
- * @typedef {{before: number | null, lost: number[]}} Found the part before the one that is submitted (null: it is the
- *   first, or nothing is); the sequences that end with a `lost`
+ * @typedef {{id: string, part: number, alive: Set<number>, hasTokens: boolean}} Open an unfinished request: `part`, its
+ * last submitted sequence; `alive`: sequences of that part
+ * @typedef {{before: number | null, lost: number[]}} Found the part before the submitted one (null: it is the first, or
+ * nothing is submitted); the sequences that end with a `lost`
  */
 
 /** @type {Found} */
@@ -29,13 +29,13 @@ const NOTHING = { before: null, lost: [] };
 export class RequestParts {
   /** @type {Map<string, Open>} */
   #open = new Map();
-  /** @type {Map<number, Open>} by sequence that is not over */
+  /** @type {Map<number, Open>} by unfinished sequence */
   #of = new Map();
-  /** @type {Map<number, number>} instances of sequences that are not over */
+  /** @type {Map<number, number>} instances of unfinished sequences */
   #instances = new Map();
-  /** @type {Set<number>} sequences with which another instance goes on */
+  /** @type {Set<number>} sequences continued on another instance */
   producers = new Set();
-  /** @type {Map<number, number>} by sequence: the part after it */
+  /** @type {Map<number, number>} by sequence: the next part */
   next = new Map();
 
   /** @param {{header?: import("./trace.js").Header}} log */
@@ -45,8 +45,10 @@ export class RequestParts {
   }
 
   /**
-   * The next operation, of a record of this instance.
-   * @param {import("./trace.js").Op} op @param {number} instance @returns {Found}
+   * Process the next operation, from a record of this instance.
+   * @param {import("./trace.js").Op} op
+   * @param {number} instance
+   * @returns {Found}
    */
   read(op, instance) {
     if (!this.isShared) return NOTHING;

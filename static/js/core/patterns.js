@@ -1,9 +1,9 @@
-// The keys that a query is known to look at, by what the text says of them: the token before, the first one, what
-// followed this token the last time. Pure; training/heads.py names those of a poem.
+// Keys that a query is known to attend to, by text patterns: the previous token, the first one, the token after the
+// last occurrence of the current one. Pure; training/heads.py names the patterns of poems.
 
 /**
- * What a head may look at, the plainest first: `parallel_clause` is the same place in the clause before, `induction`
- * what followed this token the last time.
+ * Attention patterns, the simplest first: `parallel_clause` is the same place in the previous clause, `induction` the
+ * token that followed the last occurrence of the current one.
  */
 export const PATTERNS = /** @type {const} */ ([
   "previous_token",
@@ -18,11 +18,11 @@ export const PATTERNS = /** @type {const} */ ([
 /** @typedef {typeof PATTERNS[number]} Pattern */
 
 const MARKS = /^[\s，。！？；：、,.;:!?…]+$/u; // ends a clause
-const BLANK = /^[^\S\n]*$/u; // and spaces alone do not
+const BLANK = /^[^\S\n]*$/u; // spaces alone do not
 const strict = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Whether a token ends a clause: a mark, or the end of a line.
+ * Return whether a token ends a clause: punctuation or the end of a line.
  * @param {Uint8Array} bytes
  */
 export function endsClause(bytes) {
@@ -30,23 +30,23 @@ export function endsClause(bytes) {
     const text = strict.decode(bytes);
     return MARKS.test(text) && !BLANK.test(text);
   } catch {
-    return false; // a piece of a character
+    return false; // fragment of a character
   }
 }
 
-/** A sequence's text as far as it is known, and for each of its positions the key that each pattern names. */
+/** Known text of a sequence, and for each of its positions the key that each pattern names. */
 export class NamedKeys {
-  /** @type {number[][]} by position, in the order of PATTERNS; -1: it names none */
+  /** @type {number[][]} by position, in the order of PATTERNS; -1: none */
   #keys = [];
-  #start = 0; // of the clause at the end
-  #before = -1; // where the clause before it began; -1: there is none
-  /** @type {Map<number, number>} token id -> where it stood last */
+  #start = 0; // of the last clause
+  #before = -1; // start of the clause before; -1: none
+  /** @type {Map<number, number>} token id -> last position */
   #last = new Map();
 
   /**
-   * The keys that a query at `position` may be asked about, in the order of PATTERNS; -1 where a pattern names none. A
-   * key that two patterns name says nothing about either, and counts for neither.
-   * @param {{token_ids: number[], token_bytes: Uint8Array[]}} text of which only more ever follows
+   * Return the keys for a query at `position`, in the order of PATTERNS; -1 where a pattern names none. A key named by
+   * two patterns is ambiguous and counts for neither.
+   * @param {{token_ids: number[], token_bytes: Uint8Array[]}} text only ever extended
    * @param {number} position
    */
   at(text, position) {

@@ -1,4 +1,4 @@
-// A large pool as a picture of one pixel a block: which block stands where, and how each is coloured. Pure.
+// Picture of a large pool with one pixel per block: order and colour of the blocks. Pure.
 
 /**
  * @typedef {import("./survey.js").Columns} Columns
@@ -13,18 +13,20 @@
 export const MEANINGS = ["owner", "age", "refs", "hits", "group", "tier"];
 /** @type {readonly Order[]} */
 export const ORDERS = ["id", "owner", "used"];
-/** What has a colour of its own, and no place on a scale. @type {readonly Meaning[]} */
+/** Meanings with one colour per value instead of a scale. @type {readonly Meaning[]} */
 export const NAMED = ["owner", "group", "tier"];
-const MAX_REFS = 8; // owners, from which on a block is drawn as shared by many
+const MAX_REFS = 8; // number of owners from which a block is drawn as shared by many
 const MAX_HITS = 64;
-/** Of a colour that a block keeps that nobody holds: its content may be found again. */
+/** Share of the colour of a cached block without an owner: its content can still be hit. */
 export const CACHED = 0.45;
-/** Of the scale, where it begins: what is least is not like a block without content. */
+/** Start of the scale, so that the least value differs from a block without content. */
 export const FAINTEST = 0.2;
 
 /**
- * Columns and rows of `count` cells, and the side of each in whole pixels, so that all fit `width` × `height`.
- * @param {number} count @param {number} width @param {number} height
+ * Return columns and rows of `count` cells, and the cell's side in whole pixels, to fit `width` × `height`.
+ * @param {number} count
+ * @param {number} width
+ * @param {number} height
  */
 export function gridFor(count, width, height) {
   const side = Math.max(1, Math.floor(Math.sqrt((width * height) / Math.max(1, count))));
@@ -37,16 +39,17 @@ export function gridFor(count, width, height) {
 }
 
 /**
- * Block ids in the order in which they stand; the same keys by id.
- * @param {Columns} columns @param {Order} order
+ * Return block ids in display order; equal keys are ordered by id.
+ * @param {Columns} columns
+ * @param {Order} order
  */
 export function orderOf(columns, order) {
   const count = columns.owner.length;
   const ids = Uint32Array.from({ length: count }, (_, i) => i);
   if (order === "id") return ids;
   const key = order === "owner" ? columns.owner : columns.used_in;
-  const keyed = new Float64Array(count); // key and id in one number: sorting numbers is what is quick
-  const down = order === "used" ? -1 : 1; // used last comes first
+  const keyed = new Float64Array(count); // key and id in one number, since sorting numbers is fast
+  const down = order === "used" ? -1 : 1; // most recently used first
   for (let i = 0; i < count; i++) keyed[i] = down * (key[i] + 1) * count + i;
   keyed.sort();
   for (let i = 0; i < count; i++) ids[i] = ((keyed[i] % count) + count) % count;
@@ -54,10 +57,15 @@ export function orderOf(columns, order) {
 }
 
 /**
- * Write a pixel a block into `pixels` (RGBA, one for each of `ids`): its colour by `meaning` after record `at`. A block
- * without content is paper; of one that is cached and that nobody holds the colour is weaker.
- * @param {Uint32Array} pixels @param {Uint32Array} ids @param {Columns} columns @param {Meaning} meaning
- * @param {number} at @param {Inks} inks @param {(block: number) => number} groupOf
+ * Write one pixel per block into `pixels` (RGBA, one for each of `ids`): its colour by `meaning` after record `at`. A
+ * block without content has the background colour; a cached one without an owner has a weaker colour.
+ * @param {Uint32Array} pixels
+ * @param {Uint32Array} ids
+ * @param {Columns} columns
+ * @param {Meaning} meaning
+ * @param {number} at
+ * @param {Inks} inks
+ * @param {(block: number) => number} groupOf
  */
 export function colourBlocks(pixels, ids, columns, meaning, at, inks, groupOf) {
   const { ref_count, is_cached, owner } = columns;
@@ -72,8 +80,9 @@ export function colourBlocks(pixels, ids, columns, meaning, at, inks, groupOf) {
 }
 
 /**
- * The colours of a meaning as pixels, of blocks that are held and of those that are cached only.
- * @param {Inks} inks @param {Meaning} meaning
+ * Return the colours of a meaning as pixels, for blocks with an owner and for blocks that are only cached.
+ * @param {Inks} inks
+ * @param {Meaning} meaning
  */
 function packed({ paper, ink, owners, scale, cached }, meaning) {
   const all = NAMED.includes(meaning) ? owners : scale;
@@ -87,13 +96,17 @@ function packed({ paper, ink, owners, scale, cached }, meaning) {
   };
 }
 
-/** As a canvas keeps it on a little-endian machine. @param {Rgb} rgb */
+/** Return a colour in the byte order of a canvas on a little-endian machine. @param {Rgb} rgb */
 const pixelOf = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 
 /**
- * Which of the colours, 0 to `last`, a block has.
- * @param {Columns} columns @param {Meaning} meaning @param {number} at @param {number} last
- * @param {(block: number) => number} groupOf @returns {(id: number) => number}
+ * Return a function from block to the index of its colour, 0 to `last`.
+ * @param {Columns} columns
+ * @param {Meaning} meaning
+ * @param {number} at
+ * @param {number} last
+ * @param {(block: number) => number} groupOf
+ * @returns {(id: number) => number}
  */
 function shaded({ owner, used_in, ref_count, num_hits, tiers }, meaning, at, last, groupOf) {
   if (meaning === "owner") return (id) => owner[id] % (last + 1);

@@ -1,5 +1,5 @@
-// The prefix tree as rows to read: contents that follow each other without a fork and are held alike are one branch,
-// which opens into its blocks. Pure.
+// Prefix tree as rows: consecutive contents without a fork and with the same owners form one branch, which can be
+// expanded into its blocks. Pure.
 
 /**
  * @typedef {import("./prefix_tree.js").Node} Node
@@ -21,14 +21,14 @@
  */
 
 /**
- * @param {Node[]} nodes that follow the same beginning
- * @param {(a: Node, b: Node) => boolean} [alike] whether two that follow each other may be in one branch
+ * @param {Node[]} nodes children of the same prefix
+ * @param {(a: Node, b: Node) => boolean} [alike] whether two consecutive contents may share a branch
  * @returns {Branch[]}
  */
 export function branchesOf(nodes, alike = heldAlike) {
   /** @type {Branch[]} */
   const roots = [];
-  /** @type {{from: Node[], into: Branch[]}[]} a walk without recursion: a beginning may be thousands of blocks long */
+  /** @type {{from: Node[], into: Branch[]}[]} iterative walk: a prefix may be thousands of blocks long */
   const open = [{ from: nodes, into: roots }];
   for (let next = open.pop(); next; next = open.pop())
     for (const first of next.from) {
@@ -43,15 +43,20 @@ export function branchesOf(nodes, alike = heldAlike) {
   return roots;
 }
 
-/** Whether two that follow each other are held by as many, and found alike. @param {Node} a @param {Node} b */
+/**
+ * Return whether two consecutive contents have equally many owners and can be hit alike.
+ *
+ * @param {Node} a
+ * @param {Node} b
+ */
 const heldAlike = (a, b) =>
   a.kind === b.kind && a.refs === b.refs && a.findable === b.findable && a.blocks.length === b.blocks.length;
 
 /**
- * The rows of branches, top to bottom.
+ * Return the rows of branches, top to bottom.
  * @param {Branch[]} branches
- * @param {ReadonlySet<string>} closed branches whose children are put away
- * @param {ReadonlySet<string>} opened branches that are shown block by block
+ * @param {ReadonlySet<string>} closed collapsed branches
+ * @param {ReadonlySet<string>} opened branches shown block by block
  * @returns {Row[]}
  */
 export function rowsOf(branches, closed, opened) {

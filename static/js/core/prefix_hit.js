@@ -1,5 +1,5 @@
-// Who would hit: what the prefix cache has of a prompt, and why no more. Finds what engine/cache/prefix_index.py would;
-// a test holds it to the lookups of recorded runs. Pure.
+// Prefix lookup for a prompt that was not submitted: the cached part, and why it ends there. Matches
+// engine/cache/prefix_index.py; a test holds it to the lookups of recorded runs. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
@@ -9,27 +9,30 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 /**
  * @typedef {import("./prefix_tree.js").Node} Node
  * @typedef {import("./cached_contents.js").Content} Content
- * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End why the hit ends
- *   where it does: no more may hit; no whole block may; the next block's content was evicted; what is cached goes on
- *   with other tokens; the beginning is cached under another `cache_salt`; keys are there but no state; nothing is
- *   cached that begins, or goes on, like this
+ * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End reason for the
+ * hit's end: limit of what may hit; no complete block; the next block's content was evicted; cached contents continue
+ * with other tokens; the prefix is cached under another `cache_salt`; keys without a state; no cached content with this
+ * prefix
  * @typedef {object} Hit
- * @property {Node[]} way the contents that hit
- * @property {number} tokens that hit
+ * @property {Node[]} way contents hit
+ * @property {number} tokens hit
  * @property {number} of tokens of the prompt
- * @property {number} most blocks that may hit: one token must run through the model, to get logits
+ * @property {number} most blocks that may hit: one token must run through the model for logits
  * @property {End} end
- * @property {Content | null} lost with `evicted`: what is missing
- * @property {import("./cached_contents.js").Eviction | null} eviction with `evicted`: where it went
- * @property {number} shared with `differs`: tokens of the next block that the closest cached one shares
- * @property {Node | null} closest with `differs`: that one
+ * @property {Content | null} lost for `evicted`: the missing content
+ * @property {import("./cached_contents.js").Eviction | null} eviction for `evicted`: its eviction
+ * @property {number} shared for `differs`: tokens of the next block shared with the closest cached one
+ * @property {Node | null} closest for `differs`: that content
  */
 
 /**
- * What `tree` has of a prompt.
- * @param {import("./prefix_tree.js").Log} log @param {import("./prefix_tree.js").Tree} tree the cache of `state`
- * @param {import("./prefix_tree.js").State} state @param {number[]} tokens ids @param {string | null} [salt]
- * @param {number} [until] the last record whose evictions have happened
+ * Look up a prompt in `tree`.
+ * @param {import("./prefix_tree.js").Log} log
+ * @param {import("./prefix_tree.js").Tree} tree cache of `state`
+ * @param {import("./prefix_tree.js").State} state
+ * @param {number[]} tokens ids
+ * @param {string | null} [salt]
+ * @param {number} [until] last record whose evictions have happened
  * @returns {Hit}
  */
 export function wouldHit(log, tree, state, tokens, salt = null, until = state.index) {
@@ -50,9 +53,9 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
     closest: null,
   };
   const blockAt = (/** @type {number} */ logical) => tokens.slice(logical * size, (logical + 1) * size);
-  /** @type {Node[]} what is in the tree of the prompt, whether it can be found or not */
+  /** @type {Node[]} contents of the prompt in the tree, whether they can be hit or not */
   const way = [];
-  /** @type {Content | undefined} what comes next, if it ever was cached */
+  /** @type {Content | undefined} next content, if it was ever cached */
   let next;
   while (way.length < most) {
     next = contents.after(way.at(-1)?.hash ?? null, salt, blockAt(way.length));
@@ -81,9 +84,10 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
 }
 
 /**
- * Whether a head or layer is off for a prompt that comes after record `index`: what is computed then has hashes that do
- * not follow from its tokens alone. Mirrors engine/cache/ablate_settings.py.
- * @param {Pick<import("./trace.js").Header, "engine">} header @param {number} index
+ * Return whether a head or layer is ablated for a prompt after record `index`: hashes of what is computed then do not
+ * follow from the tokens alone. Mirrors engine/cache/ablate_settings.py.
+ * @param {Pick<import("./trace.js").Header, "engine">} header
+ * @param {number} index
  */
 export const isAblated = ({ engine }, index) =>
   String(engine.ablate ?? "")
@@ -91,8 +95,9 @@ export const isAblated = ({ engine }, index) =>
     .some((off) => Number(off.split("@")[1]) <= index + 1);
 
 /**
- * The last eviction from these groups.
- * @param {import("./cached_contents.js").Eviction[]} evictions ascending @param {import("./groups.js").Group[]} groups
+ * Return the last eviction from these groups.
+ * @param {import("./cached_contents.js").Eviction[]} evictions ascending
+ * @param {import("./groups.js").Group[]} groups
  * @param {number} until record
  */
 const lastUntil = (evictions, groups, until) =>

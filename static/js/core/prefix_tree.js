@@ -1,7 +1,7 @@
-// What the prefix cache has now, as a tree: contents that follow the same beginning are branches of it. Pure.
+// Tree of the current prefix cache: contents with the same prefix are branches of it. Pure.
 //
-//   春江潮水 ── 连海平， ── 海上明月      held by two, then by one
-//            └─ 向东流，                  nobody holds it: found again until its block is taken
+//   春江潮水 ── 连海平， ── 海上明月      two owners, then one
+//            └─ 向东流，                  no owner: can be hit until its block is allocated
 
 import { contentsOf, hashKey } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
@@ -12,24 +12,27 @@ import { groupOf, isOfStates } from "./groups.js";
  * @typedef {import("./state_parts.js").Block} Block
  * @typedef {import("./groups.js").Group} Group
  * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log
- * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and found again until its block is taken;
- *   evicted, and here only for what follows it
+ * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and can be hit until its block is allocated;
+ * evicted, and present only for its successors
  * @typedef {object} Node one content
  * @property {string} hash
  * @property {import("./cached_contents.js").Content} content
- * @property {Node | null} parent null: it begins a sequence, or of a watched server what comes before is unknown
- * @property {Node[]} children in the order in which they were computed first
- * @property {Block[]} blocks that have it: one, but for copies and for other groups of layers
+ * @property {Node | null} parent null: start of a sequence, or for a monitored server unknown
+ * @property {Node[]} children in the order of their first computation
+ * @property {Block[]} blocks with this content: one, except for copies and other groups of layers
  * @property {Kind} kind
- * @property {number} refs the most owners that a block of it has
- * @property {boolean} findable whether a prompt can hit it: nothing that comes before it is missing
+ * @property {number} refs maximum number of owners of its blocks
+ * @property {boolean} findable whether a prompt can hit it: none of its predecessors is missing
  * @typedef {{instance: number, roots: Node[], byHash: Map<string, Node>, held: number, reusable: number}} Tree `held`
  *   and `reusable`: blocks with a hash
  */
 
 /**
- * The prefix cache of an instance in `state`, a state of `log`: each has one of its own.
- * @param {Log} log @param {State} state @param {number} [instance] @returns {Tree}
+ * Return the prefix cache of an instance in `state`, a state of `log`; each instance has its own.
+ * @param {Log} log
+ * @param {State} state
+ * @param {number} [instance]
+ * @returns {Tree}
  */
 export function prefixTree(log, state, instance = 0) {
   const contents = contentsOf(log);
@@ -51,7 +54,7 @@ export function prefixTree(log, state, instance = 0) {
   const older = (/** @type {Node} */ a, /** @type {Node} */ b) =>
     a.content.record - b.content.record || a.content.seq - b.content.seq;
   const size = blockSize(log.header);
-  /** @type {Map<Node, boolean[]>} by group: whether everything is there that it keeps of the beginning */
+  /** @type {Map<Node, boolean[]>} by group: whether it has all blocks it retains of the prefix */
   const begun = new Map();
   const ways = tree.roots.sort(older).slice();
   for (let node = ways.pop(); node; node = ways.pop()) {
@@ -65,8 +68,10 @@ export function prefixTree(log, state, instance = 0) {
 }
 
 /**
- * The node of a content, made with those before it where it is new. Undefined: the log never said that it was cached.
- * @param {Tree} tree @param {import("./cached_contents.js").Contents} contents @param {string} hash
+ * Return the node of a content, creating it and its predecessors if needed. Undefined if the log never cached it.
+ * @param {Tree} tree
+ * @param {import("./cached_contents.js").Contents} contents
+ * @param {string} hash
  * @returns {Node | undefined}
  */
 function nodeOf(tree, contents, hash) {
@@ -75,7 +80,7 @@ function nodeOf(tree, contents, hash) {
   for (let next = hash; !found; ) {
     const content = contents.byHash.get(next);
     if (!content) {
-      if (made.length) break; // a watched server never said what comes before
+      if (made.length) break; // a monitored server did not report the predecessor
       return undefined;
     }
     made.push(content);
@@ -100,23 +105,33 @@ function nodeOf(tree, contents, hash) {
   return found;
 }
 
-/** Whether a sequence begins with a root of the tree; else what comes before it is unknown. @param {Node} root */
+/**
+ * Return whether a sequence begins with a root of the tree; otherwise its predecessor is unknown.
+ *
+ * @param {Node} root
+ */
 export const beginsSequence = ({ content }) => content.parent === null && !content.unsaid;
 
-/** The groups of layers of an instance. @param {State} state @param {number} instance */
+/** Return the groups of layers of an instance. @param {State} state @param {number} instance */
 export const groupsOf = ({ block_groups: groups }, instance) => groups.filter((group) => group.instance === instance);
 
 /** @param {Node} node @param {Group} group */
 const has = (node, { first_block: first, num_blocks: count }) =>
   node.blocks.some(({ block_id: id }) => id >= first && id < first + count);
 
-/** Keys that a query sees in a group, null: all. Of states it needs the one before it. @param {Group} group */
+/**
+ * Return the number of keys a query attends to in a group, null: all. A state group needs the previous one.
+ *
+ * @param {Group} group
+ */
 const sightIn = (group) => (isOfStates(group) ? 2 : group.window);
 
 /**
- * Where the blocks begin that the next query after `count` of them sees, beside the sinks': `Retention` in
- * engine/cache/reach.py.
- * @param {number} count @param {Group} group @param {number} size slots of a block
+ * Return the start of the blocks in the span of the next query after `count` keys, apart from the sinks': `Retention`
+ * in engine/cache/reach.py.
+ * @param {number} count
+ * @param {Group} group
+ * @param {number} size slots of a block
  */
 function seenFrom(count, group, size) {
   const window = sightIn(group);
@@ -125,13 +140,15 @@ function seenFrom(count, group, size) {
   return Math.max(Math.ceil(group.sinks / size), hidden);
 }
 
-/** Whether a group needs a block for every hit that goes beyond it: under a window only the sinks are. */
+/** Return whether a group needs a block for every hit beyond it: with a window, only the sinks. */
 const isKept = (/** @type {Node} */ { content }, /** @type {Group} */ group, /** @type {number} */ size) =>
   sightIn(group) === null || content.logical < Math.ceil(group.sinks / size);
 
 /**
- * Whether a group has the blocks up to `node` that the next query after it sees in its window.
- * @param {Node} node @param {Group} group @param {number} size
+ * Return whether a group has the blocks up to `node` in the window of the next query.
+ * @param {Node} node
+ * @param {Group} group
+ * @param {number} size
  */
 function seesAll(node, group, size) {
   if (sightIn(group) === null) return true;
@@ -142,8 +159,10 @@ function seesAll(node, group, size) {
 }
 
 /**
- * The first content up to `node` that some group lacks for a hit that ends with it; null: none.
- * @param {Node} node one that is not findable @param {Group[]} groups @param {number} size
+ * Return the first content up to `node` that some group lacks for a hit ending there; null: none.
+ * @param {Node} node not findable
+ * @param {Group[]} groups
+ * @param {number} size
  */
 export function missingUpTo(node, groups, size) {
   /** @type {Node[]} */
@@ -160,8 +179,11 @@ export function missingUpTo(node, groups, size) {
 }
 
 /**
- * Contents of a way from a root whose keys are all there, if layers with states needed none; 0 where no layer has one.
- * @param {Node[]} way @param {Group[]} groups @param {number} size
+ * Return the number of contents on a path from a root whose keys are all present, ignoring layers with states; 0 if no
+ * layer has keys.
+ * @param {Node[]} way
+ * @param {Group[]} groups
+ * @param {number} size
  */
 export function keysUpTo(way, groups, size) {
   const ofKeys = groups.filter((group) => !isOfStates(group));

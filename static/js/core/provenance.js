@@ -1,9 +1,8 @@
-// The provenance chain: from whatever is selected to everything that it hangs together with, as plain values from the
-// log. Pure.
+// Provenance chains: links from a selection to everything connected with it, as plain values from the log. Pure.
 //
 // A selection is one of
-// A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection, `layers` those
-// whose block group it is about, where a run has several.
+// A link is `{kind, fidelity, …values}`; `go` leads to a record, `select` to another selection, `layers` are those
+// of its block group if a run has several.
 
 import { ofBlock } from "./provenance/block.js";
 import { ofDecision } from "./provenance/decision.js";
@@ -14,10 +13,13 @@ import { ofSequence } from "./provenance/sequence.js";
 /** @typedef {import("./provenance/types.js").Selection} Selection */
 
 /**
- * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head},
- * what the stage shows: the sequence that a position belongs to, and where a weight is read.
- * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
- * @param {import("./provenance/types.js").View} [view] @returns {import("./provenance/types.js").Chain | null}
+ * Return `{kind, links}` of `selection` after record `index`; null if it does not exist there. `view`: {seq, layer,
+ * head} of the stage: the sequence of a position, and where a weight is read.
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
+ * @param {Selection | null} selection
+ * @param {import("./provenance/types.js").View} [view]
+ * @returns {import("./provenance/types.js").Chain | null}
  */
 export function provenanceOf(log, index, selection, view = {}) {
   if (!selection || index < 0 || index >= log.length) return null;
@@ -31,9 +33,11 @@ export function provenanceOf(log, index, selection, view = {}) {
 }
 
 /**
- * What a selection touches, to light it up everywhere: `{blocks, slots, seqs, position, query}`; `blocks` and `seqs`
- * are sets, `slots` a set of slot numbers.
- * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
+ * Return everything connected with a selection, for highlighting: `{blocks, slots, seqs, position, query}`; `blocks`
+ * and `seqs` are sets, `slots` a set of slot numbers.
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
+ * @param {Selection | null} selection
  * @param {import("./provenance/types.js").View} [view]
  */
 export function connectedTo(log, index, selection, view = {}) {

@@ -1,10 +1,10 @@
-// What the operations of a record need of the rest of it: its outputs, each taken once, and its drafts. Mirrors
+// Context of a record's operations: its outputs, each consumed once, and its drafts. Mirrors
 // engine/trace/record_outputs.py. Pure.
 
 /** @typedef {import("./trace.js").Output} Output */
 
 export class RecordOutputs {
-  /** @param {Output[]} outputs a step that verifies drafts may choose one token several times */
+  /** @param {Output[]} outputs a step that verifies drafts may choose a token several times */
   constructor(outputs) {
     /** @type {Map<string, Output[]>} */
     this.byToken = new Map();
@@ -19,8 +19,9 @@ export class RecordOutputs {
   }
 
   /**
-   * The next output of the sequence with this token; the last one again where there is no other.
-   * @param {number} seq @param {number} token
+   * Return the sequence's next output with this token; the last one again if there is no other.
+   * @param {number} seq
+   * @param {number} token
    */
   take(seq, token) {
     const found = this.byToken.get(`${seq},${token}`);

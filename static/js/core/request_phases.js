@@ -1,5 +1,5 @@
-// Where a request's time went: queued, in prefill, moving between instances, in decode, preempted; as seconds and as a
-// bar. The lanes of the scheduler, on the engine's clock. Pure.
+// Phases of a request's time: queued, prefill, transfer between instances, decode, preempted; as seconds and as a bar.
+// Based on the scheduler's lanes and the engine's clock. Pure.
 
 import { beganAt, engineTime, latestTime } from "./metrics.js";
 import { isShared } from "./parts.js";
@@ -7,16 +7,16 @@ import { isShared } from "./parts.js";
 /**
  * @typedef {import("./metrics.js").Log} Log
  * @typedef {import("./lanes.js").Lane} Lane
- * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue,
- *   before it is admitted; `receiving`: from the step that found room for what another instance has computed until
- *   that is here; `prefill` and `decode`: what its steps were, and where it ran without a place in a step, what they
- *   were before; `preempted`: from the step that preempted it until the one that admitted it again
- * @typedef {{phase: Phase, from: number, to: number, begin: number, end: number, seq: number}} Segment `from` and
- *   `to`: records, inclusive; `begin` and `end`: seconds of engine time; `seq`: the part that it is of
+ * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue before
+ * its admission; `receiving`: from the step that reserved space for another instance's blocks until they arrive;
+ * `prefill` and `decode`: by the kind of its steps, and while it runs without being scheduled, by the last one;
+ * `preempted`: from its preemption to its readmission
+ * @typedef {{phase: Phase, from: number, to: number, begin: number, end: number, seq: number}} Segment `from` and `to`:
+ * records, inclusive; `begin` and `end`: seconds of engine time; `seq`: its part
  */
 
 /**
- * The phases of a lane, one after the other; while only its blocks are held the request is not here any more.
+ * Return the phases of a lane in order; the time in which only its blocks are held is excluded.
  * @param {Lane} lane
  */
 function phasesOf({ runs }) {
@@ -33,14 +33,16 @@ function phasesOf({ runs }) {
 }
 
 /**
- * The phases of a request's lanes, one a part, in their order. Where instances share a clock it goes on while nobody
- * steps: what was computed ends with its last step, as long as another one may be away.
- * @param {Log} log @param {readonly Lane[]} lanes @returns {Segment[]}
+ * Return the phases of a request's lanes, one lane per part, in order. The shared clock of several instances also runs
+ * between steps, so a computing phase ends with its last step while another instance may continue.
+ * @param {Log} log
+ * @param {readonly Lane[]} lanes
+ * @returns {Segment[]}
  */
 export function segmentsOf(log, lanes) {
   return lanes.flatMap((lane) => {
     const until = lane.to === null ? latestTime(log) : engineTime(log, lane.to);
-    // a fork runs in the record that it came in
+    // a fork runs in the record of its arrival
     let begin = lane.parent === null ? engineTime(log, lane.from) : beganAt(log, lane.from);
     return phasesOf(lane).map(({ last, ...segment }, i, all) => {
       const next = all[i + 1] ? Math.max(begin, beganAt(log, all[i + 1].from)) : Math.max(begin, until);
@@ -54,8 +56,9 @@ export function segmentsOf(log, lanes) {
 }
 
 /**
- * Seconds of each phase as far as the log is here, and where the request begins and ends on the engine's clock.
- * @param {Log} log @param {readonly Lane[]} lanes
+ * Return the seconds of each phase up to the log's end, and the request's start and end on the engine's clock.
+ * @param {Log} log
+ * @param {readonly Lane[]} lanes
  */
 export function phaseSeconds(log, lanes) {
   const segments = segmentsOf(log, lanes);
@@ -66,9 +69,12 @@ export function phaseSeconds(log, lanes) {
 }
 
 /**
- * A request as a bar `width` px wide, whose ends are the times `begin` and `end`; what does not come to the next pixel
- * goes with what is before it.
- * @param {Log} log @param {readonly Lane[]} lanes @param {number} begin seconds @param {number} end
+ * Return a request as a bar `width` px wide between the times `begin` and `end`; segments narrower than a pixel merge
+ * into the previous one.
+ * @param {Log} log
+ * @param {readonly Lane[]} lanes
+ * @param {number} begin seconds
+ * @param {number} end
  * @param {number} width px
  * @returns {(Segment & {x: number, width: number})[]}
  */
@@ -80,7 +86,7 @@ export function barOf(log, lanes, begin, end, width) {
   for (const segment of segmentsOf(log, lanes)) {
     const [x, right] = [at(segment.begin), at(segment.end)];
     const last = bar[bar.length - 1];
-    if (right <= x) continue; // before the bar, behind it, or without time
+    if (right <= x) continue; // outside the bar, or of zero length
     if (last && (Math.floor(right) === Math.floor(x) || last.phase === segment.phase)) {
       Object.assign(last, { to: segment.to, end: segment.end, width: right - last.x });
     } else bar.push({ ...segment, x, width: right - x });

@@ -1,5 +1,5 @@
-// What an engineer asks of a run: a row of figures for each sequence, the slowest steps, who was preempted most.
-// engine/trace/explain.py has the same figures; a test holds both to the same numbers. Pure.
+// Per-sequence figures for analysis, the slowest steps, and the most preempted sequences. engine/trace/explain.py has
+// the same figures; a test holds both to the same numbers. Pure.
 
 import { lanesOf } from "./lanes.js";
 import { latestTime, stepSeconds, timesOf } from "./metrics.js";
@@ -7,58 +7,58 @@ import { RequestParts, requestOf } from "./parts.js";
 import { phaseSeconds } from "./request_phases.js";
 import { allStories, lostTokens, storyOf } from "./stories.js";
 
-/** A step is slow when it took more than so many times the median of the run's steps. */
+/** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;
-/** A prefix was there a minute ago that was evicted so many seconds before, or fewer. */
+/** A prefix counts as recently evicted up to this many seconds before the lookup. */
 export const MINUTE = 60;
-const FEW = 5; // steps, and sequences, of the short lists
+const FEW = 5; // length of the short lists of steps and sequences
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
- * @typedef {object} Row of one sequence; of a request that went over several instances, of all its parts
+ * @typedef {object} Row of one sequence; for a request on several instances, of all its parts
  * @property {number} seq the last part
  * @property {number[]} parts sequences
  * @property {string} request
- * @property {string | null} client who sent it; null: the log does not say
- * @property {number} lane seconds that it waited among its client's requests before it was submitted
+ * @property {string | null} client null: not in the log
+ * @property {number} lane seconds of waiting for the client's turn before the submission
  * @property {number} prompt tokens
  * @property {number} output tokens chosen; a fork's begin with those of its parent
- * @property {number} hit tokens found at its first admission, in the pool or outside it
+ * @property {number} hit tokens found at its first admission, in the pool or outside
  * @property {number | null} queue seconds, see `timesOf`
  * @property {number | null} ttft seconds
  * @property {number | null} tpot seconds
- * @property {number} prefill seconds of steps that computed its prompt, or again what a preemption had lost
+ * @property {number} prefill seconds of steps that computed its prompt, or recomputed after a preemption
  * @property {number} decode seconds of steps that each computed one of its tokens
- * @property {number} moving seconds that it waited for blocks that another instance had computed
- * @property {number} moved bytes of these that came
- * @property {number} away seconds from its preemptions until it was admitted again
- * @property {number} begin when it was submitted, seconds of engine time
- * @property {number} until when it ended, or the log does
- * @property {number | null} missed seconds, by the records' clock, from the eviction of the block at which its hit
- *   ended to its lookup; null: that block was not evicted, or too long ago for the engine to remember
+ * @property {number} moving seconds of waiting for blocks computed by another instance
+ * @property {number} moved bytes of them
+ * @property {number} away seconds between its preemptions and readmissions
+ * @property {number} begin submission, seconds of engine time
+ * @property {number} until its end, or the log's
+ * @property {number | null} missed seconds, on the records' clock, from the eviction of the block at which its hit
+ * ended to its lookup; null: not evicted, or too long ago for the engine's memory
  * @property {number} preempted times
- * @property {number} lost tokens computed again after preemptions
- * @property {number} slow slow steps that computed something of it
- * @property {End} end how it ended, else its status
+ * @property {number} lost tokens recomputed after preemptions
+ * @property {number} slow slow steps that computed it
+ * @property {End} end finish reason, else its status
  * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
  * @typedef {{records: StepRecord[], header?: import("./trace.js").Header}} Log
  * @typedef {Pick<Row, "seq" | "parts" | "request" | "client" | "lane" | "prompt" | "hit" | "missed" | "moved"
  *   | "preempted" | "end">} Said
  */
 
-/** What operations alone say of the sequences; grows with the log. */
+/** Counts derived from operations alone; grows with the log. */
 class Counts {
   length = 0;
-  /** @type {Map<number, Said>} by sequence; parts of a request have theirs in common */
+  /** @type {Map<number, Said>} by sequence; parts of a request share theirs */
   bySeq = new Map();
-  /** @type {WeakSet<Said>} of those that were admitted once */
+  /** @type {WeakSet<Said>} admitted at least once */
   #admitted = new WeakSet();
   /** @type {number[]} records that are steps */
   steps = [];
-  /** @type {number[]} what each of them took */
+  /** @type {number[]} duration of each of them */
   seconds = [];
-  /** @type {number[]} when each record ended, seconds since the trace began */
+  /** @type {number[]} end of each record, in seconds since the trace began */
   #at = [];
 
   /** @param {Log} log */
@@ -79,7 +79,7 @@ class Counts {
   }
 
   /**
-   * Seconds since the block was evicted at which a lookup ended; null: it was not, as far as the log says.
+   * Return the seconds since the eviction of the block at which a lookup ended; null if the log shows no eviction.
    * @param {import("./trace.js").Lookup} op
    */
   #sinceEviction({ reason, evicted_in: evicted }) {
@@ -122,7 +122,10 @@ class Counts {
     if (row?.seq === seq) row.end = end;
   }
 
-  /** @param {import("./trace.js").Submit} op @param {number | null} before the part that it goes on from */
+  /**
+   * @param {import("./trace.js").Submit} op
+   * @param {number | null} before the part that it continues
+   */
   #enter(op, before) {
     const known = before === null ? undefined : this.bySeq.get(before);
     if (known) {
@@ -140,7 +143,7 @@ class Counts {
 }
 
 /**
- * `seconds`: of all steps; of several instances, from the first record to the last.
+ * `seconds`: of all steps; for several instances, from the first record to the last.
  * @typedef {{
  *   counts: Counts, length: number, rows: Row[], slowest: SlowStep[], numSlow: number, median: number, seconds: number
  * }} Figures
@@ -148,12 +151,13 @@ class Counts {
 /** @type {WeakMap<Log, Figures>} */
 const known = new WeakMap();
 
-const STILL_NEW = 1.1; // times as many records, before the figures of a log that is on its way are made anew
+const STILL_NEW = 1.1; // growth factor at which the figures of an arriving log are rebuilt
 
 /**
- * The figures of a log as far as it is here; made anew when it has grown, or, while a long one is `arriving`, when it
- * has grown by a tenth.
- * @param {Log} log @param {boolean} [arriving]
+ * Return the figures of a log up to its end; rebuilt when it has grown, or, while a long one is `arriving`, when it has
+ * grown by a tenth.
+ * @param {Log} log
+ * @param {boolean} [arriving]
  * @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median" | "seconds">>}
  */
 export function requestFigures(log, arriving = false) {
@@ -174,7 +178,7 @@ export function requestFigures(log, arriving = false) {
     length: counts.length,
     rows: allStories(log).flatMap((story) => {
       const row = counts.bySeq.get(story.seq);
-      if (row?.seq !== story.seq) return []; // a part of the request
+      if (row?.seq !== story.seq) return []; // an earlier part of the request
       const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
       const phases = phaseSeconds(log, lanesOfParts(log, row.parts));
       const { prefill, decode, receiving: moving, preempted: away, begin, until } = phases;
@@ -193,7 +197,7 @@ export function requestFigures(log, arriving = false) {
   return found;
 }
 
-/** The lanes of a request's parts, in their order. @param {Log} log @param {readonly number[]} parts */
+/** Return the lanes of a request's parts, in order. @param {Log} log @param {readonly number[]} parts */
 export const lanesOfParts = (log, parts) => parts.flatMap((seq) => lanesOf(log).byId.get(seq) ?? []);
 
 /** @param {StepRecord} record @param {number} seconds @returns {SlowStep} */
@@ -205,13 +209,17 @@ function slowStep({ index, step, batch = [] }, seconds) {
 
 /** @param {number[]} values */
 function medianOf(values) {
-  const sorted = Float64Array.from(values).sort(); // as numbers, and many times faster than with a function
+  const sorted = Float64Array.from(values).sort(); // sorts numbers, many times faster than with a comparator
   const middle = sorted.length >> 1;
   if (!sorted.length) return 0;
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-/** The places of the few largest values, the largest first, the earlier of equal ones. @param {number[]} values */
+/**
+ * Return the indices of the few largest values, descending; the earlier of equal ones first.
+ *
+ * @param {number[]} values
+ */
 function largest(values) {
   /** @type {number[]} */
   const found = [];
@@ -224,7 +232,11 @@ function largest(values) {
   return found;
 }
 
-/** The sequences that were preempted most often, then those that lost most. @param {readonly Row[]} rows */
+/**
+ * Return the sequences with the most preemptions, then those with the most recomputed tokens.
+ *
+ * @param {readonly Row[]} rows
+ */
 export const mostPreempted = (rows) =>
   rows
     .filter((row) => row.preempted > 0)
@@ -234,7 +246,7 @@ export const mostPreempted = (rows) =>
 /** @typedef {Pick<Row, "seq" | "request" | "client" | "preempted" | "missed">} Findable a request of any log */
 
 /**
- * What rows may be asked to be, by name.
+ * Row filters, by name.
  * @satisfies {Record<string, (row: Findable) => boolean>}
  */
 export const ONLY = {
@@ -244,17 +256,19 @@ export const ONLY = {
 
 /** @typedef {keyof typeof ONLY} Only */
 /**
- * A column of text or numbers; what is not known is null.
+ * Column of text or numbers; unknown values are null.
  * @template R
  * @typedef {{[K in keyof R]: R[K] extends string | number | null ? K : never}[keyof R]} Sorting
  */
 
 /**
- * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
- * column, smallest first or, `down`, largest first; what is not known comes last. Of one `client`, and `only` those
- * that are so, where they are given.
+ * Return the rows whose request name contains `text` (a number also matches the sequence with that number), ordered by
+ * a column, ascending or `down`; unknown values come last. `client` and `only` filter the rows if given.
  * @template {Findable} R
- * @param {readonly R[]} rows @param {string} text @param {Sorting<R>} column @param {boolean} down
+ * @param {readonly R[]} rows
+ * @param {string} text
+ * @param {Sorting<R>} column
+ * @param {boolean} down
  * @param {{only?: Only | null, client?: string | null}} [more]
  */
 export function foundRows(rows, text, column, down, { only = null, client = null } = {}) {

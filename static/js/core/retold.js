@@ -1,5 +1,5 @@
-// A learner's way through a recorded lesson whose transcript the page has: how far it leads, and what is told there.
-// app/lessons/retold.py does the same where a server has it. Pure.
+// Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
+// app/lessons/retold.py is the server's counterpart. Pure.
 
 import { canMove, moved, wouldBeRight } from "./mending.js";
 
@@ -16,23 +16,26 @@ import { canMove, moved, wouldBeRight } from "./mending.js";
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("./wire.js").Deed} Deed
  * @typedef {import("./wire.js").Done} Done
- * @typedef {Record<string, (number | Deed[] | Mending | null)[]>} Answers by item, as they were given; null: not sure
+ * @typedef {Record<string, (number | Deed[] | Mending | null)[]>} Answers by item, as given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
  *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
  *   mended: Record<string, {run: Mended, tokens: import("./mending.js").LineTokens}>,
- * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions, `works` what the engine
- *   did by item of a learner's work, `mended` a right run by item of a session that a learner mends
+ * }} Transcript complete content of a lesson; `keys` by question item, `works` the engine's operations by work item,
+ * `mended` a correct run by mending item
  * @typedef {{
  *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
- * }} Way the item at which one is, and how far the run is shown
+ * }} Way current item, and how far the run is shown
  */
 
 /**
- * Go on to item `at`, or to the first question on the way whose answers are not all in.
- * @param {Transcript} transcript @param {number} at @param {Answers} answers @returns {Way}
+ * Advance to item `at`, or to the first question on the way without all its answers.
+ * @param {Transcript} transcript
+ * @param {number} at
+ * @param {Answers} answers
+ * @returns {Way}
  */
 export function wayOf(transcript, at, answers) {
   const { items, keys, works, mended = {}, num_sections, num_optional } = transcript;
@@ -60,15 +63,18 @@ export function wayOf(transcript, at, answers) {
 }
 
 /**
- * The answers that a question takes of those given, and whether these are all.
- * @param {Transcript} transcript @param {number} index @param {Answers} answers
+ * Return the given answers that a question uses, and whether they are complete.
+ * @param {Transcript} transcript
+ * @param {number} index
+ * @param {Answers} answers
  */
 function given({ keys, tries }, index, answers) {
   const { right, whys } = keys[index];
   /** @type {(number | null)[]} */
   const taken = [];
   for (const one of answers[index] ?? []) {
-    if (one !== null && (typeof one !== "number" || !(one in whys))) continue; // to an earlier text of the lesson
+    // given for an earlier text of the lesson
+    if (one !== null && (typeof one !== "number" || !(one in whys))) continue;
     taken.push(one);
     if (one === null || one === right || taken.length >= tries) return { taken, over: true };
   }
@@ -76,16 +82,20 @@ function given({ keys, tries }, index, answers) {
 }
 
 /**
- * The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it.
- * @param {number} index @param {Answers} answers @returns {(Deed[] | null)[]}
+ * Return the list that a learner gave or asked to see: one is enough, since the page has no rules to grade it.
+ * @param {number} index
+ * @param {Answers} answers
+ * @returns {(Deed[] | null)[]}
  */
 const listsOf = (index, answers) =>
   (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
 
 /**
- * The mendings that a session takes of those given, each graded, and whether these are all. One has the recorded run if
- * it makes the same session: there is no engine here to run another.
- * @param {Transcript} transcript @param {number} index @param {Answers} answers
+ * Return the given mendings that an item uses, graded, and whether they are complete. A mending has the recorded run if
+ * it produces the same session, since there is no engine to run another.
+ * @param {Transcript} transcript
+ * @param {number} index
+ * @param {Answers} answers
  */
 function mendingsOf({ items, mended, tries }, index, answers) {
   const { before, movable, block_size } = /** @type {ToldMend} */ (items[index]);
@@ -94,7 +104,7 @@ function mendingsOf({ items, mended, tries }, index, answers) {
   const recorded = JSON.stringify(run.turns.map(({ lines }) => lines));
   const taken = /** @type {(Mended | null)[]} */ ([]);
   for (const one of answers[index] ?? []) {
-    if (typeof one === "number" || Array.isArray(one)) continue; // to an earlier text of the lesson
+    if (typeof one === "number" || Array.isArray(one)) continue; // given for an earlier text of the lesson
     if (one && !canMove(asBefore, movable, one.moves)) continue;
     if (one === null) taken.push(null);
     else {
@@ -109,8 +119,10 @@ function mendingsOf({ items, mended, tries }, index, answers) {
 }
 
 /**
- * A list beside what was done, place by place.
- * @param {Done[]} engine @param {Deed[]} deeds @returns {import("./wire.js").ToldList}
+ * Compare a list with the engine's operations, position by position.
+ * @param {Done[]} engine
+ * @param {Deed[]} deeds
+ * @returns {import("./wire.js").ToldList}
  */
 function compared(engine, deeds) {
   const verdicts = deeds.map((deed, i) => {

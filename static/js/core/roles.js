@@ -1,5 +1,5 @@
-// What each head of a run looks at, measured on the rows that were recorded: for each pattern of keys the mean weight
-// that its queries gave to that key. It grows as arrays arrive. Pure.
+// Attention patterns of a run's heads, measured on the recorded rows: for each pattern of keys, the mean weight that
+// queries gave to that key. Updated as arrays arrive. Pure.
 
 import { sightOf } from "./groups.js";
 import { standsOut } from "./heads.js";
@@ -12,10 +12,10 @@ import { NamedKeys, PATTERNS } from "./patterns.js";
  * @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns]
  */
 
-const FEWEST = 8; // queries: fewer say nothing of a head
+const FEWEST = 8; // minimum number of queries for a meaningful mean
 const COUNT = PATTERNS.length;
 
-/** The roles of a log's heads: one for all who ask. @param {TraceLog} log */
+/** Return the roles of a log's heads; one shared object per log. @param {TraceLog} log */
 export function rolesOf(log) {
   let found = known.get(log);
   if (!found) known.set(log, (found = new HeadRoles(log)));
@@ -26,10 +26,10 @@ export function rolesOf(log) {
 const known = new WeakMap();
 
 export class HeadRoles {
-  version = 0; // grows with every row that was measured
-  #next = 0; // of the log's arrivals
-  #inside = 0; // of that one's layers
-  /** @type {Set<number | string>} records measured whole, and `${record}/${layer}` that came by themselves */
+  version = 0; // grows with every measured row
+  #next = 0; // in the log's arrivals
+  #inside = 0; // in that arrival's layers
+  /** @type {Set<number | string>} records measured completely, and `${record}/${layer}` of single layers */
   #done = new Set();
   /** @type {Map<number, Layer>} */
   #layers = new Map();
@@ -44,8 +44,8 @@ export class HeadRoles {
   }
 
   /**
-   * Measure arrays that have arrived, until `isOver`. Whether all have been measured.
-   * @param {() => boolean} isOver asked after each layer
+   * Measure arrived arrays until `isOver`. Returns whether all have been measured.
+   * @param {() => boolean} isOver called after each layer
    */
   measure(isOver) {
     const { arrivals } = this.log;
@@ -66,8 +66,10 @@ export class HeadRoles {
   }
 
   /**
-   * What a head's queries gave to the keys of each pattern that was measured on it.
-   * @param {number} layer @param {number} head @returns {HeadPattern[]}
+   * Return the weights that a head's queries gave to the keys of each measured pattern.
+   * @param {number} layer
+   * @param {number} head
+   * @returns {HeadPattern[]}
    */
   of(layer, head) {
     const found = this.#layers.get(layer);
@@ -80,14 +82,16 @@ export class HeadRoles {
     });
   }
 
-  /** Whether a role can be told yet: some pattern was measured on enough queries. */
+  /** Return whether some pattern was measured on enough queries. */
   hasEnough() {
     return [...this.#layers.values()].some(({ queries }) => queries.some((n) => n >= FEWEST));
   }
 
   /**
-   * The pattern that a head stands out with most; null where it does with none, or too few queries were measured.
-   * @param {number} layer @param {number} head @returns {HeadPattern | null}
+   * Return the pattern in which a head stands out most; null if there is none or too few queries were measured.
+   * @param {number} layer
+   * @param {number} head
+   * @returns {HeadPattern | null}
    */
   role(layer, head) {
     const row = this.#roles.get(layer) ?? [];
@@ -100,7 +104,7 @@ export class HeadRoles {
   }
 
   /**
-   * For each pattern the head that stands out with it most, in the order of PATTERNS; what none stands out with is left
+   * Return the most outstanding head of each pattern, in the order of PATTERNS, without patterns in which none stands
    * out.
    * @returns {HeadPattern[]}
    */
@@ -150,7 +154,7 @@ export class HeadRoles {
         const key = keys[pattern];
         const column = key - key_start;
         if (key < 0 || column < 0 || column >= numKeys) continue;
-        if (key <= query - sees.window && key >= sees.sinks) continue; // out of its sight
+        if (key <= query - sees.window && key >= sees.sinks) continue; // outside the attention span
         heads.forEach((head, axis) => {
           const at = head * COUNT + pattern;
           sums[at] += value(raw[(axis * numQueries + i) * numKeys + column]);

@@ -1,4 +1,4 @@
-// Figures of a whole run, by the names that a scene's last sentence uses (`end` in app/scenes/words.*.json). Pure.
+// Figures of a whole run, by the names used in a scene's final sentence (`end` in app/scenes/words.*.json). Pure.
 
 import { blockSize } from "./geometry.js";
 import { heldIn } from "./groups.js";
@@ -13,15 +13,17 @@ import { crossing } from "./state_bytes.js";
  * @typedef {Record<string, number>} Figures
  */
 
-/** Bytes of a number as models compute. @type {Record<string, number>} */
+/** Bytes of a number in the model's compute type. @type {Record<string, number>} */
 const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };
 
-/** Whether every sequence of the run is done; false before the first. @param {TraceLog} log */
+/** Return whether every sequence of the run is finished; false before the first. @param {TraceLog} log */
 export const isOver = ({ tail }) => countSequences(tail) > 0 && !unfinished(tail);
 
 /**
- * What the whole of `log` adds up to, for a scene that is about sequence `seq`; null while the log has no such one.
- * @param {TraceLog} log @param {number} seq @returns {Figures | null}
+ * Return the figures of the whole `log` for a scene about sequence `seq`; null if the sequence does not exist yet.
+ * @param {TraceLog} log
+ * @param {number} seq
+ * @returns {Figures | null}
  */
 export function sceneFigures(log, seq) {
   const about = log.tail.sequences.get(seq);
@@ -41,9 +43,11 @@ export function sceneFigures(log, seq) {
 /** @typedef {NonNullable<ReturnType<TraceLog["tail"]["sequences"]["get"]>>} Sequence */
 
 /**
- * Tokens: `prompt` of the sequence, with its `words` and Chinese `characters`; `text` it has in the end. `sequences` in
- * the run.
- * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ * Tokens: `prompt` of the sequence, with its `words` and Chinese `characters`; `text` at its end. `sequences` in the
+ * run.
+ * @param {TraceLog} log
+ * @param {Sequence} about
+ * @returns {Figures}
  */
 function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
   const written = joinText(tokens.slice(0, prompt));
@@ -58,14 +62,16 @@ function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
 }
 
 /**
- * What was computed. `computed`: tokens, over all steps; `again` of them had been computed before by the same sequence;
- * `without`: tokens that the same outputs cost when every step computes all tokens so far; `chunks`: steps in which the
- * sequence's prompt was computed; `most_at_once`: sequences in one step; `last_keys`: context of the last token.
- * @param {TraceLog} log @param {number} seq @returns {Figures}
+ * Computation. `computed`: tokens over all steps; `again`: those computed before by the same sequence; `without`:
+ * tokens for the same outputs if every step computed all tokens so far; `chunks`: steps that computed the sequence's
+ * prompt; `most_at_once`: sequences in one step; `last_keys`: context of the last token.
+ * @param {TraceLog} log
+ * @param {number} seq
+ * @returns {Figures}
  */
 function ofWork({ records }, seq) {
   const found = { computed: 0, again: 0, without: 0, chunks: 0, most_at_once: 0, last_keys: 0, steps: 0 };
-  /** @type {Map<number, number>} sequence -> the position up to which it was computed at some time */
+  /** @type {Map<number, number>} sequence -> end of the positions ever computed */
   const reached = new Map();
   for (const { batch = [], step } of records) {
     found.steps = step;
@@ -85,11 +91,13 @@ function ofWork({ records }, seq) {
 }
 
 /**
- * What the cache gave. `hit`, `hit_blocks`: tokens and blocks that the sequence found when it was first looked up, and
- * `fresh`: the others of its prompt; `copies`, `preemptions`, `released`: operations in the run; `prompt_blocks`.
- * `fragmented`: steps in which it waited although enough blocks were free, and of the last of these: the blocks that it
- * `needed` in one piece, those free `in_holes`, and those of the `largest` hole.
- * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ * Cache. `hit`, `hit_blocks`: tokens and blocks found at the sequence's first lookup, and `fresh`: the rest of its
+ * prompt; `copies`, `preemptions`, `released`: operations in the run; `prompt_blocks`. `fragmented`: steps in which it
+ * waited although enough blocks were free, and for the last of these: contiguous blocks `needed`, blocks free
+ * `in_holes`, and those of the `largest` hole.
+ * @param {TraceLog} log
+ * @param {Sequence} about
+ * @returns {Figures}
  */
 function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
   const ops = records.flatMap((record) => record.ops ?? []);
@@ -116,12 +124,13 @@ function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
 }
 
 /**
- * Blocks. `held`: most that the sequences of one step read and wrote; `held_full` and `held_windowed`: the same in the
- * layers that keep every key, and in those with a window; `most_empty`: most slots that one running sequence held
- * without content after a step; `shared`: blocks in several tables just before the first sequence ends;
- * `blocks_of_all`: what the longest text fills where every key is kept (the last token's is never written), `apart`:
- * what all texts that were not dropped would fill without sharing; `dropped` and `kept`: how many were, and were not.
- * @param {TraceLog} log @returns {Figures}
+ * Blocks. `held`: maximum read and written by the sequences of one step; `held_full` and `held_windowed`: the same in
+ * layers that retain every key, and in those with a window; `most_empty`: maximum of empty slots held by one running
+ * sequence after a step; `shared`: blocks in several tables just before the first sequence ends; `blocks_of_all`:
+ * blocks of the longest text if every key is retained (the last token's is never written), `apart`: blocks of all texts
+ * that were not dropped, without sharing; `dropped` and `kept`: numbers of sequences.
+ * @param {TraceLog} log
+ * @returns {Figures}
  */
 function ofBlocks(log) {
   const size = blockSize(log.header);
@@ -157,8 +166,9 @@ function ofBlocks(log) {
 }
 
 /**
- * Of speculative decoding: tokens `drafted`, `accepted` and `taken_back`; `outputs`: tokens chosen in the run.
- * @param {TraceLog} log @returns {Figures}
+ * Speculative decoding: tokens `drafted`, `accepted` and `taken_back`; `outputs`: tokens chosen in the run.
+ * @param {TraceLog} log
+ * @returns {Figures}
  */
 function ofDrafts({ records }) {
   const found = { drafted: 0, accepted: 0, taken_back: 0, outputs: 0 };
@@ -174,9 +184,10 @@ function ofDrafts({ records }) {
 }
 
 /**
- * A token's K and V in all layers: `token_bytes` as they were kept, `plain_bytes` as the model computes them; `times`
- * as many tokens fit.
- * @param {TraceLog} log @returns {Figures}
+ * K and V of a token in all layers: `token_bytes` as stored, `plain_bytes` as the model computes them; `times` as many
+ * tokens fit.
+ * @param {TraceLog} log
+ * @returns {Figures}
  */
 function ofBytes({ header }) {
   const { as_heads, bytes_per_token: token } = kvTerms(header);
@@ -185,9 +196,11 @@ function ofBytes({ header }) {
 }
 
 /**
- * Where layers keep a state: its `state_bytes`, and `key_bytes` of K and V of all tokens that were computed;
- * `all_bytes` is what they would take with keys in every layer, which is as much as both at `equal_at` tokens.
- * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ * Layers with a state: `state_bytes` of the state, and `key_bytes` of K and V of all computed tokens; `all_bytes` with
+ * keys in every layer, which equals both together at `equal_at` tokens.
+ * @param {TraceLog} log
+ * @param {Sequence} about
+ * @returns {Figures}
  */
 function ofStates({ header }, { token_bytes: tokens }) {
   const at = crossing(header);

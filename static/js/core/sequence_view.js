@@ -1,4 +1,4 @@
-// One sequence at one record: its columns, the query in flight, the attention row.
+// View of one sequence at one record: its columns, the query in flight, the attention row.
 
 import { draftsIn, endOf, outputIn } from "./drafts.js";
 import { groupOfLayer, RELEASED } from "./groups.js";
@@ -14,13 +14,15 @@ import { isElsewhere } from "./slot_origins.js";
  */
 
 /**
- * The view of sequence `seqId` after record `index`, for `layer` and query head `head`; null when there is no such
- * sequence.
- *
- * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
- * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record that
- * is no rejected draft. `tables`: its block tables, `table` that of the layer's block `group`.
- * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
+ * Return the view of sequence `seqId` after record `index`, for `layer` and query head `head`; null if there is no such
+ * sequence. `numFilled`: positions with K and V, at the moment of the forward pass if the record computed the sequence.
+ * `released`: it had a cache and freed its blocks. `query`: position of the last token computed in the record,
+ * excluding rejected drafts. `tables`: its block tables, `table` that of the layer's block `group`.
+ * @param {TraceLog} log
+ * @param {number} index
+ * @param {number} seqId
+ * @param {number} layer
+ * @param {number} head
  */
 export function sequenceViewAt(log, index, seqId, layer, head) {
   if (index < 0) return null;
@@ -60,12 +62,17 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
 }
 
 /**
- * Weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the keys it saw, or
- * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key,
- * or at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was
- * recorded.
- * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
- * @param {number} position @returns {Row | null}
+ * Return the weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the
+ * visible keys, or null if they were not captured or have not arrived. Captures are rectangular: the row ends at the
+ * query's own key, or at the last later key with nonzero captured weight. Causal attention has none, but the row shows
+ * what was recorded.
+ * @param {TraceLog} log
+ * @param {number} index
+ * @param {number} seqId
+ * @param {number} layer
+ * @param {number} head
+ * @param {number} position
+ * @returns {Row | null}
  */
 export function attentionRow(log, index, seqId, layer, head, position) {
   const rows = rowsWith(log.layer(index, layer), seqId, head, position);
@@ -94,14 +101,17 @@ function rowsWith(layer, seqId, head, position) {
 }
 
 /**
- * Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs.
- * @param {SequenceView} view @param {number} position
+ * Return whether the block of `position` was released in the shown layer's block group while the sequence runs.
+ * @param {SequenceView} view
+ * @param {number} position
  */
 export const isReleased = (view, position) => view.table[Math.floor(position / view.blockSize)] === RELEASED;
 
 /**
- * Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them.
- * @param {SequenceView} view @param {number} position @returns {import("./log.js").Origin | null}
+ * Return where K and V of `position` were computed: {record, seq_id, position}, or null if no block holds them.
+ * @param {SequenceView} view
+ * @param {number} position
+ * @returns {import("./log.js").Origin | null}
  */
 export function originOf(view, position) {
   if (position >= view.numFilled) return null;
@@ -110,13 +120,20 @@ export function originOf(view, position) {
   return place ? view.log.slotOrigin(place.slot, view.index) : null;
 }
 
-/** Whether the view's record computed it. @param {SequenceView} view @param {import("./log.js").Origin} origin */
+/**
+ * Return whether the view's record computed it.
+ *
+ * @param {SequenceView} view
+ * @param {import("./log.js").Origin} origin
+ */
 export const isFresh = (view, origin) => origin.record === view.index && !origin.loaded;
 
 /**
- * One vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. Float32Array,
- * or null when it does not exist, or `undefined` when its capture is not here.
- * @param {SequenceView} view @param {"q" | "k" | "v"} kind @param {number} position
+ * Return one vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. A
+ * Float32Array, null if it does not exist, or `undefined` if its capture is not loaded.
+ * @param {SequenceView} view
+ * @param {"q" | "k" | "v"} kind
+ * @param {number} position
  */
 export function vectorOf(view, kind, position) {
   let origin = originOf(view, position);

@@ -1,5 +1,4 @@
-// What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV.
-// Pure.
+// Data of the time charts, as rows of plain numbers from the records: one row per point, also exported as CSV. Pure.
 
 import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";
@@ -8,7 +7,7 @@ import { latencies, partAfter, phaseOf, rooflinePoint, stepSeconds } from "./met
 /** @typedef {{records: import("./trace.js").StepRecord[]}} Log */
 
 /**
- * Seconds of every step by what they went to: {record, step, phase, schedule, prepare, forward, sample, total}.
+ * Return the seconds of every step by stage: {record, step, phase, schedule, prepare, forward, sample, total}.
  * @param {Log} log
  */
 export function stepRows(log) {
@@ -32,7 +31,8 @@ export function stepRows(log) {
 }
 
 /**
- * Bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held.
+ * Return the bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted =
+ * held.
  * @param {Log & {header: import("./groups.js").Header}} log
  */
 export function memoryRows(log) {
@@ -49,7 +49,8 @@ export function memoryRows(log) {
 }
 
 /**
- * Steps on the roofline: {record, step, phase, flops, bytes, intensity, achieved}; steps without work are left out.
+ * Return steps on the roofline: {record, step, phase, flops, bytes, intensity, achieved}; steps without work are left
+ * out.
  * @param {Log} log
  */
 export function rooflineRows(log) {
@@ -62,9 +63,10 @@ export function rooflineRows(log) {
 }
 
 /**
- * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl,
- * itl_tokens}; once of a request that went over several instances.
- * @param {import("./log.js").TraceLog} log @param {number} index
+ * Return latencies of every sequence up to record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl,
+ * itl_tokens}; one row per request that spans several instances.
+ * @param {import("./log.js").TraceLog} log
+ * @param {number} index
  */
 export function sequenceRows(log, index) {
   if (index < 0) return [];
@@ -77,9 +79,10 @@ export function sequenceRows(log, index) {
 }
 
 /**
- * The gaps between tokens that a chart draws of many: {seq, seconds, token} of every `every`-th gap of each sequence,
- * and of its longest. `every`: so that about `most` are drawn.
- * @param {ReturnType<typeof sequenceRows>} rows @param {number} most
+ * Return a sample of the gaps between tokens: {seq, seconds, token} of every `every`-th gap of each sequence, and of
+ * its longest. `every` is chosen so that about `most` are drawn.
+ * @param {ReturnType<typeof sequenceRows>} rows
+ * @param {number} most
  */
 export function drawnGaps(rows, most) {
   const every = Math.max(1, Math.ceil(rows.reduce((sum, row) => sum + row.itl.length, 0) / most));
@@ -92,7 +95,7 @@ export function drawnGaps(rows, most) {
 }
 
 /**
- * Rows as CSV under the names of their fields.
+ * Return rows as CSV with their field names as header.
  * @param {Record<string, import("./csv.js").Cell>[]} rows
  */
 export function csvOf(rows) {

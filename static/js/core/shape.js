@@ -1,4 +1,4 @@
-// Keys and values of a model's layers: how many heads they have and how wide they are, which may differ by layer. Pure.
+// Shape of the keys and values of a model's layers: number and width of heads, which may differ by layer. Pure.
 
 /** @typedef {import("./trace.js").Header["model"]} Model */
 /** @typedef {{num_kv_heads: number, head_dim: number, v_head_dim: number}} KvShape */
@@ -11,17 +11,24 @@ export function kvShapeOf(model, layer) {
   return { num_kv_heads, head_dim, v_head_dim };
 }
 
-/** The KV head that a query head of a layer reads. @param {Model} model @param {number} layer @param {number} head */
+/**
+ * Return the KV head that a query head of a layer reads.
+ *
+ * @param {Model} model
+ * @param {number} layer
+ * @param {number} head
+ */
 export const kvHeadOf = (model, layer, head) =>
   Math.floor((head * kvShapeOf(model, layer).num_kv_heads) / model.num_heads);
 
-/** The numbers of a layer's KV heads. @param {Model} model @param {number} layer */
+/** Return the indices of a layer's KV heads. @param {Model} model @param {number} layer */
 export const kvHeadsOf = (model, layer) =>
   Array.from({ length: kvShapeOf(model, layer).num_kv_heads }, (_, head) => head);
 
 /**
- * Layers of one shape together, in the order of their first layers.
- * @param {Model} model @param {number[]} layers empty: all
+ * Return the layers grouped by shape, in the order of their first layers.
+ * @param {Model} model
+ * @param {number[]} layers empty: all
  */
 export function kvKinds(model, layers) {
   /** @type {Map<string, KvShape & {num_layers: number}>} */
@@ -37,15 +44,16 @@ export function kvKinds(model, layers) {
 }
 
 /**
- * A size of the layers: one number, or a text of those that differ.
- * @param {Model} model @param {keyof KvShape} name
+ * Return a size of the layers: one number, or a text if they differ.
+ * @param {Model} model
+ * @param {keyof KvShape} name
  */
 export function sizeOf(model, name) {
   const sizes = [...new Set(kvKinds(model, []).map((kind) => kind[name]))];
   return sizes.length > 1 ? sizes.join(" / ") : sizes[0];
 }
 
-/** Query heads that share a KV head; 1 where that differs by layer. @param {Model} model */
+/** Return the number of query heads per KV head; 1 if it differs by layer. @param {Model} model */
 export function groupOf(model) {
   const heads = sizeOf(model, "num_kv_heads");
   return typeof heads === "number" ? model.num_heads / heads : 1;

@@ -1,4 +1,4 @@
-// Where each slot's content came from: a fold over the operations of a run, as they are applied.
+// Origin of each slot's content: an incremental fold over the operations of a run.
 
 import { hashKey } from "./cached_contents.js";
 import { groupOf } from "./groups.js";
@@ -7,25 +7,25 @@ import { sameBytes } from "./state_tables.js";
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./state_parts.js").State} State
- * @typedef {object} Origin who computed what a slot holds; of what another run computed, for whom it was `loaded`
+ * @typedef {object} Origin computation of a slot's content; for another run's, the sequence it was `loaded` for
  * @property {number} record
  * @property {number} seq_id
  * @property {number} position
  * @property {Loaded} [loaded] by way of a store outside the pool
- * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean, from?: number}} Loaded when, and from
- *   where; `here`: this run had computed and stored it; `from`: the block that another instance of this log had it in
+ * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean, from?: number}} Loaded time and
+ * source; `here`: this run had computed and stored it; `from`: its block in another instance of this log
  * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
  */
 
-/** Whether another run computed it, so that no record here has its arrays. @param {Origin | null} origin */
+/** Return whether another run computed it, so that no record here has its arrays. @param {Origin | null} origin */
 export const isElsewhere = (origin) => origin?.loaded?.here === false;
 
 export class SlotOrigins {
   /** @type {Map<number, Arrival[]>} by slot, ascending in `at` */
   #history = new Map();
-  /** @type {Map<number, (Arrival | undefined)[]>} by CPU block: those of its slots */
+  /** @type {Map<number, (Arrival | undefined)[]>} by CPU block, for each of its slots */
   #swapped = new Map();
-  /** @type {Map<string, Arrival[]>} by what was stored outside the pool: those of the block's slots */
+  /** @type {Map<string, Arrival[]>} by name of content stored outside the pool, for each of the block's slots */
   #stored = new Map();
 
   /** @param {import("./groups.js").Group[]} groups */
@@ -33,14 +33,21 @@ export class SlotOrigins {
     this.groups = groups;
   }
 
-  /** Who wrote what `slot` holds after record `index`, or null. @param {number} slot @param {number} index */
+  /**
+   * Return the origin of the content of `slot` after record `index`, or null.
+   *
+   * @param {number} slot
+   * @param {number} index
+   */
   of(slot, index) {
     return this.#history.get(slot)?.findLast((arrival) => arrival.at <= index) ?? null;
   }
 
   /**
-   * An operation of record `index` was applied to `state`.
-   * @param {Op} op @param {State} state @param {number} index
+   * Process an operation of record `index` that was applied to `state`.
+   * @param {Op} op
+   * @param {State} state
+   * @param {number} index
    */
   follow(op, state, index) {
     const size = state.block_size;
@@ -67,8 +74,10 @@ export class SlotOrigins {
   }
 
   /**
-   * What another instance had computed: where this log has that instance too, its block there says who wrote it.
-   * @param {import("./trace.js").Receive} op @param {number} size slots of a block @param {number} index
+   * Process blocks received from another instance; if the log contains that instance, its block there has the origin.
+   * @param {import("./trace.js").Receive} op
+   * @param {number} size slots of a block
+   * @param {number} index
    */
   #receive({ seq_id, logical, block_id, from_block_id: from, num_tokens }, size, index) {
     const isThere =
@@ -85,8 +94,9 @@ export class SlotOrigins {
   }
 
   /**
-   * The record was applied: what it stored is there, and `state` still says where it came from.
-   * @param {import("./trace.js").StepRecord} record @param {State} state
+   * Process the stores of an applied record, while `state` still has their origins.
+   * @param {import("./trace.js").StepRecord} record
+   * @param {State} state
    */
   followStores({ ops = [] }, { blocks, block_size: size }) {
     for (const op of ops) {
@@ -98,7 +108,7 @@ export class SlotOrigins {
   }
 
   /**
-   * What names stored content: its hash, and the layers whose keys and values it is.
+   * Return the key of stored content: its hash and group of layers.
    * @param {{block_id: number, block_hash: Uint8Array}} op
    */
   #nameOf(op) {

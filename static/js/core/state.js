@@ -1,5 +1,5 @@
-// The state of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same
-// rules, same errors.
+// State of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same rules,
+// same errors.
 
 import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
@@ -25,8 +25,9 @@ const COPY = ["seq_id", "logical", "src", "dst"];
 const UNBOUNDED = new Budget(false);
 
 /**
- * The state before the first record: every block free, ids in ascending order in the free queues.
- * @param {import("./trace.js").Header} header @returns {State}
+ * Return the state before the first record: every block free, ids in ascending order in the free queues.
+ * @param {import("./trace.js").Header} header
+ * @returns {State}
  */
 export function initialState(header) {
   const { block_size, groups, swap_space, finished_kept } = geometry(header);
@@ -53,11 +54,12 @@ export function initialState(header) {
 }
 
 /**
- * An independent copy: `apply` on one leaves the other alone.
- * @param {State} state @returns {State}
+ * Return an independent copy: `apply` on one does not change the other.
+ * @param {State} state
+ * @returns {State}
  */
 export function copyState(state) {
-  owned(state).clear(); // from now on what it holds is held by two
+  owned(state).clear(); // the contents are shared from now on
   return {
     ...state,
     blocks: state.blocks.slice(),
@@ -70,14 +72,15 @@ export function copyState(state) {
     sequences: new Map(state.sequences),
     cpu_blocks: state.cpu_blocks.slice(),
     outside: state.outside.slice(),
-    recent_lookups: state.recent_lookups.slice(), // the pairs themselves never change
+    recent_lookups: state.recent_lookups.slice(), // the pairs are immutable
   };
 }
 
 /**
  * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called after each operation took effect.
- * `budget`: what a log that was read may still copy.
- * @param {State} state @param {StepRecord} record
+ * `budget`: copies that the log may still make.
+ * @param {State} state
+ * @param {StepRecord} record
  * @param {((op: import("./trace.js").Op, state: State) => void) | null} [observe]
  * @param {Budget} [budget]
  */
@@ -121,7 +124,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
 }
 
 /**
- * The oldest finished sequences that hold nothing are no longer there.
+ * Drop the oldest finished sequences that hold no blocks.
  * @param {State} state
  */
 function forget(state) {
@@ -150,15 +153,15 @@ function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, contex
 }
 
 /**
- * How many sequences there were so far, those forgotten too.
+ * Return the number of sequences so far, including dropped ones.
  * @param {State} state
  */
 export const countSequences = (state) => state.sequences.size + state.num_forgotten;
 
-const BEGINS = new Set(["submit", "fork"]); // of these the sequence is a new one
+const BEGINS = new Set(["submit", "fork"]); // operations with a new sequence
 
 /**
- * `memory_figures` of engine/trace/state.py: the pools in numbers, added over the block groups.
+ * Return the totals over all block groups; `memory_figures` of engine/trace/state.py.
  * @param {State} state
  */
 export function memoryFigures(state) {
@@ -186,8 +189,10 @@ export function memoryFigures(state) {
 }
 
 /**
- * Computed tokens whose block the sequence still has, added over its tables of keys; a released block was full.
- * @param {Sequence} sequence @param {Pick<State, "block_size" | "block_groups">} state
+ * Return the computed tokens whose block the sequence still has, summed over its tables of keys; a released block was
+ * full.
+ * @param {Sequence} sequence
+ * @param {Pick<State, "block_size" | "block_groups">} state
  */
 function tokensInTables({ num_computed_tokens: computed, block_tables: tables }, { block_size: size, block_groups }) {
   return tables.reduce(

@@ -1,9 +1,9 @@
-// From which length on a state takes less than keys and values would. Pure.
+// Length from which a state is smaller than keys and values. Pure.
 
 /**
- * The number of tokens at which the states of a model weigh as much as keys and values in the same layers would, each
- * layer's as those of the layers with keys; and the bytes a token that all layers would then take. Null where no layer
- * keeps a state instead of keys.
+ * Return the number of tokens at which the states of a model take as many bytes as keys and values in the same layers
+ * would, with the size of the layers that have keys; and the bytes per token if all layers had keys. Null if no layer
+ * has a state instead of keys.
  * @param {Pick<import("./trace.js").Header, "model" | "kv_bytes_per_token">} header
  */
 export function crossing({ model, kv_bytes_per_token: perToken }) {

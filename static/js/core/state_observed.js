@@ -1,4 +1,4 @@
-// What operations of a watched server mean for a state: contents at places, because their physical blocks are unknown.
+// Effects of a monitored server's operations on the state: contents at places, since their physical blocks are unknown.
 // Mirrors engine/trace/observing.py: same rules, same errors.
 
 import { groupOf } from "./groups.js";
@@ -25,7 +25,7 @@ export const OBSERVED = {
     expect(there.block_hash === null, "the place has a content already");
     budget.spend(op.token_ids.length);
     there.block_hash = op.block_hash;
-    // one that is longer than the pool's blocks belongs to a group whose blocks are larger: the operation has it
+    // a longer one belongs to a group with larger blocks; the operation contains it
     there.token_ids = op.token_ids.length <= state.block_size ? Array.from(op.token_ids) : [];
     if (outside) outside.medium = op.medium;
     if (!block) return;
@@ -38,7 +38,7 @@ export const OBSERVED = {
   removed(state, op, _index, _outputs, _budget, instance) {
     const [block, outside] = placeOf(state, instance, op, false);
     expect(sameBytes((block ?? outside).block_hash, op.block_hash), "the place does not have that content");
-    if ((op.num_left ?? 0) > 0) return; // copies
+    if ((op.num_left ?? 0) > 0) return; // copies remain
     if (block) state.blocks[block.block_id] = emptyBlock(block.block_id);
     else if (outside) state.outside[outside.place] = emptyPlace(outside.place, instance);
   },
@@ -62,8 +62,10 @@ export const OBSERVED = {
 const emptyPlace = (place, instance) => ({ place, instance, medium: "", block_hash: null, token_ids: [] });
 
 /**
- * The place that an operation names, to be changed: a block of the instance's pool, or one outside it.
- * @param {State} state @param {number} instance @param {{place: number, outside?: boolean}} op
+ * Return the mutable place that an operation names: a block of the instance's pool, or one outside it.
+ * @param {State} state
+ * @param {number} instance
+ * @param {{place: number, outside?: boolean}} op
  * @param {boolean} mayGrow
  * @returns {[import("./state_parts.js").Block, null] | [null, import("./state_parts.js").OutsideBlock]}
  */

@@ -1,4 +1,4 @@
-// What each operation means for a state. Mirrors engine/trace/operations.py: same rules, same errors.
+// Effects of operations on the state. Mirrors engine/trace/operations.py: same rules, same errors.
 
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";
@@ -24,7 +24,7 @@ import {
   setTable,
 } from "./state_tables.js";
 
-/** Lookups that the hit rate is taken over. */
+/** Number of last lookups that determine the hit rate. */
 export const RECENT_LOOKUPS = 100;
 
 /**
@@ -35,9 +35,9 @@ export const RECENT_LOOKUPS = 100;
  *   budget: import("./limits.js").Budget, instance: number) => void}} Operations
  */
 
-/** @type {Operations} an operation without an entry is a type error */
+/** @type {Operations} a missing operation is a type error */
 export const OPERATIONS = {
-  // it explains, and changes nothing
+  // explanatory only
   defer(state, op, _index, _outputs, budget) {
     if (op.reason === "fragmented") expectFragmented(state, op, budget);
   },
@@ -98,7 +98,7 @@ export const OPERATIONS = {
   },
 
   lookup_external(state, op) {
-    sequenceOf(state, op.seq_id); // it explains, and changes nothing
+    sequenceOf(state, op.seq_id); // explanatory only
   },
 
   requeue(state, op, _index, _outputs, budget) {
@@ -214,7 +214,7 @@ export const OPERATIONS = {
     const sequence = sequenceOf(state, op.seq_id);
     expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
     const chosen = own(state, sequence, "chosen");
-    let at = chosen.length; // they come in order, most of the time
+    let at = chosen.length; // mostly in ascending order
     while (at > 0 && chosen[at - 1][0] >= op.position) at--;
     chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
   },
@@ -283,7 +283,7 @@ export const OPERATIONS = {
   rank(state, op) {
     expect(op.seq_ids.length === op.scores.length, `${op.seq_ids.length} sequences have ${op.scores.length} scores`);
     op.seq_ids.forEach((id, rank) => {
-      if (state.num_forgotten && !state.sequences.has(id)) return; // a request's first may be long finished
+      if (state.num_forgotten && !state.sequences.has(id)) return; // the request's first sequence may have been dropped
       sequenceOf(state, id).rank = rank;
       sequenceOf(state, id).score = op.scores[rank];
     });

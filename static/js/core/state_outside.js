@@ -1,5 +1,5 @@
-// What operations on keys and values outside the pool mean for a state: in the CPU store, in tiers, at another
-// instance. Mirrors engine/trace/operations.py: same rules, same errors.
+// Effects of operations on keys and values outside the pool: in the CPU store, in tiers, on another instance. Mirrors
+// engine/trace/operations.py: same rules, same errors.
 
 import { loseInstance } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
@@ -50,7 +50,7 @@ export const OUTSIDE = {
     block.token_ids = content;
   },
 
-  store() {}, // the pool keeps what it has
+  store() {}, // the pool is unchanged
 
   await(state, op) {
     const sequence = sequenceOf(state, op.seq_id);

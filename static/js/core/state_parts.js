@@ -1,8 +1,7 @@
-// What a state consists of, and which of it is its own: states share what they have in common. Pure.
+// Parts of a state, with copy-on-write: states share the parts they have in common. Pure.
 //
-// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` hand out one
-// that may be changed, `own` one of its lists. So a copy costs little, however large the pool and however long the
-// sequences.
+// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` return a
+// mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.
 
 /**
  * @typedef {import("./groups.js").Group} Group
@@ -21,9 +20,9 @@
  * @property {number | null} seq_id
  * @property {number | null} logical
  * @property {number[]} token_ids
- * @typedef {object} OutsideBlock one content outside the pool of a watched server; empty where `block_hash` is null
+ * @typedef {object} OutsideBlock one content outside the pool of a monitored server; empty if `block_hash` is null
  * @property {number} place
- * @property {number} instance
+ * @property {number} instance current one
  * @property {string} medium
  * @property {Uint8Array | null} block_hash
  * @property {number[]} token_ids
@@ -48,7 +47,7 @@
  * @property {number[]} cpu_block_table
  * @property {number | null} rank
  * @property {number | null} score
- * @property {string | null} transfer the name under which its keys and values move between instances
+ * @property {string | null} transfer name of the transfer of its keys and values between instances
  * @property {number} instance where it is
  * @property {[position: number, token_id: number][]} chosen
  * @property {import("./trace.js").Forget[]} forgotten
@@ -64,16 +63,17 @@
  * @property {number[]} running
  * @property {number[]} receiving sequences that wait for blocks of another instance
  * @property {number[]} holding finished sequences whose blocks are kept for another instance
- * @property {number[]} finished without those forgotten
- * @property {number | null} finished_kept so many of them at most when a record begins, and those holding; null = all
- * @property {number} num_forgotten finished before these, and no longer among the sequences
+ * @property {number[]} finished without dropped ones
+ * @property {number | null} finished_kept maximum of them at the start of a record, apart from those holding; null =
+ * unlimited
+ * @property {number} num_forgotten finished sequences that were dropped
  * @property {Map<number, Sequence>} sequences
  * @property {CpuBlock[]} cpu_blocks
- * @property {OutsideBlock[]} outside of watched servers, by place
+ * @property {OutsideBlock[]} outside of monitored servers, by place
  * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups
  */
 
-/** A block as it is before the first record. @param {number} id @returns {Block} */
+/** Return a block as it is before the first record. @param {number} id @returns {Block} */
 export const emptyBlock = (id) => ({
   block_id: id,
   ref_count: 0,
@@ -89,7 +89,7 @@ export const emptyBlock = (id) => ({
 /** @type {WeakMap<State, Set<unknown>>} */
 const ownedBy = new WeakMap();
 
-/** The blocks, sequences and lists that `state` alone holds. @param {State} state @returns {Set<unknown>} */
+/** Return the blocks, sequences and lists that only `state` holds. @param {State} state @returns {Set<unknown>} */
 export function owned(state) {
   let found = ownedBy.get(state);
   if (!found) ownedBy.set(state, (found = new Set()));
@@ -97,8 +97,10 @@ export function owned(state) {
 }
 
 /**
- * Sequence `id`, to be changed: this state's own. Its lists are not, until `own` makes them so.
- * @param {State} state @param {number} id @returns {Sequence}
+ * Return sequence `id` as this state's own mutable copy. Its lists stay shared until `own` copies them.
+ * @param {State} state
+ * @param {number} id
+ * @returns {Sequence}
  */
 export function sequenceOf(state, id) {
   const sequence = state.sequences.get(id);
@@ -111,8 +113,10 @@ export function sequenceOf(state, id) {
 }
 
 /**
- * Block `id`, to be changed: this state's own. Its `token_ids` are not, until `own` makes them so.
- * @param {State} state @param {number} id @returns {Block}
+ * Return block `id` as this state's own mutable copy. Its `token_ids` stay shared until `own` copies them.
+ * @param {State} state
+ * @param {number} id
+ * @returns {Block}
  */
 export function blockOf(state, id) {
   const block = state.blocks[id];
@@ -125,10 +129,13 @@ export function blockOf(state, id) {
 }
 
 /**
- * The list `key` of something that is this state's own, to be changed.
+ * Return the list `key` of an object owned by this state, as a mutable copy.
  * @template {object} H
  * @template {keyof H} K
- * @param {State} state @param {H} holder @param {K} key @returns {H[K]}
+ * @param {State} state
+ * @param {H} holder
+ * @param {K} key
+ * @returns {H[K]}
  */
 export function own(state, holder, key) {
   const list = /** @type {any} a list, whatever of */ (holder[key]);

@@ -1,5 +1,4 @@
-// Finding blocks and block tables in a state, and changing them: what operations have in common. Mirrors
-// engine/trace/tables.py.
+// Lookup and modification of blocks and block tables, shared by the operations. Mirrors engine/trace/tables.py.
 
 import { groupOf, RELEASED } from "./groups.js";
 import { placesOf } from "./instances.js";
@@ -9,8 +8,8 @@ import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 /** @typedef {{block_id: number, num_blocks: number}} Hole blocks [block_id, block_id + num_blocks) */
 
 /**
- * The holes of a group's pool, by place; neighbours are one hole.
- * @param {{ref_count: number}[]} blocks of the run
+ * Return the holes of a group's pool, by position; adjacent free blocks are one hole.
+ * @param {{ref_count: number}[]} blocks blocks of the run
  * @param {{first_block: number, num_blocks: number}} group
  */
 export function holesOf(blocks, { first_block, num_blocks }) {
@@ -26,13 +25,14 @@ export function holesOf(blocks, { first_block, num_blocks }) {
 }
 
 /**
- * The first hole with so many blocks; undefined: no hole is large enough.
- * @param {Hole[]} holes @param {number} numBlocks
+ * Return the first hole with enough blocks; undefined if none is large enough.
+ * @param {Hole[]} holes
+ * @param {number} numBlocks
  */
 export const firstFit = (holes, numBlocks) => holes.find((hole) => hole.num_blocks >= numBlocks);
 
 /**
- * How a pool's free blocks lie: how many there are, and how many the largest hole has.
+ * Return the fragmentation of a pool's free blocks: their number, and the size of the largest hole.
  * @param {Hole[]} holes
  */
 export const fragmentation = (holes) => ({
@@ -47,14 +47,18 @@ export const fragmentation = (holes) => ({
  */
 
 /**
- * The free queue of a block's group.
- * @param {State} state @param {number} id
+ * Return the free queue of a block's group.
+ * @param {State} state
+ * @param {number} id
  */
 export const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];
 
 /**
- * The table of a sequence in the group of a block, to be changed.
- * @param {State} state @param {number} seqId @param {number} blockId @returns {number[]}
+ * Return the mutable table of a sequence in a block's group.
+ * @param {State} state
+ * @param {number} seqId
+ * @param {number} blockId
+ * @returns {number[]}
  */
 export function ownTable(state, seqId, blockId) {
   const group = groupOf(state.block_groups, blockId);
@@ -72,16 +76,19 @@ export function expectEntry(state, seqId, blockId, logical) {
 }
 
 /**
- * Put a block into the table of its group, and return the block that it replaces. Where the table `maySkip`, entries
- * between its end and `logical` are released: hits of a windowed group begin at the window, a sequence that returns
- * from the CPU store gets blocks for what is kept there, and what is loaded goes where a later query sees it.
- * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId
+ * Put a block into the table of its group, and return the block it replaces. If the table `maySkip`, entries between
+ * its end and `logical` are released: hits of a windowed group start at the window, a sequence returning from the CPU
+ * store gets blocks for what is stored there, and loaded blocks go where a later query needs them.
+ * @param {State} state
+ * @param {Sequence} sequence
+ * @param {number} logical
+ * @param {number} blockId
  * @param {boolean} maySkip
  * @param {Budget} budget
  */
 export function setTable(state, sequence, logical, blockId, maySkip, budget) {
   const table = ownTable(state, sequence.seq_id, blockId);
-  const most = Math.max(sequence.token_ids.length, table.length); // a reservation is longer than what is there yet
+  const most = Math.max(sequence.token_ids.length, table.length); // a reservation may be longer than the sequence
   expect(logical >= 0 && logical <= most, `there is no logical block ${logical}`);
   if (maySkip && logical > table.length) {
     budget.spend(logical - table.length);
@@ -94,8 +101,10 @@ export function setTable(state, sequence, logical, blockId, maySkip, budget) {
 }
 
 /**
- * The holes of a group's pool, by place.
- * @param {State} state @param {number} group @param {Budget} budget
+ * Return the holes of a group's pool, by position.
+ * @param {State} state
+ * @param {number} group
+ * @param {Budget} budget
  */
 function holesIn(state, group, budget) {
   budget.spend(state.block_groups[group].num_blocks);
@@ -103,8 +112,10 @@ function holesIn(state, group, budget) {
 }
 
 /**
- * A piece comes to the head of its free queue, from where allocations take its blocks in order.
- * @param {State} state @param {Extract<import("./trace.js").Op, {type: "reserve"}>} op @param {Budget} budget
+ * Move contiguous blocks to the head of their free queue, from which allocations take them in order.
+ * @param {State} state
+ * @param {Extract<import("./trace.js").Op, {type: "reserve"}>} op
+ * @param {Budget} budget
  */
 export function reservePiece(state, { seq_id, block_id, num_blocks, hole_blocks }, budget) {
   const group = groupOf(state.block_groups, block_id);
@@ -121,8 +132,10 @@ export function reservePiece(state, { seq_id, block_id, num_blocks, hole_blocks 
 }
 
 /**
- * Enough blocks are free for a piece, and no hole is large enough.
- * @param {State} state @param {Extract<import("./trace.js").Op, {type: "defer"}>} op @param {Budget} budget
+ * Check that enough blocks are free, but no hole is large enough.
+ * @param {State} state
+ * @param {Extract<import("./trace.js").Op, {type: "defer"}>} op
+ * @param {Budget} budget
  */
 export function expectFragmented(state, { needed, available, num_free }, budget) {
   const { largest, free } = fragmentation(holesIn(state, 0, budget));
@@ -144,8 +157,10 @@ export function letGo(state, id, to) {
 }
 
 /**
- * What the block holds that goes to the CPU store, or is overwritten from there.
- * @param {State} state @param {{seq_id: number, block_id: number, logical: number}} op @param {Budget} budget
+ * Return the content of a block that is swapped out to the CPU store, or overwritten from it.
+ * @param {State} state
+ * @param {{seq_id: number, block_id: number, logical: number}} op
+ * @param {Budget} budget
  */
 export function contentAt(state, op, budget) {
   expectEntry(state, op.seq_id, op.block_id, op.logical);
@@ -173,8 +188,10 @@ export function expectComputed(sequence, count) {
 }
 
 /**
- * Into the waiting queue, at that position among the sequences of its instance.
- * @param {State} state @param {number} position @param {number} id
+ * Insert into the waiting queue, at `position` among the sequences of its instance.
+ * @param {State} state
+ * @param {number} position
+ * @param {number} id
  */
 export function queue(state, position, id) {
   const places = placesOf(state, state.waiting, sequenceOf(state, id).instance);
@@ -200,7 +217,7 @@ export function copySequence(sequence) {
     token_bytes: sequence.token_bytes.slice(),
     block_tables: sequence.block_tables.map((table) => table.slice()),
     cpu_block_table: sequence.cpu_block_table.slice(),
-    chosen: sequence.chosen.slice(), // the pairs themselves never change
+    chosen: sequence.chosen.slice(), // the pairs are immutable
     forgotten: sequence.forgotten.slice(),
     pinned: sequence.pinned.slice(),
   };

@@ -1,39 +1,39 @@
-// What happened to each sequence, and why: submitted, looked up, waiting and for what, admitted, preempted and what its
-// return cost, finished. A fold over records that goes on where it stopped; mirrors engine/trace/explain.py. Pure.
+// Timeline of each sequence with reasons: submission, lookup, waits, admission, preemption and its cost, end. An
+// incremental fold over the records; mirrors engine/trace/explain.py. Pure.
 
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Defer} Defer
- * @typedef {object} Wait steps that a sequence spent in the waiting queue, until it was admitted or ended
+ * @typedef {object} Wait steps of a sequence in the waiting queue, until its admission or end
  * @property {number} since record
  * @property {number} steps
- * @property {number} behind of these, steps in which the engine did not get as far as asking for it
- * @property {Map<Defer["reason"], number>} deferred steps in which it was the one that could not be admitted, by reason
+ * @property {number} behind steps of them in which the engine did not consider it
+ * @property {Map<Defer["reason"], number>} deferred steps in which it could not be admitted, by reason
  * @property {Defer | null} last
- * @typedef {object} Moment something that happened to a sequence
+ * @typedef {object} Moment event in the life of a sequence
  * @property {number} record
  * @property {number} step
- * @property {number} at the place of its operation in the record's `ops`
- * @property {Wait | null} wait of an admission or an end: the wait before it
- * @property {number} again of an admission after a preemption: computed tokens that it has to compute once more
- * @typedef {{seq: number, request_id: string, moments: Moment[], waiting: Wait | null}} Story `waiting`: where the log
- *   ends
+ * @property {number} at index of its operation in the record's `ops`
+ * @property {Wait | null} wait before an admission or an end
+ * @property {number} again for an admission after a preemption: tokens to recompute
+ * @typedef {{seq: number, request_id: string, moments: Moment[], waiting: Wait | null}} Story `waiting`: at the log's
+ * end
  */
 
 class Stories {
   length = 0;
-  /** @type {Map<number, Story>} by sequence, in the order in which they came */
+  /** @type {Map<number, Story>} by sequence, in the order of arrival */
   bySeq = new Map();
-  /** @type {Map<number, number>} by instance: its steps that were read so far */
+  /** @type {Map<number, number>} by instance: steps read so far */
   #steps = new Map();
   /** @type {Map<number, number>} by sequence: its instance */
   #instances = new Map();
   /** @type {Set<number>} sequences */
   #ended = new Set();
-  /** @type {Map<number, number>} by sequence that waits: how many of its instance had been read when it began */
+  /** @type {Map<number, number>} by waiting sequence: steps of its instance read when the wait began */
   #waitsFrom = new Map();
-  /** @type {Map<number, number>} by sequence: tokens that were computed when it was preempted */
+  /** @type {Map<number, number>} by sequence: tokens computed before its preemption */
   #lost = new Map();
 
   /** @param {StepRecord} record */
@@ -126,7 +126,7 @@ class Stories {
     this.#waitsFrom.set(seq, this.#stepsOf(this.#instances.get(seq) ?? 0) + Number(kind === "step"));
   }
 
-  /** The wait that is over now, counted. @param {number} seq */
+  /** End a wait and count its steps. @param {number} seq */
   #endWaiting(seq) {
     const wait = this.counted(seq);
     const story = this.bySeq.get(seq);
@@ -134,7 +134,7 @@ class Stories {
     return wait;
   }
 
-  /** The wait of a sequence as long as it lasts by now; null when it does not wait. @param {number} seq */
+  /** Return the current wait of a sequence with its steps; null if it does not wait. @param {number} seq */
   counted(seq) {
     const wait = this.bySeq.get(seq)?.waiting ?? null;
     if (!wait) return null;
@@ -149,7 +149,7 @@ class Stories {
 /** @type {WeakMap<object, Stories>} */
 const read = new WeakMap();
 
-/** The stories of a log as far as it is here. @param {{records: StepRecord[]}} log */
+/** Return the timelines of a log up to its end. @param {{records: StepRecord[]}} log */
 function storiesOf(log) {
   let stories = read.get(log);
   if (!stories) read.set(log, (stories = new Stories()));
@@ -158,8 +158,10 @@ function storiesOf(log) {
 }
 
 /**
- * The story of a sequence as far as the log is here; null when there is no such sequence.
- * @param {{records: StepRecord[]}} log @param {number} seq @returns {Story | null}
+ * Return the timeline of a sequence up to the log's end; null if there is no such sequence.
+ * @param {{records: StepRecord[]}} log
+ * @param {number} seq
+ * @returns {Story | null}
  */
 export function storyOf(log, seq) {
   const stories = storiesOf(log);
@@ -169,8 +171,8 @@ export function storyOf(log, seq) {
   return story;
 }
 
-/** Tokens that a sequence had to compute again after its preemptions. @param {Story | null} story */
+/** Return the tokens that a sequence had to recompute after preemptions. @param {Story | null} story */
 export const lostTokens = (story) => story?.moments.reduce((sum, { again }) => sum + again, 0) ?? 0;
 
-/** The sequences of a log in the order in which they came. @param {{records: StepRecord[]}} log */
+/** Return the timelines of all sequences of a log, in the order of arrival. @param {{records: StepRecord[]}} log */
 export const allStories = (log) => [...storiesOf(log).bySeq.values()];

@@ -1,10 +1,11 @@
-// A log that is too long to be read whole, as its server surveyed it: blocks in columns at one record, and the rows
-// that following records change. A row takes the place of a row; what an operation means is not known here. Pure.
+// Windows of a log too long to load, as indexed by its server: columns of blocks at one record, and the rows that later
+// records change. Rows replace rows without interpreting operations. Pure.
 
 import { asBytes, decode, decodeAs } from "./codec.js";
 
 /**
- * By block id, or by row of the changes. `owner`: row of a sequence, -1: nobody's yet; records are indices, -1: never.
+ * Columns by block id, or by row of the changes. `owner`: row of a sequence, -1: none yet; records are indices, -1:
+ * never.
  * @typedef {object} Columns
  * @property {Int32Array} owner
  * @property {Int32Array} ref_count
@@ -21,27 +22,29 @@ import { asBytes, decode, decodeAs } from "./codec.js";
 /** @type {Numbers[]} */
 const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
 const BYTES = /** @type {const} */ (["is_cached", "tiers"]);
-const MAX_BYTES = 32 << 20; // of changes and records before and after the one that is shown
-const NEAR = 256; // records before and after it of which all is kept, however large
+const MAX_BYTES = 32 << 20; // of changes and records around the one shown
+const NEAR = 256; // records around it that are kept regardless of their size
 
 /**
- * The blocks after one record, and after its neighbours as far as their changes are here: what is farthest goes when
- * they come to more than `mostBytes`.
+ * Blocks after one record, and after nearby records while their changes are loaded; the farthest are dropped when they
+ * exceed `mostBytes`.
  */
 export class BlockWindow {
   /**
    * `columns`: after record `at`.
-   * @param {number} at @param {Columns} columns @param {number} [mostBytes]
+   * @param {number} at
+   * @param {Columns} columns
+   * @param {number} [mostBytes]
    */
   constructor(at, columns, mostBytes = MAX_BYTES) {
     this.mostBytes = mostBytes;
     this.numBytes = 0; // of the pieces
     this.at = at;
     this.columns = columns;
-    /** @type {Piece[]} in order, without gaps; of those passed the rows are what was there before */
+    /** @type {Piece[]} contiguous and in order; rows of passed pieces contain the previous values */
     this.pieces = [];
-    this.first = at; // the earliest record that can be shown
-    this.end = at + 1; // the one after the latest
+    this.first = at; // first record that can be shown
+    this.end = at + 1; // exclusive
   }
 
   /** @param {number} index */
@@ -49,7 +52,7 @@ export class BlockWindow {
     return index >= this.first && index < this.end;
   }
 
-  /** Add what the next records change. @param {Piece} piece it begins where this ends */
+  /** Append the changes of the next records. @param {Piece} piece starts at the window's end */
   extend(piece) {
     if (piece.first !== this.end) throw new RangeError(`changes from ${piece.first} on where ${this.end} belongs`);
     this.pieces.push(piece);
@@ -57,25 +60,27 @@ export class BlockWindow {
     this.end = piece.end;
   }
 
-  /** Show the blocks after record `index`, which must be here. @param {number} index */
+  /** Show the blocks after record `index`, which must be loaded. @param {number} index */
   goTo(index) {
     if (!this.has(index)) throw new RangeError(`record ${index} outside of [${this.first}, ${this.end})`);
-    // on in order; back, the last change first
+    // in order forwards; in reverse order backwards
     for (const piece of index > this.at ? this.pieces : this.pieces.toReversed()) this.#exchange(piece, this.at, index);
     this.at = index;
     this.#drop();
   }
 
-  /** The record `index` itself, or null where it did not come with the changes. @param {number} index */
+  /** Return record `index`, or null if it was not sent with the changes. @param {number} index */
   record(index) {
     const piece = this.pieces.find((one) => one.first <= index && index < one.end);
     return piece ? decodeAs(piece.records[index - piece.first], "StepRecord") : null;
   }
 
   /**
-   * A row and its block's place change what they hold: done forwards the row has what was there before, so that done
-   * backwards, the last row first, it is there again.
-   * @param {Piece} piece @param {number} from @param {number} to
+   * Swap rows with the blocks' values: after a forward pass the rows hold the previous values, so that the same swap in
+   * reverse order restores them.
+   * @param {Piece} piece
+   * @param {number} from
+   * @param {number} to
    */
   #exchange(piece, from, to) {
     const { record, block } = piece;
@@ -86,7 +91,7 @@ export class BlockWindow {
     for (const name of BYTES) swap(this.columns[name], piece[name], block, low, high, on);
   }
 
-  /** What is farthest away is let go, so that a long walk takes no more memory than a short one. */
+  /** Drop the farthest records, so that long walks do not use more memory. */
   #drop() {
     while (this.numBytes > this.mostBytes) {
       const [earliest, latest] = [this.pieces[0], /** @type {Piece} */ (this.pieces.at(-1))];
@@ -101,7 +106,7 @@ export class BlockWindow {
   }
 }
 
-/** What a piece takes. @param {Piece} piece */
+/** Return the size of a piece in bytes. @param {Piece} piece */
 function bytesOf(piece) {
   const columns = [piece.record, piece.block, ...[...NUMBERS, ...BYTES].map((name) => piece[name])];
   return [...columns, ...piece.records].reduce((sum, { byteLength }) => sum + byteLength, 0);
@@ -119,7 +124,12 @@ function swap(columns, rows, block, low, high, on) {
   }
 }
 
-/** The place of the first of ascending `values` above `value`. @param {Int32Array} values @param {number} value */
+/**
+ * Return the index of the first of ascending `values` above `value`.
+ *
+ * @param {Int32Array} values
+ * @param {number} value
+ */
 function firstAbove(values, value) {
   let [low, high] = [0, values.length];
   while (low < high) {
@@ -150,13 +160,14 @@ function columnsOf(found) {
   return /** @type {any} */ (Object.fromEntries([...numbers, ...bytes]));
 }
 
-/** @param {unknown} bytes little endian, as all machines that run a browser are */
+/** @param {unknown} bytes little endian, as on all machines that run a browser */
 const ints = (bytes) => new Int32Array(asBytes(bytes).slice().buffer);
 
 /**
- * Numbers of a stretch of records in bins: `edges` (one more than bins), and of each number its `_min`, `_max`, `_sum`.
+ * Numbers of a range of records in bins: `edges` (one more than bins), and for each number its `_min`, `_max`, `_sum`.
  * @typedef {Record<string, Float64Array>} Bins
- * @param {unknown} answer `/survey/series` @returns {Bins}
+ * @param {unknown} answer `/survey/series`
+ * @returns {Bins}
  */
 export function binsOf(answer) {
   const found = /** @type {Record<string, unknown>} */ (decode(answer));
@@ -165,7 +176,7 @@ export function binsOf(answer) {
   );
 }
 
-/** The bin that has record `index`. @param {Bins} bins @param {number} index */
+/** Return the bin of record `index`. @param {Bins} bins @param {number} index */
 export function binAt({ edges }, index) {
   let [low, high] = [0, edges.length - 1];
   while (low < high - 1) {
@@ -176,7 +187,7 @@ export function binAt({ edges }, index) {
   return low;
 }
 
-export const [WAITING, RUNNING, PREEMPTED] = [0, 1, 2]; // what a span is
+export const [WAITING, RUNNING, PREEMPTED] = [0, 1, 2]; // kinds of spans
 const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
 
 /**
@@ -204,7 +215,7 @@ const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
  * @property {{kind: number, first: number, end: number}[]} spans
  */
 
-/** What is said shorter here. @type {Record<string, string>} */
+/** Fields renamed to the names used for short runs. @type {Record<string, string>} */
 const CALLED = {
   seq_id: "seq",
   request_id: "request",
@@ -234,8 +245,9 @@ export function sequencesOf(answer) {
 }
 
 /**
- * What a sequence does after record `index`: null before it came, "finished" after it ended.
- * @param {Pick<SequenceRow, "submitted_in" | "spans">} sequence @param {number} index
+ * Return the status of a sequence after record `index`: null before its arrival, "finished" after its end.
+ * @param {Pick<SequenceRow, "submitted_in" | "spans">} sequence
+ * @param {number} index
  */
 export function statusAt(sequence, index) {
   if (index < sequence.submitted_in) return null;

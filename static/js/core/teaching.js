@@ -1,4 +1,4 @@
-// The head that a run is best explained with: decided once for a log, so that nobody's picture changes by itself.
+// Default attention head of a run, chosen once per log so that the picture does not change by itself.
 
 import { strongest } from "./attention.js";
 import { tellingHeads } from "./heads.js";
@@ -14,11 +14,12 @@ import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 const decisions = new WeakMap();
 
 /**
- * The layer and head to open on: the one that was measured when the model was trained; where its layer was not
- * recorded, or none was measured, the widest row of the first record with arrays in which a query has a choice of
- * keys; else the head that reads one key most, neither its own nor the first; else the first. Before that record came:
- * the measured one, or null.
- * @param {TraceLog} log @returns {Place | null}
+ * Return the default layer and head: the one measured at training; if its layer was not recorded or none was measured,
+ * the widest row of the first record with arrays whose query has several keys; else the head with the largest weight on
+ * a key other than its own and the first; else the first head. Before that record has arrived: the measured one, or
+ * null.
+ * @param {TraceLog} log
+ * @returns {Place | null}
  */
 export function teachingHead(log) {
   const measured = tellingHeads(log.header.model)[0] ?? null;
@@ -42,8 +43,11 @@ function decide(log, record, measured) {
 }
 
 /**
- * The head whose newest query reads one key most that is neither its own nor the first.
- * @param {TraceLog} log @param {number} record @param {number[]} layers @returns {Place | null}
+ * Return the head whose newest query puts the largest weight on a key other than its own and the first.
+ * @param {TraceLog} log
+ * @param {number} record
+ * @param {number[]} layers
+ * @returns {Place | null}
  */
 function sharpestIn(log, record, layers) {
   /** @type {(Place & {weight: number}) | null} */

@@ -1,5 +1,5 @@
-// What there is to tell of operations: keys of texts, and the values that they name. No words. Mirrors
-// engine/trace/telling/parts.py, and tells several operations of one type together. Pure.
+// Messages of operations: keys of texts and their values, without words. Mirrors engine/trace/telling/parts.py, and
+// merges operations of one type. Pure.
 
 import { labelText, loneLabel } from "./labels.js";
 import { STRUCTS } from "./schema.js";
@@ -9,12 +9,11 @@ import { STRUCTS } from "./schema.js";
  * @typedef {import("./trace.js").Header} Header
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {string | number | boolean | null | undefined} Scalar
- * @typedef {Record<string, any>} Values by the placeholders' names: fields of any type, which tell/operations.js
- *   writes by their names
+ * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which tell/operations.js formats by
+ * name
  * @typedef {[key: string, values: Values]} Part a text without its register
- * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context where an operation stands: `ops`
- *   are the record's,
- *   with their reasons
+ * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context position of an operation: `ops` are
+ * the record's, with reasons
  * @typedef {object} Aspect
  * @property {string} name
  * @property {string[]} values
@@ -23,9 +22,11 @@ import { STRUCTS } from "./schema.js";
  */
 
 /**
- * The texts of operations of one type, which are told together: that of the type, then for each aspect those of the
- * values that they have. `places`: where each stands; null: nothing is known but the operations.
- * @param {Op[]} ops @param {(Context | null)[]} contexts @returns {Part[]}
+ * Return the texts for operations of one type: that of the type, then for each facet those of its values. `contexts`:
+ * position of each; null: only the operations are known.
+ * @param {Op[]} ops
+ * @param {(Context | null)[]} contexts
+ * @returns {Part[]}
  */
 export function partsOf(ops, contexts = ops.map(() => null)) {
   const [{ type }] = ops;
@@ -44,12 +45,12 @@ export function partsOf(ops, contexts = ops.map(() => null)) {
   return found;
 }
 
-// ── Aspects ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Facets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** @type {Map<string, Aspect[]>} */
 const aspects = new Map();
 
-/** What operations of a type are told by, in order. @param {string} type @returns {Aspect[]} */
+/** Return the facets of an operation type, in order. @param {string} type @returns {Aspect[]} */
 export function aspectsOf(type) {
   let found = aspects.get(type);
   if (!found) {
@@ -63,8 +64,9 @@ export function aspectsOf(type) {
 }
 
 /**
- * Every field with a fixed set of values; one that a log leaves out although it must be one of them, is not told.
- * @param {string} type @returns {Aspect[]}
+ * Return a facet for every field with a fixed set of values; a required field missing from the log has none.
+ * @param {string} type
+ * @returns {Aspect[]}
  */
 function fieldAspects(type) {
   const [required, optional] = structs[structOf[type]] ?? [{}, {}];
@@ -77,7 +79,7 @@ function fieldAspects(type) {
   });
 }
 
-/** @type {any} the table of a trace's types, whose shape core/types.js explains */
+/** @type {any} table of a trace's types; core/types.js explains its shape */
 const structs = STRUCTS;
 /** @type {Record<string, string>} type -> name of its struct */
 const structOf = structs.StepRecord[1].ops.list.tagged;
@@ -85,7 +87,7 @@ const structOf = structs.StepRecord[1].ops.list.tagged;
 /** @param {string} name @param {string} values @param {Aspect["of"]} of @returns {Aspect} */
 const aspect = (name, values, of) => ({ name, values: values.split(" "), of });
 
-/** @type {Record<string, (string | Aspect)[]>} by type: aspects that are no fields, in order with those that are */
+/** @type {Record<string, (string | Aspect)[]>} by type: facets that are not fields, in order with those that are */
 const CASES = {
   submit: [
     aspect("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
@@ -98,7 +100,7 @@ const CASES = {
       const size = Number(at?.header.engine.block_size);
       if (!size) return null;
       const whole = op.verdict === "miss" || (op.verdict === "hit" && op.num_hit_tokens === op.num_tokens - size);
-      return whole && op.num_tokens % size === 0 ? "spared" : "asked"; // its last token is always computed
+      return whole && op.num_tokens % size === 0 ? "spared" : "asked"; // the last token is always computed
     }),
   ],
   lookup_external: [
@@ -123,7 +125,7 @@ const CASES = {
   release: ["reason", "to"],
   stored: ["again"],
   removed: [aspect("copies", "none left", (op) => ((op.num_left ?? 0) > 0 ? "left" : "none"))],
-  share: [], // its own texts count the revived ones
+  share: [], // its own texts include revived blocks
   sample: [
     {
       ...aspect("settled", "no outside", (op) => ((op.sampled_token_id ?? null) === null ? "no" : "outside")),
@@ -145,7 +147,13 @@ const CASES = {
 
 const LIMITS = ["block_size", "max_num_seqs", "max_num_batched_tokens"];
 
-/** What texts may name of one operation. @param {Op} op @param {Context | null} at @returns {Values} */
+/**
+ * Return the values that the texts of one operation may name.
+ *
+ * @param {Op} op
+ * @param {Context | null} at
+ * @returns {Values}
+ */
 function valuesOf(op, at) {
   const limits = at ? LIMITS.map((name) => [name, at.header.engine[name]]) : [];
   const { type, ...fields } = op;
@@ -176,7 +184,7 @@ function derived(op) {
     case "forget":
       return { num_keys: op.positions.reduce((sum, own) => sum + own.length, 0) };
     case "preempt":
-      return { num_lost_tokens: op.num_recompute_tokens || op.num_computed_tokens }; // older logs have the latter
+      return { num_lost_tokens: op.num_recompute_tokens || op.num_computed_tokens }; // field of older logs
     case "rank":
       return { num_sequences: op.seq_ids.length };
     default:
@@ -187,7 +195,13 @@ function derived(op) {
 /** @param {number | null | undefined} token */
 const idText = (token) => ((token ?? null) === null ? undefined : `#${token}`);
 
-/** What the record and the header add to an operation. @param {Op} op @param {Context} at @returns {Values} */
+/**
+ * Return the values that record and header add to an operation.
+ *
+ * @param {Op} op
+ * @param {Context} at
+ * @returns {Values}
+ */
 function fromRecord(op, at) {
   const size = Number(at.header.engine.block_size);
   switch (op.type) {
@@ -222,8 +236,9 @@ function fromRecord(op, at) {
 const batchEntry = (seq, { record }) => record.batch?.find((entry) => entry.seq_id === seq);
 
 /**
- * The sequence whose allocation takes the evicted block in the same record.
- * @param {import("./trace.js").Evict} evicted @param {Context} at
+ * Return the sequence whose allocation takes the evicted block in the same record.
+ * @param {import("./trace.js").Evict} evicted
+ * @param {Context} at
  */
 function takerOf(evicted, { ops, place }) {
   for (const op of ops.slice(place + 1))
@@ -232,8 +247,10 @@ function takerOf(evicted, { ops, place }) {
 }
 
 /**
- * A token's text where the sequence's output holds it, else its id.
- * @param {number} seq @param {number | null | undefined} token @param {Context} at
+ * Return a token's text if the sequence's output contains it, else its id.
+ * @param {number} seq
+ * @param {number | null | undefined} token
+ * @param {Context} at
  */
 function tokenText(seq, token, { record }) {
   if ((token ?? null) === null) return undefined;
@@ -244,16 +261,16 @@ function tokenText(seq, token, { record }) {
 
 // ── Several operations ─────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Names of values that are ids of sequences, ids of blocks (and their places): of several all are told. */
+/** Names of values that are ids of sequences or blocks (and their places), which are listed when merged. */
 export const isSequence = (/** @type {string} */ name) => name.endsWith("seq_id") || name === "evicted_for";
 const BLOCKS = new Set(["block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst"]);
 export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);
 
 /**
- * The values of operations that are told together, with how many there are: ids are listed, numbers of things
- * (`num_…`) and seconds added up, those of which something is so counted, steps are their least and most; else the
- * first stands for all.
- * @param {Values[]} all @returns {Values}
+ * Merge the values of several operations and add their number: ids are listed, counts (`num_…`) and seconds are summed,
+ * steps become a range; for other values the first is used.
+ * @param {Values[]} all
+ * @returns {Values}
  */
 function together(all) {
   const seqs = new Set(all.map(({ seq_id }) => seq_id));

@@ -1,4 +1,4 @@
-// Where a recording is opened: at the record that tells most of what a KV cache does. Pure.
+// Record at which a recording is first shown: the most informative one about the KV cache. Pure.
 
 import { marksIn } from "./events.js";
 import { phaseOf } from "./metrics.js";
@@ -6,13 +6,13 @@ import { attentionRow } from "./sequence_view.js";
 
 /** @typedef {import("./log.js").TraceLog} Log */
 
-const LOOKED_AT = 24; // decode steps whose attention rows are looked at
-const KEYS = 8; // that a row must have to be called broad
-const BROAD = 0.5; // its largest weight, at most
+const LOOKED_AT = 24; // decode steps whose attention rows are examined
+const KEYS = 8; // minimum number of keys of a broad row
+const BROAD = 0.5; // maximum of its largest weight
 
 /**
- * The first record of the kinds that need no arrays: the first preemption, else the first load from outside the pool,
- * else the first hit in the prefix cache; null when the log has none.
+ * Return the first informative record that needs no arrays: the first preemption, else the first load from outside the
+ * pool, else the first prefix cache hit; null if there is none.
  * @param {Log} log
  */
 export function tellingEvent(log) {
@@ -21,7 +21,7 @@ export function tellingEvent(log) {
 }
 
 /**
- * The first decode steps, among which the one with a broad row is looked for.
+ * Return the first decode steps, which are searched for a broad row.
  * @param {Log} log
  */
 export function firstDecodes(log) {
@@ -34,10 +34,12 @@ export function firstDecodes(log) {
 }
 
 /**
- * The record at which a recording is opened: that of `tellingEvent`; else its first decode step whose query, in `layer`
- * and `head`, spreads its attention: over 8 keys or more, none with more than half of it; else its first decode step
- * (also where no arrays are here that would say how it spreads), else its last record. -1: the log is empty.
- * @param {Log} log @param {number} layer @param {number} head
+ * Return the record at which a recording is first shown: that of `tellingEvent`; else the first decode step with a
+ * broad row in `layer` and `head`: 8 keys or more, none with more than half of the weight; else the first decode step
+ * (also if its arrays are not loaded), else the last record. -1 for an empty log.
+ * @param {Log} log
+ * @param {number} layer
+ * @param {number} head
  */
 export function tellingRecord(log, layer, head) {
   const decodes = firstDecodes(log);

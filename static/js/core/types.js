@@ -1,5 +1,4 @@
-// Whether a decoded value is what a trace may have there: the same types as Python's reader, from the same table
-// (schema.js).
+// Type checks of decoded trace values, with the same table of types (schema.js) as Python's reader.
 
 import { MAX_SECONDS } from "./limits.js";
 import { NdArray } from "./ndarray.js";
@@ -8,8 +7,7 @@ import { STRUCTS } from "./schema.js";
 /**
  * @typedef {string | {list: Type} | {map: Type} | {one: string[]} | {tagged: Record<string, string>, by: string} |
  *   {either: Type[]}} Type
- * @typedef {(value: unknown) => string | null} Check what is wrong with a value, as the end of a sentence; null:
- *   nothing
+ * @typedef {(value: unknown) => string | null} Check error of a value, as the end of a sentence; null if valid
  */
 
 /** @type {Record<string, Record<string, Type>[]>} */
@@ -20,7 +18,7 @@ const isMap = (value) =>
   value !== null && typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype;
 
 /**
- * By the name of a type: where `value` is not of it, what belongs there; else null.
+ * Checks by scalar type: the expected kind if `value` does not match, else null.
  * @type {Record<string, (value: unknown) => string | null>}
  */
 const SCALARS = {
@@ -40,8 +38,10 @@ const SCALARS = {
 const compiled = new Map();
 
 /**
- * A check of type `type`: a function of a value that gives null, or a sentence's end that says what is wrong and where.
- * @param {Type} type @returns {Check}
+ * Return a check for `type`: a function of a value that returns null, or the end of a sentence with the error and its
+ * position.
+ * @param {Type} type
+ * @returns {Check}
  */
 function checkOf(type) {
   if (typeof type === "string") return SCALARS[type] ? scalar(SCALARS[type]) : (value) => structOf(type)(value);
@@ -123,8 +123,9 @@ function structOf(name) {
 }
 
 /**
- * What is wrong with `value` as a `name` of engine/trace/records.py, in words; null: nothing.
- * @param {unknown} value @param {string} name
+ * Return the error of `value` as a `name` of engine/trace/records.py, in words; null if valid.
+ * @param {unknown} value
+ * @param {string} name
  */
 export function wrongIn(value, name) {
   const wrong = structOf(name)(value);

@@ -1,17 +1,20 @@
-// Attention rows that teach: spread over many keys, with some that stand out. Pure.
+// Instructive attention rows: spread over many keys, with some that stand out. Pure.
 
 import { attentionRow } from "./sequence_view.js";
 
 /** @typedef {import("./log.js").TraceLog} TraceLog */
 
-/** Keys that a row must have at least, so that there is somebody to ask. */
+/** Minimum number of keys of an instructive row. */
 export const FEWEST = 6;
-const [WEAKEST, STRONGEST] = [0.15, 0.5]; // between them lies the largest weight of a row that teaches
+const [WEAKEST, STRONGEST] = [0.15, 0.5]; // range of its largest weight
 
 /**
- * Among the rows of a query that were recorded, the one whose weights are spread widest while its strongest stands out;
- * `spread`: its entropy in nats, the logarithm of how many keys are heard. Null where there is none.
- * @param {TraceLog} log @param {number} index @param {number} seq @param {number} query
+ * Return the recorded row of a query with the widest spread whose maximum still stands out; `spread`: its entropy in
+ * nats. Null if there is none.
+ * @param {TraceLog} log
+ * @param {number} index
+ * @param {number} seq
+ * @param {number} query
  */
 export function widestRow(log, index, seq, query) {
   /** @type {{layer: number, head: number, weights: Float32Array, spread: number} | null} */
@@ -30,9 +33,10 @@ export function widestRow(log, index, seq, query) {
 const searched = new WeakMap();
 
 /**
- * The layer and head whose row spreads widest in the first arrays in which a query has so many keys that a picture of
- * it teaches; the same for the whole log. Null as long as there are none.
- * @param {TraceLog} log @returns {{layer: number, head: number} | null}
+ * Return the layer and head with the widest row in the first arrays whose query has enough keys; constant per log. Null
+ * while there are none.
+ * @param {TraceLog} log
+ * @returns {{layer: number, head: number} | null}
  */
 export function widestHead(log) {
   let search = searched.get(log);
@@ -45,8 +49,9 @@ export function widestHead(log) {
 }
 
 /**
- * Whether all arrays that a record has are here.
- * @param {TraceLog} log @param {number} record
+ * Return whether all arrays of a record are loaded.
+ * @param {TraceLog} log
+ * @param {number} record
  */
 export function isWhole(log, record) {
   if (log.capture(record)) return true;
@@ -56,16 +61,20 @@ export function isWhole(log, record) {
 }
 
 /**
- * The layers of which a record's arrays are here.
- * @param {TraceLog} log @param {number} record @returns {number[]}
+ * Return the layers of a record whose arrays are loaded.
+ * @param {TraceLog} log
+ * @param {number} record
+ * @returns {number[]}
  */
 export const layersHere = (log, record) =>
   log.capture(record)?.layers.map((one) => one.layer) ??
   Array.from({ length: log.header.model.num_layers }, (_, layer) => layer).filter((layer) => log.layer(record, layer));
 
 /**
- * The layer and head whose row spreads widest in one record, among its queries with at least `fewest` keys.
- * @param {TraceLog} log @param {number} record @param {number} [fewest]
+ * Return the layer and head with the widest row in one record, among its queries with at least `fewest` keys.
+ * @param {TraceLog} log
+ * @param {number} record
+ * @param {number} [fewest]
  */
 export function widestIn(log, record, fewest = FEWEST) {
   for (const { context_len, seq_id } of log.records[record].batch ?? []) {

@@ -1,12 +1,12 @@
-// When a sentence is said aloud: after it has stood still, and now and then while things rush by.
+// Rate limiting of spoken sentences: announced once they stop changing, and occasionally while they change fast.
 
-const QUIET = 500; // ms without another sentence: this one is the last
-const LONGEST = 5000; // ms at most between two announcements while sentences keep coming
+const QUIET = 500; // ms without another sentence before the last one is announced
+const LONGEST = 5000; // ms between two announcements while sentences keep arriving
 
 /** @typedef {Pick<typeof globalThis, "setTimeout" | "clearTimeout" | "performance">} Clock */
 
 /**
- * A function that takes every sentence and calls `say` with those to be announced; the last one always is.
+ * Return a function that takes every sentence and calls `say` with those to announce; the last one is always announced.
  *
  * @param {(text: string) => void} say
  * @param {{quiet?: number, longest?: number, clock?: Clock}} [options] times in ms

@@ -1,15 +1,15 @@
-// What is asked of somebody who answers at once, or later: the last answer stays until the next one is here.
+// Hook for synchronous or asynchronous queries: the previous result stays until the next arrives.
 
 import { useEffect, useMemo, useState } from "../../vendor/preact/hooks.js";
 
 /**
- * The answer to `ask`, which is asked anew when one of `about` is another; null: none has come yet. `problem`: why none
- * came, or "".
+ * Return the result of `ask`, which is called again when an element of `about` changes; null before the first result.
+ * `problem`: reason of a failure, or "".
  *
  * @template T
- * @param {(() => T | Promise<T>) | null} ask null: nothing is asked
+ * @param {(() => T | Promise<T>) | null} ask null: no query
  * @param {unknown[]} about
- * @param {number} [still] ms for which `about` stays the same before it is asked
+ * @param {number} [still] ms that `about` must stay unchanged before the query
  * @returns {{answer: T | null, problem: string}}
  */
 export function useAnswer(ask, about, still = 0) {

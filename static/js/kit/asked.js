@@ -1,4 +1,4 @@
-// A figure that answers a question: while the open lesson has that question to ask, its place is kept and nothing more.
+// Figure that answers a question: while the open lesson still has to ask that question, only its space is reserved.
 
 import { isAsked } from "../state/lessons.js";
 import { t } from "../tell/words.js";

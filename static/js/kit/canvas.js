@@ -1,4 +1,4 @@
-// Canvas helpers: sharp on every screen, painted at most once a frame.
+// Canvas helpers: sharp on every screen, painted at most once per frame.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { effect } from "../../vendor/signals/signals.js";
@@ -6,10 +6,10 @@ import { frameDone, schedule } from "./frame.js";
 
 export { frameDone };
 
-let atLeast = 1; // pixels for each CSS pixel, whatever the screen has
+let atLeast = 1; // minimum canvas pixels per CSS pixel
 
 /**
- * Paint with at least `ratio` pixels for each CSS pixel from the next painting on.
+ * Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on.
  *
  * @param {number} ratio
  */
@@ -17,10 +17,10 @@ export function sharpen(ratio) {
   atLeast = ratio;
 }
 
-/** @type {Set<() => void>} of every painter: measure its box, and ask for a painting */
+/** @type {Set<() => void>} one per painter: measure its box and request a frame */
 const measures = new Set();
 
-/** Measure every painted box now: for paper, whose sizes no observer is told in time. */
+/** Measure every painted box now, for printing, where observers report sizes too late. */
 export function measureNow() {
   for (const measure of measures) measure();
 }
@@ -28,7 +28,7 @@ export function measureNow() {
 /** @typedef {{width: number, height: number}} Size in CSS pixels */
 
 /**
- * The context of a canvas; every browser that runs this page has it.
+ * Return the 2D context of a canvas, which every supported browser has.
  *
  * @param {HTMLCanvasElement} canvas
  */
@@ -58,9 +58,9 @@ export function prepare(canvas, width, height) {
 }
 
 /**
- * Paint the referenced element's canvas whenever a signal read by `watch` changes or its box changes size.
- * `paint(element, {width, height})` runs inside an animation frame, with the box as it was measured last: reading it
- * there would make the browser lay the page out in the middle of a frame. Returns the ref.
+ * Paint the referenced element's canvas whenever a signal read by `watch` or the size of its box changes.
+ * `paint(element, {width, height})` runs inside an animation frame with the last measured size: reading the size there
+ * would force a layout in the middle of a frame. Returns the ref.
  *
  * @template {HTMLElement} [E=HTMLElement]
  * @param {() => unknown} watch
@@ -77,7 +77,7 @@ export function usePainter(watch, paint) {
     if (!element) return undefined;
     const size = { width: element.clientWidth, height: element.clientHeight };
     const run = () => {
-      if (size.width && size.height) latest.current(element, size); // what is hidden has no size, and nothing to paint
+      if (size.width && size.height) latest.current(element, size); // hidden elements have no size
     };
     again.current = () => schedule(run);
     const stop = effect(() => {
@@ -101,7 +101,7 @@ export function usePainter(watch, paint) {
       again.current = null;
     };
   }, []);
-  useEffect(() => again.current?.()); // drawn again: what `paint` closes over may be another
+  useEffect(() => again.current?.()); // repaint after each render, since `paint` may close over new values
   return ref;
 }
 
@@ -109,7 +109,7 @@ export function usePainter(watch, paint) {
 const widths = new Map();
 
 /**
- * Width of `text` at 17 px in the page's font.
+ * Return the width of `text` at 17 px in the page's font.
  *
  * @param {string} text
  */
@@ -127,7 +127,7 @@ export function labelWidth(text) {
 let measuring = null;
 
 /**
- * A hairline at whole device pixels.
+ * Draw a hairline at whole device pixels.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x0
@@ -146,7 +146,7 @@ export function hairline(context, x0, y0, x1, y1, colour) {
 }
 
 /**
- * Path of a rectangle with round corners.
+ * Trace the path of a rectangle with rounded corners.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x

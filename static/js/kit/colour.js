@@ -1,10 +1,10 @@
-// Colours of the canvases, read from the style sheet, and the two scales of values.
+// Colours of the canvases, read from the style sheet, and the two colour scales of values.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { html } from "./html.js";
 
 /**
- * Colour and texture of a sequence.
+ * Component with the colour and texture of a sequence.
  *
  * @param {{id: number}} props
  */
@@ -12,8 +12,8 @@ export function Swatch({ id }) {
   return html`<span class=${`swatch seq-${id % 8}`} aria-hidden="true"></span>`;
 }
 
-const STEPS = 128; // of each half of the diverging scale
-const GAMMA = 0.7; // small values stay visible; the legend shows the same curve
+const STEPS = 128; // per half of the diverging scale
+const GAMMA = 0.7; // keeps small values visible; the legend shows the same curve
 
 /**
  * @typedef {[number, number, number]} Rgb
@@ -21,19 +21,19 @@ const GAMMA = 0.7; // small values stay visible; the legend shows the same curve
  * @typedef {Record<typeof NAMES[number], string> & {sequences: string[], diverging: Scale, sequential: Scale}} Palette
  */
 
-/** Grows when the theme changes: painters depend on it. */
+/** Grows when the theme changes; painters subscribe to it. */
 export const themeVersion = signal(0);
 
 /** @type {Palette | null} */
 let known = null;
 
-/** The design's colours by name (`ink`, `q`, `seq3`, …), as CSS colours. */
+/** Return the design's colours by name (`ink`, `q`, `seq3`, …), as CSS colours. */
 export function colours() {
   known ??= readColours();
   return known;
 }
 
-/** Read the style sheet again: after a change of theme. */
+/** Read the style sheet again, after a change of theme. */
 export function themeChanged() {
   known = null;
   themeVersion.value = themeVersion.peek() + 1;
@@ -61,7 +61,7 @@ function readColours() {
 }
 
 /**
- * [r, g, b] of `value` in [-1, 1]; zero is the paper.
+ * Return the [r, g, b] of `value` in [-1, 1]; zero has the background's colour.
  *
  * @param {Scale} scale
  * @param {number} value
@@ -74,7 +74,7 @@ export function divergingAt(scale, value) {
 }
 
 /**
- * CSS colour of `share` in [0, 1] on the attention scale.
+ * Return the CSS colour of `share` in [0, 1] on the attention scale.
  *
  * @param {Scale} scale
  * @param {number} share
@@ -101,7 +101,7 @@ export function sequentialScale([from, via, to]) {
 }
 
 /**
- * `#rrggbb` with an opacity.
+ * Return `#rrggbb` with an opacity.
  *
  * @param {string} hex
  * @param {number} opacity
@@ -112,7 +112,7 @@ export function alpha(hex, opacity) {
 }
 
 /**
- * A round number at or above `value`: 1, 1.5, 2, 3, 5 or 7 times a power of ten.
+ * Return a round number at or above `value`: 1, 1.5, 2, 3, 5 or 7 times a power of ten.
  *
  * @param {number} value
  */
@@ -129,7 +129,7 @@ function toRgb(hex) {
   return [0, 2, 4].map((i) => parseInt(digits.slice(i, i + 2), 16));
 }
 
-// OKLab: https://bottosson.github.io/posts/oklab/ (mixing there keeps steps perceptually even)
+// OKLab, in which mixing keeps steps perceptually even: https://bottosson.github.io/posts/oklab/
 /** @param {string} hex */
 function toOklab(hex) {
   const [r, g, b] = toRgb(hex).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));

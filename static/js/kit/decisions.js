@@ -1,4 +1,4 @@
-// The decisions of the record shown, in words with their numbers; each can be followed to where it leads.
+// Decisions of the shown record as sentences with their numbers; each links to its target.
 
 import { kindOf } from "../core/operation_kinds.js";
 import { operationsOf } from "../core/operations.js";

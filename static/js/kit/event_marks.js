@@ -1,8 +1,7 @@
-// The sign of each kind of event: one drawing for the timeline and for the list of events. Told apart by shape, not
-// colour alone.
+// Marks of the event kinds, shared by the timeline and the list of events. Kinds differ by shape, not by colour alone.
 
 /**
- * `path`: in a box from -4 to 4; `colour`: a name of the palette; `lane`: above (0, 1) or below (2) the line.
+ * `path`: in a box from -4 to 4; `colour`: palette name; `lane`: above (0, 1) or below (2) the line.
  *
  * @typedef {"prompt" | "generated" | "fault" | "k" | "v" | "ink-2"} SignColour
  * @typedef {{path: string, colour: SignColour, filled: boolean, lane: 0 | 1 | 2}} EventSign

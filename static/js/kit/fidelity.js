@@ -1,5 +1,5 @@
-// The mark of what a shown value is: captured, derived or schematic. All marks of the page are one stop of the Tab key;
-// arrow keys go from one to the next.
+// Mark for the fidelity of a shown value: captured, derived or schematic. All marks of the page are a single Tab stop;
+// arrow keys move between them.
 
 import { t } from "../tell/words.js";
 import { html } from "./html.js";

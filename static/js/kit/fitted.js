@@ -1,12 +1,12 @@
-// Texts in boxes that are given: whole, as large as fits, or not at all. Half a word would be another word.
+// Texts in boxes of fixed size: complete and as large as fits, or omitted. A truncated word could read as another word.
 
 import { labelWidth } from "./canvas.js";
 
-const LEGIBLE = 9; // px; smaller letters are a texture
-const NARROWED = 0.8; // a canvas may draw letters so much narrower, rather than none
+const LEGIBLE = 9; // px; smaller letters are not legible
+const NARROWED = 0.8; // horizontal scaling that a canvas may apply before a text is omitted
 
 /**
- * The size in px at which the whole of `text` fits into `width`, at most `largest`; null: not legibly.
+ * Return the size in px at which all of `text` fits into `width`, at most `largest`; null if that is not legible.
  *
  * @param {string} text
  * @param {number} width
@@ -18,7 +18,7 @@ export function fittedSize(text, width, largest) {
 }
 
 /**
- * The same on a canvas, whose `fillText` is given the width, too: it draws letters a little narrower where that helps.
+ * Same for a canvas whose `fillText` also gets the width and may condense the letters a little.
  *
  * @param {string} text
  * @param {number} width

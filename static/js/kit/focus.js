@@ -1,11 +1,11 @@
-// Keyboard focus: a group of things as one stop of the Tab key, and a focus that survives its button.
+// Keyboard focus: groups that form a single Tab stop, and a focus that moves on when its button disappears.
 
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 
 /**
- * A ref for the box around buttons, some of which share a place: the one that is there is `data-shown`. When the
- * focused one is hidden or disabled by a change of `now`, the focus goes to the one that came, else to `otherwise`, a
- * selector in the box.
+ * Return a ref for the box around buttons that replace each other; the visible one has `data-shown`. If the focused one
+ * is hidden or disabled by a change of `now`, the focus moves to its replacement, else to `otherwise`, a selector in
+ * the box.
  *
  * @param {unknown} now
  * @param {string | null} [otherwise]
@@ -78,8 +78,8 @@ const MOVES = {
 };
 
 /**
- * Make what a selector finds one stop: where one was last, else the first. Which there are is known when a key is
- * pressed.
+ * Make the elements of a selector a single Tab stop, at the last focused one, else the first. They are looked up on
+ * each key press.
  *
  * @param {string} selector
  */
@@ -114,7 +114,7 @@ export function rove(selector) {
 const NEIGHBOUR = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
 
 /**
- * Move the focus from the button that has it to its neighbour.
+ * Move the focus from the focused button to its neighbour.
  *
  * @param {KeyboardEvent} event
  */

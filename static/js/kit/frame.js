@@ -1,10 +1,10 @@
-// One animation frame for all painters, and the page's word that it has painted.
+// Shared animation frame of all painters, and the signal that the page has been painted.
 
 import { effect } from "../../vendor/signals/signals.js";
 import { advance, drawnIndex, followMoment, moving, reducedMotion, still, viewSub } from "../state/moment.js";
 import { numRecords, viewIndex } from "../state/store.js";
 
-const FADE = 80; // ms: instead of movement
+const FADE = 80; // ms; replaces motion
 
 /** @type {Set<() => void>} */
 const waiting = new Set();
@@ -13,7 +13,7 @@ let faded = -Infinity;
 let said = ""; // the page's last word
 
 /**
- * Run `paint` in the next frame, once however often it is asked for.
+ * Run `paint` once in the next frame, however often it is scheduled.
  *
  * @param {() => void} paint
  */
@@ -31,21 +31,24 @@ function request() {
 /** @param {number} now */
 function flush(now) {
   requested = false;
-  if (moving.peek() && advance(now)) request(); // painters that watch what moved ask to be painted in this frame
+  if (moving.peek() && advance(now)) request(); // painters that watch the motion schedule themselves for this frame
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();
   frameDone();
 }
 
-/** Paint now what waits for the next frame: for the browser's print, which does not wait for one. */
+/** Run scheduled paints now: printing does not wait for a frame. */
 export function flushNow() {
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();
 }
 
-/** Tell tests and tools what the screen shows now. `painted`: the record drawn; `moving`: whether it still moves. */
+/**
+ * Expose the state of the screen to tests and tools. `painted`: the record drawn; `moving`: whether a motion is
+ * running.
+ */
 export function frameDone() {
   const shown = document.documentElement.dataset;
   const [index, drawn, count, moves] = [viewIndex.peek(), drawnIndex.peek(), numRecords.peek(), moving.peek()].map(
@@ -62,7 +65,7 @@ export function frameDone() {
   }, 0);
 }
 
-/** What is new fades in, unless it comes so fast that it would flicker. */
+/** Fade in new content, unless updates are so fast that it would flicker. */
 function crossFade() {
   const now = performance.now();
   if (now - faded >= 2 * FADE)
@@ -71,7 +74,7 @@ function crossFade() {
   faded = now;
 }
 
-/** Follow the moment that is asked for, frame by frame. */
+/** Drive the motion toward the requested moment, frame by frame. */
 export function startMotion() {
   const query = matchMedia("(prefers-reduced-motion: reduce)");
   reducedMotion.value = query.matches;
@@ -83,7 +86,7 @@ export function startMotion() {
     viewIndex.value;
     numRecords.value;
     if (moving.value) request();
-    else schedule(() => {}); // the page's word changes even where no painter has anything to do
+    else schedule(() => {}); // reports the frame even if no painter has work
   });
   effect(() => {
     drawnIndex.value;

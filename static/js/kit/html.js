@@ -4,19 +4,19 @@ import htm from "../../vendor/htm/htm.js";
 import { h } from "../../vendor/preact/preact.js";
 
 /**
- * What a component draws, and a component. Its props come through a template, which no type checker sees: each
- * component says which ones it takes.
+ * Content of a component, and a component. Props pass through a template without type checks; each component declares
+ * its own.
  *
  * @typedef {import("../../vendor/preact/preact.js").ComponentChildren} Children
  * @typedef {(props: any) => Children} Component
  */
 
-const ALWAYS_NEW = 3; // htm's two bits of an element: it has something that changes, and so has what is in it
+const ALWAYS_NEW = 3; // htm's two flags of an element: it and its children have dynamic parts
 
 /**
- * htm makes an element in which nothing changes once, and keeps it as long as the page is there; what Preact has drawn
- * knows what it stands in, and so all that was shown around it when it was first drawn: a log that was let go would
- * stay. `this` is htm's list of what it does for the element; its first entry says what changes.
+ * Create an element that is marked dynamic. htm creates static elements once and keeps them for the page's lifetime;
+ * Preact stores references to their parents in them, so everything shown around one at its first render, such as a log,
+ * would leak. `this` is htm's operation list of the element; its first entry holds the flags.
  *
  * @this {number[]}
  * @param {Parameters<typeof h>} what

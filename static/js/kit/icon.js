@@ -1,4 +1,4 @@
-// The drawings of buttons.
+// Icons of buttons.
 
 import { html } from "./html.js";
 
@@ -35,7 +35,7 @@ const PATHS = {
 const SOLID = new Set(["first", "back", "forward", "last", "finish", "run", "step"]);
 
 /**
- * A drawing of 16 px beside a word, or in place of one.
+ * Icon of 16 px beside or in place of a label.
  *
  * @param {{name: keyof typeof PATHS}} props
  */

@@ -1,4 +1,4 @@
-// Input elements, and handlers that pass the value of a field to a function.
+// Input elements, and handlers that pass a field's value to a function.
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { fits } from "../state/options.js";
@@ -9,8 +9,8 @@ import { html } from "./html.js";
 /** @typedef {import("../state/options.js").Bounds} Bounds */
 
 /**
- * An input showing `value`, or what is being typed until that is taken (`onChange`) or the field is left. Other
- * attributes are the input's.
+ * Input that shows `value`, or the text being typed until it is accepted (`onChange`) or the field loses the focus.
+ * Other attributes go to the input.
  *
  * @param {{
  *   value: unknown, onChange?: (event: Event) => void, onInput?: (event: Event) => void, [attribute: string]: unknown
@@ -83,7 +83,7 @@ function boundsText({ min, over, max, whole }) {
 }
 
 /**
- * `name`: the setting; `text(choice)`: its words; `usual`: what is shown where the setting is none of the choices.
+ * `name`: the setting; `text(choice)`: its label; `usual`: value shown if the setting has none of the choices.
  *
  * @param {{
  *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],

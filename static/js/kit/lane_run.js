@@ -1,4 +1,4 @@
-// What a lane is made of: runs of cells of one kind, drawn alike wherever a sequence's time is shown.
+// Painting of lanes: runs of cells of one kind, drawn alike in all views of a sequence over time.
 
 import { sequencePattern, wastePattern } from "./texture.js";
 
@@ -8,7 +8,7 @@ import { sequencePattern, wastePattern } from "./texture.js";
  */
 
 /**
- * A run of cells of one kind: colour, height and texture each tell the kinds apart.
+ * Paint a run of cells of one kind; kinds differ in colour, height and texture.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette

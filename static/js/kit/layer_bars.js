@@ -1,5 +1,5 @@
-// One small picture for each layer: how far K, V and the attention weights of two runs are apart, as bars by order of
-// magnitude. A click goes to the layer.
+// Thumbnails of the differences between two runs' K, V and attention weights, one per layer, as bars by order of
+// magnitude. A click selects the layer.
 
 import { heightOf, KINDS, SAME } from "../core/layer_differences.js";
 import { t } from "../tell/words.js";
@@ -10,10 +10,10 @@ import { tips } from "./tooltip.js";
  * @typedef {import("../core/layer_differences.js").LayerDifference} LayerDifference
  */
 
-const MAX_NUMBERED = 12; // layers up to which each has its number below it
+const MAX_NUMBERED = 12; // number of layers up to which each is labelled
 
 /**
- * A difference as it is: 0 is 0, everything else has two digits.
+ * Format a difference: 0 exactly, everything else with two digits.
  *
  * @param {number} value
  */
@@ -25,7 +25,7 @@ export function difference(value) {
 }
 
 /**
- * One layer's differences in words. A kind of which nothing was compared is left out.
+ * Describe one layer's differences in words, leaving out kinds without comparisons.
  *
  * @param {LayerDifference} one
  */
@@ -35,7 +35,7 @@ export const layerWords = (one) =>
     .join(" · ");
 
 /**
- * `choose` is called with the layer that was clicked; null: nothing is chosen here.
+ * `choose` is called with the clicked layer; null: layers are not selectable.
  *
  * @param {{
  *   layers: LayerDifference[], chosen: number | null, label: string, choose?: ((layer: number) => void) | null,
@@ -58,7 +58,7 @@ export function LayerBars({ layers, chosen, label, choose = null }) {
   </div>`;
 }
 
-/** ← and → go from layer to layer. @param {KeyboardEvent} event */
+/** Move between layers with ← and →. @param {KeyboardEvent} event */
 function walk(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   const here = /** @type {HTMLElement} */ (event.currentTarget);

@@ -1,4 +1,4 @@
-// Parts of the page whose code comes when they are first shown: a first visit is as light as what it shows.
+// Lazy loading of components when they are first shown, so that a first visit loads only what it shows.
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
@@ -11,12 +11,12 @@ import { html } from "./html.js";
 /** @typedef {import("./html.js").Component} Component */
 
 /**
- * A panel's component, whose code `load` promises: the module of its folder. `late`: the folder's name, of one whose
- * style sheets and words come with the code too: `sheets`, and a `late.<code>.json` a language.
+ * Return a panel's component, loaded by `load`, which imports the panel's module. `late`: folder of a panel whose style
+ * sheets (`sheets`) and words (`late.<code>.json` per language) are also loaded lazily.
  *
  * @param {() => Promise<{Panel: Component}>} load
  * @param {string | null} [late]
- * @param {string[]} [sheets] their names begin with "late"
+ * @param {string[]} [sheets] names that begin with "late"
  */
 export const lazyPanel = (load, late = null, sheets = ["late"]) =>
   lazy(async () => {
@@ -26,7 +26,7 @@ export const lazyPanel = (load, late = null, sheets = ["late"]) =>
   });
 
 /**
- * A panel's late style sheet, before those that have a say over all panels. Without it the panel is only less pretty.
+ * Insert a panel's late style sheet before the sheets that override panels. The panel works without it.
  *
  * @param {string} panel its folder
  * @param {string} name
@@ -44,7 +44,7 @@ function addSheet(panel, name) {
 }
 
 /**
- * A component that `load` promises; before it is here nothing is drawn, or what `waiting` says.
+ * Return a component loaded by `load`; until it is loaded, `waiting` is rendered.
  *
  * @param {() => Promise<Component>} load
  * @param {() => import("./html.js").Children} [waiting]

@@ -1,5 +1,5 @@
-// A list of which only the rows in sight are in the document, however many there are: rows are equally high, and one of
-// them is the stop of the Tab key, `[data-row="7"]`.
+// Virtual list: only visible rows are in the document. Rows have equal height, and one of them is the Tab stop,
+// `[data-row="7"]`.
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 
@@ -9,22 +9,22 @@ const MORE = 4; // rows beyond the edges, so that scrolling shows no gap
  * @typedef {object} LongList
  * @property {number} first row in the document
  * @property {number} last exclusive
- * @property {number} stop the row that the Tab key stops at
- * @property {(row: number) => void} goTo bring a row into sight and the focus to it
+ * @property {number} stop row that is the Tab stop
+ * @property {(row: number) => void} goTo scroll a row into view and focus it
  * @property {(event: KeyboardEvent) => void} move arrows, pages, Home and End
  * @property {() => void} scrolled for the box
  * @property {() => void} toTop
  */
 
 /**
- * @param {{box: {current: HTMLElement | null}, height: number, count: number, high: number, head?: number}} list the
- *   element that scrolls and its height, px; how many rows there are and how high each is, px; of that height, what
- *   stays above them
+ * @param {{box: {current: HTMLElement | null}, height: number, count: number, high: number, head?: number}} list
+ * scrolling element and its height in px; number of rows and height of each in px; `head`: px of that height covered by
+ * a sticky header
  * @returns {LongList}
  */
 export function useLongList({ box, height, count, high, head = 0 }) {
-  const [top, setTop] = useState(0); // the first row in sight
-  const [cursor, setCursor] = useState(0); // the row that the keyboard is at
+  const [top, setTop] = useState(0); // first visible row
+  const [cursor, setCursor] = useState(0); // row at the keyboard
   const wantsFocus = useRef(false);
   const page = Math.max(1, Math.floor((height - head) / high));
   const first = Math.max(0, Math.min(top - MORE, count - page - 2 * MORE));
@@ -36,7 +36,7 @@ export function useLongList({ box, height, count, high, head = 0 }) {
     if (!wantsFocus.current) return;
     /** @type {HTMLElement | null | undefined} */
     const row = box.current?.querySelector(`[data-row="${cursor}"]`);
-    if (!row) return; // it comes with the next drawing
+    if (!row) return; // exists only after the next render
     wantsFocus.current = false;
     row.focus({ preventScroll: true });
   });

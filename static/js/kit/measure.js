@@ -1,4 +1,4 @@
-// Sizes for what is laid out by numbers: of an element as state, of the window, of a pointer inside an element.
+// Size hooks for layouts computed in numbers: of an element, of the window, and of a pointer inside an element.
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 
@@ -12,11 +12,11 @@ export function pointIn(event, element) {
   return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale };
 }
 
-/** Whether one region is shown at a time (css/layout.css). */
+/** Return whether one region is shown at a time (css/layout.css). */
 export const isPhone = () => innerWidth < 720;
 
 /**
- * [ref, {width, height}] of the element that takes the ref, in CSS pixels; 0 × 0 before it is there.
+ * Return [ref, {width, height}] of the element that takes the ref, in CSS pixels; 0 × 0 before it is mounted.
  *
  * @template {HTMLElement} E
  * @returns {[{current: E | null}, {width: number, height: number}]}

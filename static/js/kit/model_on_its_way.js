@@ -1,13 +1,17 @@
-// What the server does until its model is there: each thing in its order, as the server says it.
+// Loading progress of the server's model: its stages in order, as the server reports them.
 
 import { onItsWay } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
 
-/** Which of its stages it is at; -1 before the first. @param {import("../core/wire.js").ModelStatus} now */
+/**
+ * Return the index of the model's current stage; -1 before the first.
+ *
+ * @param {import("../core/wire.js").ModelStatus} now
+ */
 const placeOf = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);
 
-/** In a sentence: what is done now, and how much of all that is; "" when nothing is on its way. */
+/** Return a sentence with the current stage and its progress; "" if nothing is loading. */
 export function loadingSentence() {
   const now = onItsWay.value;
   if (!now) return "";
@@ -16,7 +20,7 @@ export function loadingSentence() {
   return t("model.loading", { name: now.name, i: at + 1, n: now.stages.length, what });
 }
 
-/** As a list: what is done, what is done now, what comes. */
+/** List of finished, current and pending stages. */
 export function ModelOnItsWay() {
   const now = onItsWay.value;
   if (!now) return null;

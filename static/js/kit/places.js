@@ -1,11 +1,11 @@
-// Where things are in the window that others draw over it, or that move from one region to another: each region says it
-// of its own, so that none needs to know another.
+// Registry of positions in the window, for drawings that cross regions. Each region registers its own, so that regions
+// do not depend on each other.
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
 /**
- * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool, without an offset the
- * block; `columns`: those of `count` positions of a sequence from `first` on, as far as they are in sight; `lane`: a
- * sequence's name beside the scheduler's lanes; `record`: one on the timeline. Null: not in sight.
+ * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool, or the block if the
+ * offset is null; `columns`: visible columns of `count` positions of a sequence from `first` on; `lane`: a sequence's
+ * name beside the scheduler's lanes; `record`: a record on the timeline. Null if not visible.
  *
  * @typedef {{
  *   vector: (kind: "k" | "v", position: number) => Box | null,
@@ -20,7 +20,7 @@
 const known = {};
 
 /**
- * Say where `kind` is, until what is returned is called.
+ * Register the position of `kind`. Returns a function that unregisters it.
  *
  * @template {keyof Places} K
  * @param {K} kind
@@ -34,7 +34,7 @@ export function placed(kind, find) {
 }
 
 /**
- * Where `kind` is drawn.
+ * Return the position of `kind` in the window.
  *
  * @template {keyof Places} K
  * @param {K} kind
@@ -43,11 +43,11 @@ export function placed(kind, find) {
  */
 export const boxOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
 
-const FLIGHT = 0.6; // of the writing that one position's K and V are under way; the others follow
+const FLIGHT = 0.6; // share of the writing phase that one position's K and V take; positions start one after the other
 
 /**
- * How far the K and V that are written in place `i` of `count` have come, when `progress` of the writing is done, which
- * begins fast and ends slowly (state/moment.js): they fly evenly.
+ * Return the progress of the K and V in place `i` of `count` when the writing phase is at `progress`. Easing
+ * (state/moment.js) is undone, so that they move at constant speed.
  *
  * @param {number} i
  * @param {number} count

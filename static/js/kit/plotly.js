@@ -1,13 +1,13 @@
-// Plotly as this page uses it: fetched from this server when the first chart is opened, under the page's strict policy.
+// Plotly integration: loaded from this server with the first chart, under the page's strict Content Security Policy.
 //
 // The script is the one of the plotly package (app/page/plotly.py). It needs no eval for the traces drawn here, and it
-// sets styles through the CSSOM, which the policy allows; only three habits of it would break `style-src 'self'`:
-// - at its start it writes global rules into a <style>: it leaves that to a style sheet that is marked as ours, the
+// sets styles through the CSSOM, which the policy allows; three of its habits would violate `style-src 'self'`:
+// - on startup it writes global rules into a <style>, unless a style sheet is marked as a replacement: the
 //   <link id="plotly.js-style-global" class="no-inline-styles"> of charts.css in the page's head;
-// - its map part adds a <style> of its own unless an element with its id is there: MAP_STYLE_ID is;
-// - pseudo-HTML in texts (<b>, <sub>) becomes style attributes: texts here have none, and what is pointed at is told by
+// - its map module adds a <style> unless an element with its id exists: MAP_STYLE_ID;
+// - pseudo-HTML in texts (<b>, <sub>) becomes style attributes: texts here have none, and hovering uses
 //   the page's own tooltip. The mode bar, which adds rules too, is off: the page has its own buttons.
-// So the policy stays as it is. A browser test fails if a release of Plotly breaks it.
+// The policy therefore needs no exception. A browser test fails if a release of Plotly breaks it.
 
 import { isEmbedded } from "../state/embedded.js";
 import { alpha, colours } from "./colour.js";
@@ -19,7 +19,7 @@ const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc01
 let loading = null;
 
 /**
- * Plotly as far as this page uses it. Figures are plain values of its own making, which no type here describes.
+ * The part of Plotly's interface used here. Figures are Plotly's own plain values and not typed.
  *
  * @typedef {{
  *   react: (element: Element, data: object[], layout: object, config: object) => Promise<unknown>,
@@ -28,10 +28,7 @@ let loading = null;
  * }} Plotly
  */
 
-/**
- * Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no
- * room for it.
- */
+/** Load Plotly once. Rejects if the server does not have it, and in a single-file page, which does not include it. */
 export function loadPlotly() {
   if (isEmbedded) return Promise.reject(new Error(ADDRESS));
   loading ??= new Promise((resolve, reject) => {
@@ -41,7 +38,7 @@ export function loadPlotly() {
     script.addEventListener("load", () => resolve(/** @type {{Plotly?: any}} */ (globalThis).Plotly));
     script.addEventListener("error", () => {
       script.remove();
-      loading = null; // asked for again at the next look
+      loading = null; // retried on the next use
       reject(new Error(ADDRESS));
     });
     document.head.append(script);
@@ -52,7 +49,7 @@ export function loadPlotly() {
 export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
 
 /**
- * The page's look as a Plotly layout; a chart adds its axes with `axis`.
+ * Return the page's style as a Plotly layout; charts add their axes with `axis`.
  *
  * @param {number} width
  * @param {number} height
@@ -75,7 +72,7 @@ export function baseLayout(width, height) {
 }
 
 /**
- * One axis in the page's hairlines.
+ * Return one axis in the page's hairlines.
  *
  * @param {string} title
  * @param {Record<string, unknown>} [more]
@@ -97,7 +94,7 @@ export function axis(title, more = {}) {
 }
 
 /**
- * A band that marks a step on an x axis of steps.
+ * Return a band that marks a step on an x axis of steps.
  *
  * @param {number} step
  */

@@ -1,4 +1,4 @@
-// What a reader prefers on every page.
+// User preferences that apply to every page.
 
 import { effect } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";

@@ -1,4 +1,4 @@
-// Paper is light, whatever the screen shows.
+// Forced light theme for printing.
 
 import { settings } from "../state/settings.js";
 import { paint } from "./preferences.js";

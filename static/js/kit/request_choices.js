@@ -1,4 +1,4 @@
-// Whose requests a table shows, and which of them: two choices that every table of requests has.
+// Filter controls of all request tables: by client, and by criterion.
 
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { MINUTE, ONLY } from "../core/requests.js";
@@ -9,7 +9,7 @@ import { withValue } from "./inputs.js";
 
 const NAMES = /** @type {(keyof typeof ONLY)[]} */ (Object.keys(ONLY));
 
-/** @param {{rows: readonly {client: string | null}[]}} props all that there are, shown or not */
+/** @param {{rows: readonly {client: string | null}[]}} props all rows, shown or not */
 export function RequestChoices({ rows }) {
   const clients = useMemo(() => clientsOf(rows), [rows]);
   return html`${
@@ -37,10 +37,10 @@ export function RequestChoices({ rows }) {
 /** @param {readonly {client: string | null}[]} rows */
 const clientsOf = (rows) => [...new Set(rows.flatMap(({ client }) => client ?? []))].sort();
 
-/** The rule by which rows are chosen; "": there is none. */
+/** Return the active criterion as a sentence; "" if there is none. */
 export const onlyRule = () => (settings.only.value ? t(`only.${settings.only.value}.rule`, { seconds: MINUTE }) : "");
 
-/** Why no row is shown. */
+/** Return the reason that no row is shown. */
 export const noneText = () =>
   settings.only.value
     ? t(`only.none.${settings.only.value}`)

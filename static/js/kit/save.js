@@ -1,4 +1,4 @@
-// A file for who reads the page to keep.
+// Download of a text as a file.
 
 /**
  * @param {string} text

@@ -1,5 +1,4 @@
-// A column that comes in beside the page: takes the focus when it opens, gives it back when it closes, leaves with
-// Escape.
+// Sidebar of the page: takes the focus when it opens, returns it when it closes, and closes on Escape.
 
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../tell/words.js";
@@ -17,7 +16,7 @@ export function Side({ id, label, close, children }) {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape") return;
-      event.stopPropagation(); // one thing at a time: the selection stays
+      event.stopPropagation(); // Escape closes one thing at a time: the selection stays
       latest.current();
     };
     panel.current?.focus();

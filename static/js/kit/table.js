@@ -1,5 +1,5 @@
-// Tables of more columns than have room, in an order that a setting names: which columns stand there, and by which the
-// rows are sorted; and its parts: sortable heads, and the space of rows that are not in the document.
+// Wide sortable tables: column selection by width, the order stored in a setting, sortable column heads, and spacers
+// for rows that are not in the document.
 
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
@@ -13,7 +13,7 @@ import { html } from "./html.js";
 export const widthOf = (columns) => columns.reduce((sum, column) => sum + column.width, 0);
 
 /**
- * The columns that fit into `width` px; those of `less` go first, in its order.
+ * Return the columns that fit into `width` px; columns in `less` are dropped first, in its order.
  *
  * @template {Wide<string>} C
  * @param {readonly C[]} columns
@@ -27,12 +27,12 @@ export function fitting(columns, width, less) {
 }
 
 /**
- * The order that a setting's text names: a column, from its largest on where a minus stands before it.
+ * Parse the order in a setting's text: a column name, descending with a leading minus.
  *
  * @template {string} N
  * @param {string | null} text
  * @param {readonly N[]} names of columns
- * @returns {{column: N | "seq", down: boolean}} by default in the order in which they came
+ * @returns {{column: N | "seq", down: boolean}} by default the original order
  */
 export function orderOf(text, names) {
   const wanted = text?.replace(/^-/, "");
@@ -41,11 +41,11 @@ export function orderOf(text, names) {
 }
 
 /**
- * The setting after a column's head was pressed: its largest first, then its smallest, then as they came.
+ * Return the setting after a press on a column's head: descending, then ascending, then the original order.
  *
  * @param {string | null} text
  * @param {string} name
- * @param {boolean} [lettered] its words come from the first letter on
+ * @param {boolean} [lettered] whether the column sorts alphabetically, ascending first
  */
 export function nextOrder(text, name, lettered = false) {
   const ways = lettered ? [name, `-${name}`] : [`-${name}`, name];
@@ -53,10 +53,11 @@ export function nextOrder(text, name, lettered = false) {
 }
 
 /**
- * The head of a column, which a press sorts by.
+ * Column head that sorts by its column when pressed.
  *
  * @param {{name: string, width: number | null, names: readonly string[], lettered: ReadonlySet<string>, text: string,
- *   about: object}} props `width`: px, null: what is left; `names`: of all columns; `about`: attributes that explain it
+ *   about: object}} props `width`: px, null: the remaining width; `names`: of all columns; `about`: attributes with the
+ * explanation
  */
 export function SortHead({ name, width, names, lettered, text, about }) {
   const { column, down } = orderOf(settings.sort.value, names);
@@ -69,6 +70,6 @@ export function SortHead({ name, width, names, lettered, text, about }) {
       }</span></button></th>`;
 }
 
-/** The rows that are not in the document. @param {{rows: number, high: number}} props */
+/** Spacer for rows that are not in the document. @param {{rows: number, high: number}} props */
 export const Space = ({ rows, high }) =>
   rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;

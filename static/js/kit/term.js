@@ -1,13 +1,14 @@
-// A word of the field with its definition.
+// Glossary term with its definition.
 
 import { termOf } from "../tell/glossary.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 
 /**
- * Dotted underline; the tooltip has the definition in both languages.
+ * Term with a dotted underline and a tooltip with the definition in both languages.
  *
- * @param {{id: string, children?: import("./html.js").Children}} props the glossary's entry; other words than its own
+ * @param {{id: string, children?: import("./html.js").Children}} props entry of the glossary; text that replaces its
+ * name
  */
 export function Term({ id, children }) {
   const found = termOf(id);

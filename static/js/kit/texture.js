@@ -1,4 +1,4 @@
-// Textures that tell sequences apart without colour, and the hatching of waste.
+// Textures that distinguish sequences without colour, and the hatching of waste.
 
 import { contextOf } from "./canvas.js";
 import { alpha } from "./colour.js";
@@ -22,7 +22,7 @@ const MARKS = [
 ];
 
 /**
- * Pattern of sequence `id` in `colour`, for fillStyle.
+ * Return the pattern of sequence `id` in `colour`, for fillStyle.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {number} id
@@ -39,7 +39,7 @@ export function sequencePattern(context, id, colour, opacity = 0.55) {
 }
 
 /**
- * The hatching of reserved, unused slots.
+ * Return the hatching of reserved, unused slots.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {string} colour
@@ -67,7 +67,7 @@ function pattern(context, key, colour, mark) {
   c.strokeStyle = c.fillStyle = colour;
   c.lineWidth = 1;
   mark(c);
-  // good for every canvas; only an empty tile has none
+  // createPattern returns null only for an empty tile
   const made = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat"));
   made.setTransform(new DOMMatrix().scale(0.5, 0.5));
   cache.set(key, made);

@@ -1,16 +1,16 @@
-// The one tooltip of the page, and what shows it.
+// The page's single tooltip and its triggers.
 
 import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { html } from "./html.js";
 
-/** @typedef {import("./html.js").Children[]} Lines what a tooltip says: texts or nodes; null and "" are left out */
+/** @typedef {import("./html.js").Children[]} Lines content of a tooltip: texts or nodes; null and "" are left out */
 
 const EDGE = 8; // px kept free at the window's edges
-const LEAVING = 150; // ms in which the pointer may come from the word to the tooltip
+const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
 
 /**
- * What is shown, in page pixels; null when nothing is. `of`: the element that it explains, where it is one.
+ * Current tooltip, in page pixels; null if hidden. `of`: the explained element, if there is one.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<
  *   {x: number, y: number, bottom: number, lines: Lines, of: Element | null} | null>}
@@ -18,7 +18,7 @@ const LEAVING = 150; // ms in which the pointer may come from the word to the to
 export const tip = signal(null);
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
-let leaving; // the pointer has left the word and may be on its way to the tooltip
+let leaving; // the pointer has left the word and may be moving to the tooltip
 
 /**
  * @param {Element} element what the lines explain
@@ -53,7 +53,7 @@ const hideSoon = () => {
 };
 
 /**
- * Attributes that show `lines` while an element is pointed at, touched or focused.
+ * Return attributes that show `lines` while an element is hovered, touched or focused.
  *
  * @param {Lines | (() => Lines)} lines
  */
@@ -61,8 +61,8 @@ export function tips(lines) {
   /** @param {Event} event */
   const show = (event) =>
     showTip(/** @type {Element} */ (event.currentTarget), typeof lines === "function" ? lines() : lines);
-  // A finger leaves as soon as it is lifted: what it touched has the focus then, and keeps the tooltip until it loses
-  // it.
+  // Touch: the pointer leaves as soon as the finger is lifted, but the element is focused and keeps the tooltip until
+  // it loses the focus.
   return {
     onPointerEnter: show,
     onFocus: show,
@@ -73,9 +73,8 @@ export function tips(lines) {
 }
 
 /**
- * The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away, and so
- * does the pointer when it leaves, but not from a word that has the focus: the tooltip may have moved there from under
- * it.
+ * The page's tooltip: above the explained element, else below, and inside the window. Escape and scrolling close it,
+ * and so does a leaving pointer unless the word is focused: the tooltip may have moved away from the pointer.
  */
 export function Tooltip() {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
@@ -95,7 +94,7 @@ export function Tooltip() {
     const scrolled = () => {
       const now = tip.peek();
       if (now?.of && now.of === document.activeElement)
-        showTip(now.of, now.lines); // what has the focus was scrolled into sight
+        showTip(now.of, now.lines); // the focused element was scrolled into view
       else hideTip();
     };
     document.addEventListener("keydown", onEscape);

@@ -1,4 +1,4 @@
-// A `.kvtrace` file that is read while it arrives: its first records are there long before its last ones.
+// A `.kvtrace` file that is parsed while it downloads, so that its first records are available early.
 
 import { TraceFormatError } from "../core/codec.js";
 import { parseTrace } from "../core/file.js";
@@ -6,16 +6,16 @@ import { NoAnswer } from "./client.js";
 
 /** @typedef {ReturnType<typeof parseTrace>} Trace */
 
-const GROWTH = 1.5; // by which a file is longer when it is parsed again: all parsing together stays in proportion
+const GROWTH = 1.5; // growth factor between two parses, so that total parsing time stays linear in the file's size
 
 export class ArrivingTrace {
   #bytes = new Uint8Array(1 << 16);
   #size = 0;
   #isOver = false;
-  #failure = ""; // why it ended before its end
-  /** @type {(() => void)[]} who waits for more of it */
+  #failure = ""; // reason for an incomplete download
+  /** @type {(() => void)[]} resolvers of callers that wait for more data */
   #waiting = [];
-  /** @type {{trace: Trace, size: number} | null} as far as it was parsed last */
+  /** @type {{trace: Trace, size: number} | null} result of the last parse */
   #parsed = null;
 
   /** @param {URL} address */
@@ -28,14 +28,14 @@ export class ArrivingTrace {
       });
   }
 
-  /** Whether it did not come: it may be asked for again. */
+  /** Whether the download failed; it may then be retried. */
   get hasFailed() {
     return this.#failure !== "";
   }
 
   /**
-   * The trace with its first `count` records and their arrays at least, or with all that it has. Throws NoAnswer when
-   * they do not come, and TraceFormatError when it is none.
+   * Return the trace with at least its first `count` records and their arrays, or with all records if it has fewer.
+   * Throws NoAnswer if the download fails and TraceFormatError if the file is not a trace.
    *
    * @param {number} count
    * @returns {Promise<Trace>}
@@ -43,7 +43,7 @@ export class ArrivingTrace {
   async upTo(count) {
     for (;;) {
       const trace = this.#soFar();
-      if (trace && trace.records.length > count) return trace; // the next one has begun: the arrays are here
+      if (trace && trace.records.length > count) return trace; // the next record has begun, so its arrays are complete
       if (this.#isOver) break;
       await new Promise((done) => this.#waiting.push(() => done(null)));
     }
@@ -51,7 +51,7 @@ export class ArrivingTrace {
     return parseTrace(this.#bytes.subarray(0, this.#size));
   }
 
-  /** What was parsed of it; null before its header is here. */
+  /** Return the trace parsed so far; null before its header has arrived. */
   #soFar() {
     if (this.#size > GROWTH * (this.#parsed?.size ?? 0))
       try {
@@ -77,7 +77,7 @@ export class ArrivingTrace {
   #put(part) {
     const size = this.#size + part.byteLength;
     if (size > this.#bytes.byteLength) {
-      const longer = new Uint8Array(2 * size); // records that were parsed are views of the old one
+      const longer = new Uint8Array(2 * size); // parsed records are views into the old buffer
       longer.set(this.#bytes.subarray(0, this.#size));
       this.#bytes = longer;
     }

@@ -1,5 +1,5 @@
-// The way into a class, after each connect: as its presenter, whose secret this browser keeps, or with a seat, which
-// the server knows by a cookie.
+// Entering a class after each connect: as its presenter, with a secret stored in this browser, or with a seat, which
+// the server identifies by a cookie.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { desk, forgotten, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
@@ -11,23 +11,25 @@ import { NoAnswer, Refusal } from "./client.js";
 import { complain } from "./trouble.js";
 
 /**
+ * storage key of the secrets of the classes this browser presents
+ *
  * @typedef {import("./client.js").Client} Client
  */
 
 const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
 const MAX_KEPT = 8; // classes
-const AGAIN = 1000; // ms after which a server that is busy is asked again, and as much more at random
-const FOR_GOOD = ["forbidden", "not_found", "refused"]; // what asking again does not change
+const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
+const FOR_GOOD = ["forbidden", "not_found", "refused"]; // errors that a retry does not change
 
-/** The same for a browser that keeps nothing, as long as its page is open. @type {Record<string, string>} */
+/** Secrets of a browser without storage, kept until the page is closed. @type {Record<string, string>} */
 const secrets = {};
 
 /**
- * Enter the class of the address. What this page is to follow there; nothing (""): the class has nothing on stage yet,
- * or the server is away again.
+ * Enter the class of the address. Returns the run to follow there, or "" if nothing is on stage yet or the server is
+ * away again.
  *
  * @param {Client} client
- * @param {string | null} own what it would follow by itself
+ * @param {string | null} own run that the page would follow outside a class
  * @returns {Promise<string | null>}
  */
 export async function runOfClass(client, own) {
@@ -44,12 +46,12 @@ export async function runOfClass(client, own) {
     });
     return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
-    if (error instanceof NoAnswer) return ""; // the next connect enters
+    if (error instanceof NoAnswer) return ""; // the next connect enters the class
     if (isIn(id) && error instanceof Refusal && error.code !== "refused") {
       end(mine.peek() !== null || error.code === "not_found");
       return own;
     }
-    // who has no secret any more is asked for a seat, and what is said of that is for followers
+    // without a valid secret the page asks for a seat, and the errors of that are worded for followers
     if (wasPresenter && error instanceof Refusal) toast(t("class.gone"), "error");
     else complain(error);
     leaveClass();
@@ -57,7 +59,7 @@ export async function runOfClass(client, own) {
   }
 }
 
-/** The address of this page's folder, without the last slash: what others add a path to. */
+/** Return the address of this page's folder without the trailing slash. */
 export const address = () => new URL(".", document.baseURI).href.replace(/\/$/, "");
 
 /**
@@ -79,7 +81,8 @@ async function asPresenter(client, id) {
 }
 
 /**
- * Ask until it is done or will never be: with hundreds that come back at once a server is busy for a moment.
+ * Retry `ask` until it succeeds or can never succeed: a server with hundreds of reconnecting clients is busy for a
+ * moment.
  *
  * @template T
  * @param {() => Promise<T>} ask
@@ -95,10 +98,10 @@ async function untilTaken(ask) {
     }
 }
 
-/** Whether this page has come into the class, which may be over. @param {string} id */
+/** Return whether this page has entered the class, which may be over. @param {string} id */
 const isIn = (id) => told.peek()?.id === id && (mine.peek() !== null || presenting.peek() !== null);
 
-/** The class is over for this page, which shows that from now on. @param {boolean} isForgotten by the server */
+/** Mark the class as over for this page. @param {boolean} isForgotten whether the server no longer knows it */
 export function end(isForgotten) {
   const now = told.peek();
   if (!now) return;
@@ -108,17 +111,17 @@ export function end(isForgotten) {
   });
 }
 
-/** The class goes on, or ends, without this page. */
+/** Leave the class, which may continue without this page. */
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
-    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // there is no desk without a class
+    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // the teacher view needs a class
     told.value = mine.value = presenting.value = desk.value = null;
     roaming.value = forgotten.value = false;
   });
 }
 
-/** This page presents a class. @param {import("../core/wire.js").Presenting} now */
+/** Start presenting a class. @param {import("../core/wire.js").Presenting} now */
 export function take(now) {
   batch(() => {
     forgotten.value = false;
@@ -130,9 +133,9 @@ export function take(now) {
 }
 
 /**
- * A file about the class, for its presenter: the secret goes in a header, never in an address.
+ * Fetch a file about the class, for its presenter. The secret goes in a header, never in an address.
  *
- * @param {string} name below the class's address
+ * @param {string} name path below the class's address
  * @returns {Promise<Blob>}
  */
 export async function fileOf(name) {
@@ -156,7 +159,12 @@ function readKept() {
   }
 }
 
-/** This browser presents a class, or does no more (null). @param {string} id @param {string | null} secret */
+/**
+ * Store the secret of a class that this browser presents; null removes it.
+ *
+ * @param {string} id
+ * @param {string | null} secret
+ */
 export function keep(id, secret) {
   const { [id]: _, ...others } = readKept();
   delete secrets[id];
@@ -165,6 +173,6 @@ export function keep(id, secret) {
   try {
     localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(all)));
   } catch {
-    // as above: it presents until it is closed
+    // falls back to `secrets`
   }
 }

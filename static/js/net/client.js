@@ -1,13 +1,13 @@
-// The socket: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
+// Socket client: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
 
 import { isPolling } from "../state/store.js";
 import { language } from "../tell/language.js";
 
-const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
-const HANDSHAKE = 6000; // ms until a transport counts as swallowed
+const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
+const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked
 const ALL = ["websocket", "polling"];
 const POLLING = ["polling"];
-const MEMORY_KEY = "kvtheater.polling"; // of this tab: another network may let WebSockets through
+const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebSockets through
 
 /**
  * @typedef {import("../core/trace.js").Objection} Objection
@@ -16,8 +16,8 @@ const MEMORY_KEY = "kvtheater.polling"; // of this tab: another network may let 
  */
 
 /**
- * The server said no. `message` is a sentence for a person, in the page's language where the server has it in that;
- * `objection`, if there is one, what a guard of the engine said.
+ * The server refused a request. `message` is a sentence in the page's language where the server has one; `objection`,
+ * if present, is a report of an engine guard.
  */
 export class Refusal extends Error {
   /** @param {{code: string, message: string, objection?: Objection | null, said?: Record<string, string>}} error */
@@ -28,11 +28,11 @@ export class Refusal extends Error {
   }
 }
 
-/** No answer: the connection went away. */
+/** The connection was lost before a response. */
 export class NoAnswer extends Error {}
 
 /**
- * The socket as far as this page uses it.
+ * The part of the socket's interface that this page uses.
  *
  * @typedef {{
  *   connected: boolean,
@@ -45,7 +45,7 @@ export class NoAnswer extends Error {}
  */
 
 /**
- * What is done with what the server says, by event; what is not named is not heard.
+ * Handlers of server events, by name; other events are ignored.
  *
  * @typedef {{connect: () => void, disconnect: (reason: string) => void, barred?: () => void}
  *   & {[E in keyof Told]?: (message: Told[E]) => void}} Handlers
@@ -54,7 +54,7 @@ export class NoAnswer extends Error {}
 export class Client {
   /** @param {Handlers} handlers */
   constructor({ connect, disconnect, barred = () => {}, ...told }) {
-    const { io } = /** @type {{io?: any}} */ (globalThis); // its client comes without types, as a script
+    const { io } = /** @type {{io?: any}} */ (globalThis); // its client is a script without types
     /** @type {Socket} */
     const socket = io({
       path: new URL("socket.io", document.baseURI).pathname,
@@ -72,14 +72,14 @@ export class Client {
     });
     socket.on("disconnect", (reason) => disconnect(reason));
     socket.on("connect_error", (error) => {
-      // a proxy that swallows the upgrade to a WebSocket neither accepts nor refuses it
+      // a proxy that blocks the upgrade to a WebSocket neither accepts nor refuses it
       if (error.message === "timeout") socket.io.opts.transports = socket.io.opts.transports === ALL ? POLLING : ALL;
       disconnect(error.message);
       if (isBarred(error)) barred();
     });
     for (const [event, handle] of Object.entries(told))
       this.socket.on(event, (message, acknowledge) => {
-        acknowledge?.(); // of `records`, and not of every batch
+        acknowledge?.(); // sent for `records`, not for every batch
         handle(message);
       });
   }
@@ -88,14 +88,14 @@ export class Client {
     return this.socket.connected;
   }
 
-  /** Go away for good. */
+  /** Close the connection for good. */
   disconnect() {
     this.socket.disconnect();
   }
 
   /**
-   * Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. `heard` is given the map at once,
-   * before anything that the server sent after it: a promise is told later.
+   * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `heard` gets the
+   * acknowledgement synchronously, before later messages of the server; a promise resolves later.
    *
    * @template {keyof Events} E
    * @param {E} event
@@ -120,7 +120,8 @@ export class Client {
 }
 
 /**
- * Whether the server answers, and knows neither a token nor a pass of this browser's. Polling alone gets to read that.
+ * Return whether the server responds but knows neither a token nor a pass of this browser. Only polling can read that
+ * response.
  *
  * @param {Error & {context?: {responseText?: string}}} error
  */

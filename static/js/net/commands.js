@@ -1,4 +1,4 @@
-// What the page asks of the run that it follows.
+// Commands that the page sends for the run it follows.
 
 import { onShow } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
@@ -12,27 +12,27 @@ import { session } from "./session.js";
  * @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command
  */
 
-const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took
+const LONG = 30 * 60_000; // ms; replaying a run takes as long as the run did
 const FOCUS_DELAY = 250; // ms after the last choice of a layer
 
-/** What changes a run for all who look at it. @type {readonly string[]} */
+/** Commands that change a run for all its viewers. @type {readonly string[]} */
 const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configure"];
 
 /**
- * Whether the followed run is somebody else's, who shared its link; what a class has on stage is the class's.
+ * Return whether the followed run was shared by another browser; a run on a class's stage belongs to the class.
  *
  * @param {string} theater
  */
 export const isForeign = (theater) => !settings.class.peek() && !ownRuns.peek().includes(theater);
 
 /**
- * Send a command, of the followed run unless `body` names another theater.
+ * Send a command for the followed run, unless `body` names another session.
  *
  * @template {Command} E
  * @param {E} event
  * @param {Partial<Events[E]["asked"]>} [body]
- * @param {(error: unknown) => void} [refused] is told why it was refused, which is shown for a while too
- * @returns {Promise<Events[E]["answer"] | null>} null when it was refused, or the reader is asked first
+ * @param {(error: unknown) => void} [refused] gets the error, which is also shown as a toast
+ * @returns {Promise<Events[E]["answer"] | null>} null if the command was refused or the user is asked first
  */
 export async function command(event, body = {}, refused = () => {}) {
   const { client, run } = session;
@@ -59,7 +59,7 @@ export async function command(event, body = {}, refused = () => {}) {
 }
 
 /**
- * Queue prompts, all or none.
+ * Submit prompts, all or none.
  *
  * @param {{text: string, after_steps?: number}[]} asked
  */
@@ -73,7 +73,7 @@ export function submit(asked) {
 let focusTimer;
 
 /**
- * Which layer the capture keeps first when its byte budget is short.
+ * Set the layer that captures prefer while their byte budget is short.
  *
  * @param {number} layer
  */
@@ -87,7 +87,7 @@ export function focusOn(layer) {
     try {
       await client.ask("focus", { theater: run.theater, layers, heads: null });
     } catch {
-      run.focused = null; // captures are a little less complete, nothing else
+      run.focused = null; // captures are slightly less complete, nothing else
     }
   }, FOCUS_DELAY);
 }
@@ -95,7 +95,7 @@ export function focusOn(layer) {
 /** @typedef {import("../core/wire.js").Tokenized} Tokenized */
 
 /**
- * Whether the server can make tokens of a text for the run that is shown: its model is at hand.
+ * Return whether the server can tokenize for the shown run, that is, has its model.
  *
  * @returns {boolean}
  */
@@ -108,8 +108,7 @@ export function canTokenize() {
 }
 
 /**
- * The tokens of `text` for the model of the run that is shown, or else the server's first; null when the server does
- * not say.
+ * Tokenize `text` for the shown run's model, or else the server's first. Returns null if the server does not respond.
  *
  * @param {string} text
  * @returns {Promise<Tokenized | null>}
@@ -126,8 +125,8 @@ export async function tokensOf(text) {
 }
 
 /**
- * The residual stream of a sequence's position in one layer, computed again by the run's model; the server's sentence
- * where it is refused.
+ * Have the run's model recompute the residual stream of one position in one layer. Returns the server's sentence if
+ * refused.
  *
  * @param {Omit<Events["recompute"]["asked"], "theater">} asked
  * @returns {Promise<Events["recompute"]["answer"] | string>}
@@ -143,7 +142,7 @@ export async function residualOf(asked) {
 }
 
 /**
- * The weights that make one head's query, key or value, from the server; a sentence where it is refused.
+ * Fetch the weights of one head's query, key or value projection. Returns a sentence if refused.
  *
  * @param {Omit<Events["projection"]["asked"], "theater">} asked
  * @returns {Promise<Events["projection"]["answer"] | string>}
@@ -159,8 +158,8 @@ export async function projectionOf(asked) {
 }
 
 /**
- * Fetch one layer's arrays of a record of the followed run, or all (null), once; the views draw again when they are
- * here. Those of another run come with its records, or not at all.
+ * Fetch one layer's arrays of a record of the followed run, or all layers (null), once; the views redraw when they
+ * arrive. Arrays of other runs come with their records or not at all.
  *
  * @param {number} index
  * @param {number | null} layer
@@ -170,10 +169,10 @@ export async function wantLayer(index, layer) {
 }
 
 /**
- * Where the server has `what` of the run that is shown; null when it is not on the server.
+ * Return the server address of `what` for the shown run; null if the run is not on the server.
  *
- * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or
- *   what answers questions over it
+ * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or an
+ * endpoint that answers queries on it
  */
 export function runAddress(what) {
   const theater = ownIsShown.value ? session.run?.theater : onShow.value.theater.value;

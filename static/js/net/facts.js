@@ -1,5 +1,5 @@
-// What the server says of itself: its model and how far that is, its defaults and its scenes; what it has to show where
-// it has no model.
+// Facts about the server: its models and their loading status, its defaults and scenes, and its recordings if it has no
+// model.
 
 import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -9,17 +9,17 @@ import { complain } from "./trouble.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 
-const AGAIN = 500; // ms after which another model than the first is asked for again
+const AGAIN = 500; // ms until the facts of a model other than the first are requested again
 
 let asked = Promise.resolve();
 
-/** Ask for the facts. The page works without them too, with presets of its own. */
+/** Request the facts. The page also works without them, with its own presets. */
 export function askForFacts() {
   asked = asked.then(fetchFacts);
   return asked;
 }
 
-/** Fulfilled when the server has said what its model is, or did not. */
+/** Return a promise that resolves when the request for the facts has finished, with or without success. */
 export const answeredFacts = () => asked;
 
 async function fetchFacts() {
@@ -27,21 +27,21 @@ async function fetchFacts() {
   try {
     adoptFacts(await factsOf(wanted));
   } catch (error) {
-    if (!wanted || !(error instanceof Refusal)) return; // it is not there yet
+    if (!wanted || !(error instanceof Refusal)) return; // not loaded yet
     if (error.code === "loading") {
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
       return fetchFacts();
     }
-    complain(error); // a link of another server's model, say: the first will do
+    complain(error); // for example a model of another server's link: fall back to the first
     settings.model.value = null;
     return fetchFacts();
   }
-  // now that the server's own settings are known, a link need not repeat them
+  // the server's own settings are known now, so the link need not repeat them
   if (connection.value === "live" && own.log.value && !differing().length) adoptConfig(own.log.value.header.engine);
 }
 
 /**
- * The facts of a model; null: of the first. Throws Refusal when the server says why it has none, now or at all.
+ * Fetch the facts of a model; null: of the first. Throws Refusal with the server's reason if the model is unavailable.
  *
  * @param {string | null} name
  * @returns {Promise<Facts>}
@@ -54,7 +54,7 @@ export async function factsOf(name) {
 }
 
 /**
- * What the page asks for in a new run follows from the model.
+ * Adopt the settings of a new run that depend on the model.
  *
  * @param {Facts} facts
  */
@@ -63,14 +63,14 @@ export function adoptFacts(facts) {
   adoptLayout(facts.options.tables.engine ?? []);
 }
 
-// ── How far the model is ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── Loading status ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-let connections = 0; // that went away
+let connections = 0; // number of lost connections
 let heard = Promise.resolve();
 
 /**
- * The server says how far one of its models is. That the first is there holds as soon as its facts are here: the
- * settings of a run may follow from them.
+ * Handle a model's loading status. The first model counts as loaded only with its facts, since settings of a run may
+ * depend on them.
  *
  * @param {import("../core/wire.js").ModelStatus} message
  */
@@ -86,17 +86,17 @@ export function heardModel(message) {
   });
 }
 
-/** The connection went away. Why the model could not be had stays known: a server ends for that. */
+/** Handle a lost connection. The reason of a failed load is kept: the server exits for that. */
 export function forgetModel() {
   connections += 1;
-  models.value = {}; // a server that comes back may have others
+  models.value = {}; // the server may return with other models
   if (serverModel.peek()?.state !== "failed") serverModel.value = null;
 }
 
 /**
- * The recording to show where there is nothing else: one named on the command line, else one that comes along.
+ * Return the recording to show if there is no run: one named on the command line, else a bundled one.
  *
- * @returns {Promise<string | null>} its id; null when there is none
+ * @returns {Promise<string | null>} id of the recording; null if there is none
  */
 export async function firstRecording() {
   /** @type {import("../core/wire.js").Answers["/api/recordings"]} */

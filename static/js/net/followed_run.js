@@ -1,5 +1,4 @@
-// The theater or recording that the page follows: what the server says of it becomes the log, and its arrays are
-// fetched.
+// The session or recording that the page follows: messages of the server extend its log, and its arrays are fetched.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes, decodeAs } from "../core/codec.js";
@@ -17,52 +16,52 @@ import { tell } from "./trouble.js";
  * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
  */
 
-const MAX_MORE = 1.25; // times the length at which a log is too long, while its survey is made
+const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its index is built
 
 /**
- * The status of a theater on which a run is made again for this page; null when none is.
+ * Status of a session that is being replayed for this page; null if none is.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
  */
 export const forking = signal(null);
 
 /**
- * Whether an id is a recording's, or that of a watched server: one joins it like a theater, and only reads.
+ * Return whether an id names a recording or a monitored server: both are joined like a session, read-only.
  *
  * @param {string | null} id
  */
 export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === ATTACHED);
 
-/** The watched server's: it goes on, and nobody here can change it. */
+/** Id of the monitored server's run: it grows, and cannot be changed from here. */
 export const ATTACHED = "attached";
 
-/** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
+/** Reset selection and choices before another log is shown: ids and blocks have a different meaning there. */
 export function leaveLog() {
-  if (store.own.log.value) settings.seq.value = null; // the first log is looked at as the address says
+  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address says
   store.selected.value = store.hovered.value = null;
 }
 
 export class FollowedRun {
-  /** Resets that this page asked for and that are not answered yet. */
+  /** Number of resets that this page requested and that are not acknowledged yet. */
   resetting = 0;
   /**
-   * The epoch that the last of them began.
+   * Epoch started by the last of them.
    *
    * @type {number | null}
    */
   ownEpoch = null;
   /**
-   * The layers that its captures keep first, as the server was told last.
+   * Layers last sent to the server as preferred for captures.
    *
    * @type {number[] | null}
    */
   focused = null;
-  #broken = false; // its log cannot be read on
+  #broken = false; // its log is invalid from here on
   /** @type {LayerFetcher | null} */
   #layers = null;
 
   /**
-   * @param {string} theater id of a theater or recording
+   * @param {string} theater id of a session or recording
    * @param {number} epoch
    */
   constructor(theater, epoch) {
@@ -75,8 +74,8 @@ export class FollowedRun {
   }
 
   /**
-   * A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its
-   * newest.
+   * Start a new epoch with an empty log. The first epoch is shown as the address says, later ones at their newest
+   * record.
    *
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
    */
@@ -120,8 +119,8 @@ export class FollowedRun {
   }
 
   /**
-   * Fetch one layer's arrays of a record, or all (null), once. The promise ends when they are here, or could not be
-   * fetched.
+   * Fetch one layer's arrays of a record, or all layers (null), once. The promise resolves when they arrive or could
+   * not be fetched.
    *
    * @param {number} index
    * @param {number | null} layer
@@ -133,10 +132,10 @@ export class FollowedRun {
   /** @param {Status} message */
   heardStatus(message) {
     if (message.fork?.source === this.theater && !message.fork.forked) forking.value = message;
-    if (message.theater !== this.theater || message.epoch < this.epoch) return; // of the run before a reset
+    if (message.theater !== this.theater || message.epoch < this.epoch) return; // sent before a reset
     const before = store.status.value;
     store.status.value = message;
-    if (store.own.large.value) store.own.numRecords.value = message.num_records; // they do not come
+    if (store.own.large.value) store.own.numRecords.value = message.num_records; // the records are not sent
     if (message.error && message.error !== before?.error) tell(message.error, message.objection);
     if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
   }
@@ -145,15 +144,15 @@ export class FollowedRun {
   heardReset(message) {
     if (message.theater !== this.theater || message.epoch === this.epoch) return;
     const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
-    const nextTrace = store.status.value?.mode === "recording"; // of a benchmark: it is no reset
+    const nextTrace = store.status.value?.mode === "recording"; // a benchmark's next trace is not a reset
     if (!mine) settings.scene.value = null;
     if (!mine && !nextTrace) store.toast(t("connection.reset_by_other"));
     this.begin(message);
   }
 
   /**
-   * The log has become longer than a page keeps. It is taken on, but not much, until the server's survey of it, which
-   * may have to be made, knows what is here: so nothing on the page stands still meanwhile.
+   * Handle a log that has become longer than a page loads. The page keeps appending, within a limit, until the server's
+   * index covers the loaded records, so the page stays responsive meanwhile.
    *
    * @param {import("../core/wire.js").Large} message
    * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
@@ -165,21 +164,21 @@ export class FollowedRun {
     const isHere = () => store.own.log.peek() === log;
     const { surveyReaches } = await import("./surveyed.js");
     await surveyReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
-    // who was cut off joins so when it comes back, and of a run that is gone the server says so
+    // a client that lost its connection rejoins that way on reconnect; a missing run is reported by the server
     if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
   }
 
   /**
-   * The log has become longer than a page keeps, and no more of it comes: as soon as the server can be asked for all
-   * that is here, the log is let go. The record that is looked at, and what is held, stay.
+   * Switch to windows of a log that has become too long to load: release the log as soon as the server can answer
+   * queries for all loaded records. The record on view and the selection are kept.
    */
   async turnToWindows() {
     const { log, large, numRecords } = store.own;
     const before = log.peek();
-    if (!before) return; // it was so already
+    if (!before) return; // it was too long before
     const { surveyReaches } = await import("./surveyed.js");
     await surveyReaches(this.theater, before.length, () => log.peek() === before);
-    if (log.peek() !== before) return; // another run or file has taken its place
+    if (log.peek() !== before) return; // replaced by another run or file meanwhile
     this.#layers = null;
     batch(() => {
       large.value = { theater: this.theater, header: before.header };
@@ -190,10 +189,10 @@ export class FollowedRun {
   }
 
   /**
-   * Append what is new in a batch.
+   * Append the new part of a batch.
    *
    * @param {import("../core/wire.js").Records} message
-   * @returns {boolean} false: the log contradicts itself, and is to be read again from its beginning
+   * @returns {boolean} false if the log contradicts itself and must be reloaded
    */
   heardRecords(message) {
     const log = store.own.log.value;
@@ -205,7 +204,7 @@ export class FollowedRun {
       const { message: reason } = /** @type {Error} */ (error);
       store.toast(t(this.isRecording ? "error.recording" : "error.log", { reason }), "error");
       if (!this.isRecording) return false;
-      this.#broken = true; // the file says so, and would say so again: what came before is a run all the same
+      this.#broken = true; // the file is damaged and a reload would not help; the records before the damage are valid
     }
     store.own.numRecords.value = log.length;
     return true;
@@ -213,7 +212,7 @@ export class FollowedRun {
 }
 
 /**
- * Append what is new to the page's own log, which nobody else adds to.
+ * Append a batch to the page's own log, which has no other writer.
  *
  * @param {Batch} batch
  */

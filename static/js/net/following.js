@@ -1,4 +1,4 @@
-// What the page follows now, and in which state that is: the one place where states change. Nothing is asked here.
+// State machine of what the page follows; the only place that changes state. Sends no requests.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
@@ -10,7 +10,7 @@ import { SHOWN_AS, TRANSITIONS } from "./states.js";
 
 export class Following {
   /**
-   * Why there is no run to follow; null when it is not known or there is one.
+   * Reason that there is no run to follow; null if unknown or if there is one.
    *
    * @type {import("../../vendor/signals/signals.js").Signal<import("./trouble.js").Trouble | null>}
    */
@@ -24,14 +24,14 @@ export class Following {
     return this.#state;
   }
 
-  /** The run that is followed; null in every other state than `live`, `lost` and `recording`. */
+  /** The followed run; null in every state other than `live`, `lost` and `recording`. */
   get run() {
     return this.#run;
   }
 
   /**
    * @param {import("./states.js").SessionEvent} event
-   * @param {FollowedRun | null} run that is followed from now on
+   * @param {FollowedRun | null} run run to follow from now on
    */
   #go(event, run) {
     this.#run = run;
@@ -39,7 +39,7 @@ export class Following {
     store.connection.value = SHOWN_AS[this.#state];
   }
 
-  /** A connection is made, and nothing is followed yet. */
+  /** Enter the state of a connection that follows nothing yet. */
   connect() {
     batch(() => {
       if (this.#state !== "idle") this.#clear();
@@ -47,13 +47,13 @@ export class Following {
     });
   }
 
-  /** The connection went away. */
+  /** Handle a lost connection. */
   drop() {
     this.#go("drop", this.#run);
   }
 
   /**
-   * The server's answer: it begins a run, or goes on with the one that is followed.
+   * Handle a join response, which starts a run or continues the followed one.
    *
    * @param {import("../core/wire.js").Joined} answer
    */
@@ -63,36 +63,37 @@ export class Following {
     const run = same ? before : new FollowedRun(answer.theater, answer.epoch);
     batch(() => {
       settings.recording.value = run.isRecording ? run.theater : null;
-      if (store.own.log.value && before?.theater !== run.theater) settings.scene.value = null; // the first is as linked
+      // the first run uses the scene of the link
+      if (store.own.log.value && before?.theater !== run.theater) settings.scene.value = null;
       if (!run.isRecording) settings.theater.value = run.theater;
       this.trouble.value = null;
       this.#go(run.isRecording ? "replay" : "follow", run);
       store.status.value = answer.status;
-      store.captureVersion.value += 1; // arrays that could not be fetched are asked for again
+      store.captureVersion.value += 1; // retries arrays that could not be fetched
       run.focused = null;
-      if (same) return void (answer.large && run.turnToWindows()); // it has become long
+      if (same) return void (answer.large && run.turnToWindows()); // the log has become long
       run.begin(answer);
-      if (run.isRecording) store.toast(answer.status.error, "error"); // where a damaged file ends
+      if (run.isRecording) store.toast(answer.status.error, "error"); // position at which a damaged file ends
     });
   }
 
   /**
-   * The server's answer to one who follows a run and joined it once more.
+   * Handle the response to a repeated join of the followed run.
    *
    * @param {import("../core/wire.js").Joined} answer
    */
   enterAgain = (answer) => {
-    if (answer.theater === this.#run?.theater) this.enter(answer); // else it was left meanwhile
+    if (answer.theater === this.#run?.theater) this.enter(answer); // otherwise it was left meanwhile
   };
 
-  /** The log contradicts itself, and is to be read again from its beginning. */
+  /** Clear a log that contradicts itself, before it is reloaded. */
   reread() {
     store.own.log.value = store.own.large.value = null;
     this.#go("reread", null);
   }
 
   /**
-   * The run is gone: what is here can be read on, and another one can be started.
+   * Mark the run as gone: the loaded log stays readable, and another run can be started.
    *
    * @param {import("./trouble.js").Trouble | null} [why]
    */
@@ -106,13 +107,13 @@ export class Following {
     });
   }
 
-  /** The recording that is followed was deleted: its log stays until another one comes. */
+  /** Handle the deletion of the followed recording: its log stays until another one arrives. */
   remove() {
     this.#go("remove", null);
   }
 
   /**
-   * A file's log takes the place of whatever was shown.
+   * Show a file's log in place of the current one.
    *
    * @param {import("../core/log.js").TraceLog} log
    */
@@ -128,7 +129,7 @@ export class Following {
   }
 
   /**
-   * An empty log takes the place of whatever was shown.
+   * Show an empty log in place of the current one.
    *
    * @param {Uint8Array} header
    */
@@ -141,7 +142,7 @@ export class Following {
   }
 
   /**
-   * The log on show, which came from a file, is the recording `id` of the server now.
+   * Mark the shown file as recording `id` of the server.
    *
    * @param {string} id
    */
@@ -150,7 +151,7 @@ export class Following {
     this.#go("keep", new FollowedRun(id, 0));
   }
 
-  /** Show nothing, where a file had taken the run's place. */
+  /** Clear what is shown if a file had replaced the run. */
   #clear() {
     store.backToLive();
     store.own.log.value = store.own.large.value = null;

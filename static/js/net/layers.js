@@ -1,22 +1,23 @@
-// Arrays that did not travel with their records, fetched a layer of many records at a time, or all layers of one.
+// Fetching of arrays that were not sent with their records: one layer of many records at a time, or all layers of one
+// record.
 
 import { decode } from "../core/codec.js";
 
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
-const MAX = 64; // records of one request
-const PAUSE = 1000; // ms before what could not be fetched is asked for again
+const MAX = 64; // records per request
+const PAUSE = 1000; // ms until a failed fetch may be retried
 
 /**
- * Fetches for one log. `address(layer, records)` is where to ask, for all layers of one record where `layer` is null;
- * `asking(±1)` and `arrived()` hear of requests.
+ * Fetcher for one log. `address(layer, records)` returns the URL, with all layers of one record if `layer` is null;
+ * `asking(±1)` and `arrived()` are called on requests and responses.
  */
 export class LayerFetcher {
   /** @type {Set<string>} `${index}/${layer}` that are waited for */
   #asked = new Set();
-  /** @type {Map<number | null, number[]>} layer -> indices, for the next round; null: all layers */
+  /** @type {Map<number | null, number[]>} layer -> record indices, for the next round; null: all layers */
   #waiting = new Map();
-  /** @type {Promise<void> | null} the round that gathers what is wanted now */
+  /** @type {Promise<void> | null} round that is being collected */
   #round = null;
 
   /**
@@ -38,8 +39,8 @@ export class LayerFetcher {
   }
 
   /**
-   * Ask for one layer of record `index`, or for all of them (null), unless it is here or asked for. The promise ends
-   * with the round that it belongs to.
+   * Fetch one layer of record `index`, or all of them (null), unless it is loaded or pending. The promise resolves with
+   * its round.
    *
    * @param {number} index
    * @param {number | null} layer
@@ -83,10 +84,10 @@ export class LayerFetcher {
       else if (!answer.ok) throw new Error(String(answer.status));
       else if (layer === null) this.log.addCapture(indices[0], new Uint8Array(await answer.arrayBuffer()));
       else this.#take(layer, new Uint8Array(await answer.arrayBuffer()));
-      forget(); // a log that lets them go, or an answer that took fewer, asks again
+      forget(); // requested again after an eviction from the log or a partial response
       this.arrived();
     } catch {
-      setTimeout(() => (forget(), this.arrived()), PAUSE); // a panel that still shows them asks again
+      setTimeout(() => (forget(), this.arrived()), PAUSE); // requested again by a panel that still shows them
     } finally {
       this.asking(-1);
     }
@@ -103,7 +104,7 @@ export class LayerFetcher {
     });
   }
 
-  /** @param {number} index of a record that has no arrays */
+  /** @param {number} index record without arrays */
   #gone(index) {
     for (const layer of this.#layers(null)) this.log.captureGone.add(`${index}/${layer}`);
   }

@@ -1,4 +1,4 @@
-// The recordings of the server: the list, and what can be done with one. See docs/reference/protocol.md, "Recordings".
+// The server's recordings: list and operations. See docs/reference/protocol.md, "Recordings".
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
@@ -11,24 +11,24 @@ import { session } from "./session.js";
 import { isTrace, unreadable } from "./trace_file.js";
 
 /**
- * What the server last answered; null before that.
+ * Last response of the server; null before that.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Listing | null>}
  */
 export const library = signal(null);
 /**
- * Why the list could not be fetched, or null.
+ * Reason that the list could not be fetched, or null.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
  */
 export const failed = signal(null);
 /**
- * The upload under way, `share` from 0 to 1; null when there is none.
+ * Upload in progress, `share` from 0 to 1; null if there is none.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{name: string, share: number} | null>}
  */
 export const uploading = signal(null);
-/** The recording that the followed run is being written to: {id, name}, or null. */
+/** Recording that the followed run is being written to: {id, name}, or null. */
 export const beingMade = computed(() => {
   const now = status.value?.recording;
   return now && now.ended === null ? now : null;
@@ -39,10 +39,10 @@ export const beingMade = computed(() => {
  * @typedef {Listing["recordings"][number]} Entry
  */
 
-const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server, not read into the page
-const HEAD = 8; // bytes that tell whether a file is a trace
+const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server instead of being loaded into the page
+const HEAD = 8; // bytes needed to recognize a trace
 
-let asked = 0; // lists: the last one asked for counts, whichever comes last
+let asked = 0; // number of list requests: only the response to the latest counts
 
 /** Fetch the list. */
 export async function refresh() {
@@ -56,10 +56,10 @@ export async function refresh() {
 }
 
 /** @type {Promise<unknown>} */
-let changing = Promise.resolve(); // one change after the other: two requests may overtake each other
+let changing = Promise.resolve(); // changes run one at a time: two requests may overtake each other
 
 /**
- * Give a recording another name or other tags. Whether it was taken.
+ * Change a recording's name, tags or notes. Returns whether it succeeded.
  *
  * @param {string} id
  * @param {{name?: string, tags?: string[], notes?: string}} fields
@@ -77,7 +77,7 @@ export const change = (id, fields) =>
 export const remove = (id) => attempt(() => ask(`api/recordings/${id}`, { method: "DELETE" }));
 
 /**
- * Write the followed run to a recording from its first record on, and go on with it.
+ * Write the followed run to a recording, from its first record on, and continue writing.
  *
  * @param {string} name
  */
@@ -93,10 +93,10 @@ export async function stopRecording() {
   refresh();
 }
 
-let taken = 0; // files: the last one is shown, however long the one before takes to be read
+let taken = 0; // number of files opened: the last one is shown, even if an earlier one takes longer to read
 
 /**
- * A file that was chosen or dropped: shown at once, and kept by the server where it keeps recordings.
+ * Open a chosen or dropped file: show it at once, and upload it if the server stores recordings.
  *
  * @param {File} file
  */
@@ -131,7 +131,7 @@ export async function take(file) {
 }
 
 /**
- * Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request.
+ * Upload the file and return its entry. Uses XMLHttpRequest, since fetch reports no upload progress.
  *
  * @param {File} file
  * @returns {Promise<Entry>}
@@ -177,7 +177,7 @@ async function ask(address, options) {
 const messageOf = (error) => /** @type {Error} */ (error).message;
 
 /**
- * Do it, say why when it cannot be done, and fetch the list again. What it gives, or null.
+ * Run `action`, report an error, and refresh the list. Returns the action's result or null.
  *
  * @template T
  * @param {() => Promise<T>} action

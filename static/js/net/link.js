@@ -1,4 +1,4 @@
-// A connection as the session uses it: of the runs that were asked for, the one asked for last is followed.
+// Connection as the session uses it: of several requested runs, the last requested is followed.
 
 import { effect } from "../../vendor/signals/signals.js";
 import { isLoading } from "../state/store.js";
@@ -11,15 +11,15 @@ import { rememberRun } from "./own_runs.js";
  * @typedef {(answer: Joined) => void} Heard
  */
 
-const AGAIN = 1000; // ms after which a server that is busy is asked again, and as much more at random
+const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
 
 export class Link {
-  /** Whether the server can be reached now. */
+  /** Whether the server is reachable now. */
   isOnline = false;
   /** @type {((reached: boolean) => void)[]} */
   #awaiting = [];
   /**
-   * What was asked for last: a theater or recording, or a new theater (null). Another object for each question.
+   * Last request: a session or recording, or a new session (null). A new object for each request.
    *
    * @type {{theater: string | null}}
    */
@@ -28,8 +28,8 @@ export class Link {
   #keeps;
 
   /**
-   * @param {Handlers} handlers get what the server says until the link is closed
-   * @param {(theater: string) => boolean} keeps whether the page looks at that theater, or comes back to it
+   * @param {Handlers} handlers called for server events until the link is closed
+   * @param {(theater: string) => boolean} keeps whether the page shows that session or will return to it
    */
   constructor({ connect, disconnect, barred, ...told }, keeps) {
     this.#keeps = keeps;
@@ -42,13 +42,13 @@ export class Link {
     };
     const whileOpen = Object.entries(handlers).map(([event, handle]) => [
       event,
-      /** @param {any} message of the kind that `handle` takes: Handlers says which */
+      /** @param {any} message of the type that `handle` takes, see Handlers */
       (message) => void (this.isClosed || handle(message)),
     ]);
     this.client = new Client(Object.fromEntries(whileOpen));
   }
 
-  /** Go away for good: questions without an answer throw NoAnswer. */
+  /** Close the link for good: pending requests throw NoAnswer. */
   close() {
     this.isClosed = true;
     this.#reached(false);
@@ -56,7 +56,7 @@ export class Link {
   }
 
   /**
-   * Wait until the server can be reached. Fulfilled with false when the link is closed before.
+   * Wait until the server is reachable. Resolves to false if the link is closed first.
    *
    * @returns {Promise<boolean>}
    */
@@ -66,11 +66,11 @@ export class Link {
   }
 
   /**
-   * Do `ask` as soon as the server can be reached, and again when it went away before it answered. What else `ask`
-   * throws is thrown.
+   * Run `ask` as soon as the server is reachable, and again if the connection is lost before a response. Other errors
+   * of `ask` propagate.
    *
    * @param {() => Promise<unknown>} ask
-   * @param {() => boolean} wanted whether it still is
+   * @param {() => boolean} wanted whether the result is still needed
    */
   async insist(ask, wanted) {
     while ((await this.reachable()) && wanted())
@@ -81,29 +81,28 @@ export class Link {
       }
   }
 
-  /** @param {boolean} yes whether the server can be reached now */
+  /** @param {boolean} yes whether the server is reachable now */
   #reached(yes) {
     this.isOnline = yes;
     for (const done of this.#awaiting.splice(0)) done(yes);
   }
 
   /**
-   * Join a theater or recording; with `known` what is here of it already. Throws Refusal or NoAnswer.
+   * Join a session or recording; `known` describes what is already loaded. Throws Refusal or NoAnswer.
    *
    * @param {string} theater
    * @param {{from: number, epoch?: number}} known
-   * @param {Heard} heard gets the answer, before anything that the server sends after it
+   * @param {Heard} heard gets the response before any later message
    */
   async join(theater, known, heard) {
     await this.joinAgain({ theater, ...known }, this.#ifLast({ theater }, heard));
   }
 
   /**
-   * Join the run that is followed once more, which takes the place of no run that was asked for. Throws Refusal or
-   * NoAnswer.
+   * Rejoin the followed run without superseding a requested one. Throws Refusal or NoAnswer.
    *
    * @param {{theater: string, from: number, epoch?: number}} known
-   * @param {Heard} heard as of `join`
+   * @param {Heard} heard as for `join`
    */
   async joinAgain(known, heard) {
     const { wish } = this;
@@ -111,7 +110,7 @@ export class Link {
       try {
         return void (await this.client.ask("join", { ...known, captures: true, windows: true }, { heard }));
       } catch (error) {
-        // what a lost connection of this browser left unread is in the way for some seconds
+        // the unread messages of this browser's lost connection block the server for some seconds
         if (!(error instanceof Refusal && error.code === "busy")) throw error;
         await new Promise((done) => setTimeout(done, AGAIN * (1 + Math.random())));
         if (this.isClosed || !this.isOnline || this.wish !== wish)
@@ -120,11 +119,11 @@ export class Link {
   }
 
   /**
-   * Make a theater as soon as the server has its model, and follow it. Throws Refusal or NoAnswer.
+   * Create a session as soon as the server's model is loaded, and follow it. Throws Refusal or NoAnswer.
    *
-   * @param {() => {config: Record<string, unknown>, model: string | null}} wanted is asked when the theater is: the
-   * settings may follow from the model
-   * @param {Heard} heard as of `join`
+   * @param {() => {config: Record<string, unknown>, model: string | null}} wanted evaluated at creation: the settings
+   * may depend on the model
+   * @param {Heard} heard as for `join`
    */
   async create(wanted, heard) {
     const wish = { theater: null };
@@ -146,7 +145,7 @@ export class Link {
   }
 
   /**
-   * Stay with the run that is followed: no run that was asked for before takes its place.
+   * Keep the followed run: earlier requests no longer replace it.
    *
    * @param {string} theater
    */
@@ -155,7 +154,7 @@ export class Link {
   }
 
   /**
-   * Be a viewer no more; a theater that is closed needs no leaving.
+   * Stop viewing a session; a closed session need not be left.
    *
    * @param {string} theater
    */
@@ -172,13 +171,13 @@ export class Link {
     this.wish = wish;
     return (answer) => {
       if (wish === this.wish) heard(answer);
-      // overtaken by another question: what is not looked at must not seem to be watched
+      // superseded by another request: a session that is not shown must not count this page as a viewer
       else if (answer.theater !== this.wish.theater && !this.#keeps(answer.theater)) this.leave(answer.theater);
     };
   }
 }
 
-/** Fulfilled when the server has its model, or cannot have it, or went away before. */
+/** Wait until the server's model is loaded, has failed to load, or the connection is lost. */
 async function loaded() {
   /** @type {() => void} */
   let stop = () => {};

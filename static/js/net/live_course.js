@@ -1,4 +1,5 @@
-// A lesson whose run a server's model computes as one goes: its theater is followed, and the server holds records back.
+// Course of a lesson whose run is computed live by a server's model: its session is followed, and the server holds
+// records back.
 
 import { language } from "../tell/language.js";
 import { Refusal } from "./client.js";
@@ -6,7 +7,7 @@ import { rememberRun } from "./own_runs.js";
 import { session } from "./session.js";
 
 /**
- * The items of the lesson on `theater`. Throws Refusal or NoAnswer.
+ * Return the items of the lesson on `theater`. Throws Refusal or NoAnswer.
  *
  * @param {string} theater
  * @returns {Promise<import("../core/wire.js").LessonOpened>}
@@ -36,8 +37,8 @@ export async function look(theater) {
  * @property {(theater: string) => Promise<unknown>} follow show its run
  */
 
-const AGAIN = 500; // ms after which a server that has no model yet is asked again
-const RESET_COMES = 1000; // ms after an answer within which the news of a new run is there
+const AGAIN = 500; // ms until a server without a loaded model is retried
+const RESET_COMES = 1000; // ms after a response within which the notice of a new run arrives
 
 /** @type {Course} */
 export const liveCourse = {
@@ -45,20 +46,20 @@ export const liveCourse = {
   open: (wish, isWanted) => ask("lesson_open", wish, isWanted),
   go: (theater, item) => ask("lesson_go", { theater, item }),
   answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
-  follow: (theater) => (rememberRun(theater), session.watch(theater)), // made for this learner
+  follow: (theater) => (rememberRun(theater), session.watch(theater)), // created for this learner
 };
 
 /**
  * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
  * @param {E} event
  * @param {Events[E]["asked"]} body
- * @param {() => boolean} [isWanted] whether it is worth asking again while a model is on its way
+ * @param {() => boolean} [isWanted] whether to retry while a model is loading
  * @returns {Promise<Events[E]["answer"]>}
  */
 async function ask(event, body, isWanted = () => true) {
   const { client, run } = session;
   if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
-  if (run) run.resetting += 1; // a lesson that begins a new run does so because the learner went on
+  if (run) run.resetting += 1; // a lesson restarts its run because the learner went on
   try {
     return await client.ask(event, body);
   } catch (error) {

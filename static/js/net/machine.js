@@ -1,4 +1,4 @@
-// The measured roofs of the machine that the shown run is on: from its header, else asked of the server it lives on.
+// Measured rooflines of the machine of the shown run: from its header, else requested from its server.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { connection, log, status } from "../state/store.js";
@@ -6,17 +6,20 @@ import { connection, log, status } from "../state/store.js";
 /** @typedef {NonNullable<import("../core/trace.js").Machine["roofs"]>} Roofs */
 
 /**
- * What the server said: null before it was asked, `waiting`, `busy`, `failed`, or Roofs.
+ * Last response: null before a request, `waiting`, `busy`, `failed`, or Roofs.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<"waiting" | "busy" | "failed" | Roofs | null>}
  */
 const asked = signal(null);
 
-/** Roofs of the machine of the shown run, or why there are none: `waiting`, `busy`, `failed`, `unknown`. */
+/**
+ * Rooflines of the machine of the shown run, or the reason that there are none: `waiting`, `busy`, `failed`, `unknown`.
+ */
 export const roofs = computed(() => {
   const known = log.value?.header.machine.roofs;
   if (known) return known;
-  if (connection.value === "replay") return "unknown"; // another machine, or another day: nothing is made up
+  // recorded on another machine or another day, so today's measurement would not apply
+  if (connection.value === "replay") return "unknown";
   return asked.value ?? "waiting";
 });
 
@@ -30,11 +33,13 @@ async function ask() {
   } catch {
     asked.value = "failed";
   }
-  // paused while the answer was on its way: nothing else would ask again
+  // the run was paused while the response was in flight, so nothing else would retry
   if (asked.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
 }
 
-/** Have the roofs measured while the roofline chart is open; again when the run that stood in the way is paused. */
+/**
+ * Request the rooflines while the roofline chart is open, and again once a run that blocked the measurement is paused.
+ */
 export function wantRoofs() {
   return effect(() => {
     const mode = status.value?.mode;

@@ -1,4 +1,4 @@
-// The theaters that this browser has made: its own among those of a server that others use too.
+// Sessions that this browser has created, among those of a shared server.
 
 import { signal } from "../../vendor/signals/signals.js";
 
@@ -12,7 +12,7 @@ const MAX = 32;
  */
 export const ownRuns = signal(remembered());
 
-/** Whether somebody else's run, to which this browser came by a link, was to be driven: the page asks first. */
+/** Whether the user tried to change a run of another browser, opened by a link; the page asks for confirmation. */
 export const asksToDrive = signal(false);
 
 /** @returns {string[]} */
@@ -21,17 +21,17 @@ function remembered() {
     const kept = JSON.parse(globalThis.localStorage?.getItem(MEMORY_KEY) ?? "[]");
     return Array.isArray(kept) ? kept.filter((id) => typeof id === "string").slice(-MAX) : [];
   } catch {
-    return []; // refused in some private windows, or of another version
+    return []; // refused in some private windows, or written by another version
   }
 }
 
-/** @param {string} theater a theater that was just made here, or that is driven from here from now on */
+/** @param {string} theater a session just created here, or controlled from here from now on */
 export function rememberRun(theater) {
   asksToDrive.value = false;
   ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MAX);
   try {
     globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(ownRuns.peek()));
   } catch {
-    // this page knows them all the same
+    // this page still knows them
   }
 }

@@ -1,4 +1,4 @@
-// A lesson whose runs are recordings: what the learner may see of them is laid into the page's log, and no more.
+// Course of a lesson whose runs are recordings: only the part that the learner may see is copied into the page's log.
 
 import { parseTrace } from "../core/file.js";
 import { wayOf } from "../core/retold.js";
@@ -19,7 +19,7 @@ import { session } from "./session.js";
  * @typedef {(asked: Asked) => Promise<LessonRetold>} Retell
  */
 
-/** The course of recorded lessons: of this server, or in files that the page has. @param {boolean} hasServer */
+/** Return the course of recorded lessons, on this server or in the page's files. @param {boolean} hasServer */
 export const recordedCourse = (hasServer) =>
   hasServer ? recorded("server", retoldByServer) : recorded("file", retoldHere);
 
@@ -32,11 +32,13 @@ function recorded(source, retell) {
   /** @typedef {Pick<Asked, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
   /** @type {Way} */
   let now = { lesson: "", language: "", answers: {} };
-  /** @type {{log: unknown, run: number} | null} which run is laid, and into which log */
+  /** @type {{log: unknown, run: number} | null} which run was copied, and into which log */
   let laid = null;
   /**
-   * What was asked for holds when it is here, not before.
-   * @param {Way} wish @param {number} at @param {number} since
+   * Move the state to item `at`, after the records it needs have arrived.
+   * @param {Way} wish
+   * @param {number} at
+   * @param {number} since
    */
   async function reach(wish, at, since) {
     const told = await retell({ ...wish, at, since, ...here() });
@@ -105,11 +107,11 @@ function transcriptOf(lesson, code) {
   const key = `${lesson}.${code}`;
   const known = transcripts.get(key) ?? (isEmbedded ? embedded(code) : fetched(siteLesson(lesson, code)));
   transcripts.set(key, known);
-  known.catch(() => transcripts.delete(key)); // it is asked for again
+  known.catch(() => transcripts.delete(key)); // retried on the next request
   return known;
 }
 
-/** In the language of the page, or in another that there is. @param {string} code */
+/** Return a transcript in the page's language, or in another available one. @param {string} code */
 async function embedded(code) {
   const { transcripts: found } = await embeddedLesson();
   return found[code] ?? Object.values(found)[0];
@@ -122,16 +124,17 @@ async function fetched(address) {
   return answer.json();
 }
 
-/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} the embedded run that was read last */
+/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} embedded run that was parsed last */
 let last = null;
 
-/** @type {Map<string, ArrivingTrace>} of a site, by address */
+/** @type {Map<string, ArrivingTrace>} runs of a site, by address */
 const arriving = new Map();
 
 /**
- * A run with its first `count` records at least.
+ * Return a run with at least its first `count` records.
  *
- * @param {Transcript} transcript @param {import("../core/wire.js").Moment} moment
+ * @param {Transcript} transcript
+ * @param {import("../core/wire.js").Moment} moment
  */
 async function traceOf({ lesson, language, num_runs }, { run, records }) {
   if (!isEmbedded) {
@@ -145,7 +148,7 @@ async function traceOf({ lesson, language, num_runs }, { run, records }) {
   if (last?.key !== key) last = { key, trace: parseTrace(await embeddedRun(language, run)) };
   return last.trace;
 
-  /** The next run comes when this one is here. */
+  /** Prefetch the next run once this one is loaded. */
   function next() {
     ofSite(lesson, language, run + 1);
   }

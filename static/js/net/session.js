@@ -1,5 +1,5 @@
-// The page's session: which run it follows. Making or joining one, going to another, losing it, a file in its place.
-// states.js has its states, following.js what is followed, link.js the connection, commands.js what a run is asked.
+// Session of the page: creates, joins, switches and leaves the run it follows, or shows a file in its place.
+// states.js defines its states, following.js the state machine, link.js the connection and commands.js the commands.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { heardOfClass } from "../state/classroom.js";
@@ -29,35 +29,35 @@ export class Session {
     return this.#now.state;
   }
 
-  /** The run that is followed; null in every other state than `live`, `lost` and `recording`. */
+  /** The followed run; null in every state other than `live`, `lost` and `recording`. */
   get run() {
     return this.#now.run;
   }
 
-  /** Why there is no run to follow, as a signal; null when it is not known or there is one. */
+  /** Reason that there is no run to follow, as a signal; null if unknown or if there is one. */
   get trouble() {
     return this.#now.trouble;
   }
 
-  /** Whether a new run was asked for that has not begun, as a signal: the server may be away. */
+  /** Whether a new run is requested and has not started, as a signal: the server may be away. */
   beginning = signal(false);
 
-  /** The connection; null where a file was opened and none was made since. */
+  /** The connection; null after a file was opened, until the next connect. */
   get client() {
     return this.#link?.client ?? null;
   }
 
-  /** Begin: the file that is in the page or that the address names, else the run of the address, else a new one. */
+  /** Start with the file that the page embeds or the address names, else the run of the address, else a new one. */
   async start() {
     if (isEmbedded) return showEmbedded((found) => this.#show(found));
     if (isSite) return startOfSite((found) => this.#show(found));
     const wanted = settings.recording.value;
     if (!wanted || isRecording(wanted)) return this.#connect();
     const found = await fetchLog(wanted);
-    if (found && this.state === "idle") this.#show(found); // else another one was opened meanwhile
+    if (found && this.state === "idle") this.#show(found); // otherwise another one was opened meanwhile
   }
 
-  // ── What the server says ───────────────────────────────────────────────────────────────────────────────────────────
+  // ── Server messages ────────────────────────────────────────────────────────────────────────────────────────────────
 
   #connect() {
     this.#now.connect();
@@ -75,7 +75,7 @@ export class Session {
         closed: (message) => this.#heardClosed(message),
         records: (message) => this.run?.heardRecords(message) === false && this.#reread(link),
       },
-      // the live run keeps its viewer while a recording is looked at
+      // the live run keeps its viewer while a recording is shown
       (theater) =>
         theater === this.run?.theater || Boolean(this.run?.isRecording && theater === settings.theater.value),
     );
@@ -83,15 +83,15 @@ export class Session {
   }
 
   /**
-   * After every connect: join what was followed, with what is already here; without anything to follow make a theater.
+   * After every connect: rejoin the followed run with the records already loaded, or create a session if there is none.
    *
    * @param {Link} link
    */
   async #enter(link) {
     const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
     const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
-    if (this.trouble.peek()?.key === BARRED) this.#now.lose(); // it is known again
-    // what is here can be read on; a class has nothing on stage yet
+    if (this.trouble.peek()?.key === BARRED) this.#now.lose(); // its token or pass is valid again
+    // the loaded log stays readable; a class may have nothing on stage yet
     if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =
       this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
@@ -100,8 +100,8 @@ export class Session {
     try {
       await asked;
     } catch (error) {
-      if (link.isClosed || link.wish !== wish) return; // a file has taken its place, or another run
-      if (store.serverModel.peek()?.state === "failed") return; // the server ends: one that comes back is asked
+      if (link.isClosed || link.wish !== wish) return; // replaced by a file or another run
+      if (store.serverModel.peek()?.state === "failed") return; // the server exits; its successor is asked
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
       else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedBy(error));
@@ -113,10 +113,10 @@ export class Session {
   #heardClosed(message) {
     if (message.theater !== this.run?.theater) return;
     if (!this.run.isRecording) this.#now.lose(closedBecause(message));
-    else if (message.cause === "deleted") this.#removed(); // else it is read on, and joined again
+    else if (message.cause === "deleted") this.#removed(); // otherwise it stays readable and is rejoined
   }
 
-  /** Read the log again from its beginning. @param {Link} link */
+  /** Reload the log from its beginning. @param {Link} link */
   #reread(link) {
     this.#now.reread();
     this.#enter(link);
@@ -126,7 +126,7 @@ export class Session {
 
   /** @param {Link} link @param {Record<string, unknown>} [config] */
   async #create(link, config) {
-    if (settings.model.peek()) await answeredFacts(); // what is asked for follows from it
+    if (settings.model.peek()) await answeredFacts(); // the request depends on it
     const wanted = () => ({ config: config ?? wantedConfig(), model: wantedModel() });
     await link.create(wanted, (answer) => {
       const left = this.run;
@@ -139,7 +139,7 @@ export class Session {
   }
 
   /**
-   * Follow a new run, of `config` or of what the controls show, in place of the one that is followed or gone.
+   * Create and follow a new run with `config` or the controls' settings, replacing the current one.
    *
    * @param {Record<string, unknown>} [config]
    * @returns {Promise<boolean>} whether there is one now
@@ -151,7 +151,7 @@ export class Session {
   }
 
   /**
-   * Follow a new run of what the controls show, in place of one that is gone, as soon as the server can be reached.
+   * Create and follow a new run with the controls' settings in place of a lost one, as soon as the server is reachable.
    *
    * @returns {Promise<boolean>} whether there is one now
    */
@@ -166,7 +166,7 @@ export class Session {
   }
 
   /**
-   * Follow another theater or recording of this server, from record `step` (null: its newest).
+   * Follow another session or recording of this server, from record `step` (null: its newest).
    *
    * @param {string} wanted
    * @param {number | null} [step]
@@ -179,7 +179,7 @@ export class Session {
     return true;
   }
 
-  /** Back from a recording to the live run that was followed before, or to a new one. */
+  /** Return from a recording to the live run followed before, or to a new one. */
   async toLive() {
     const [client, before] = [this.client, settings.theater.value];
     settings.recording.value = null;
@@ -193,8 +193,8 @@ export class Session {
   }
 
   /**
-   * Join in place of what is followed. The live run keeps its viewer while a recording is looked at: one comes back to
-   * it.
+   * Join `wanted` in place of the followed run. A live run keeps its viewer while a recording is shown, since the page
+   * returns to it.
    *
    * @param {string} wanted
    * @param {number | null} step
@@ -221,7 +221,7 @@ export class Session {
     await store.whileBusy(() => link.join(wanted, { from: 0 }, heard));
   }
 
-  /** @param {() => Promise<unknown>} action what the server may refuse, which is said */
+  /** @param {() => Promise<unknown>} action request that the server may refuse; the refusal is shown */
   async #attempt(action) {
     const { client } = this;
     try {
@@ -234,7 +234,7 @@ export class Session {
   }
 
   /**
-   * Say why what was asked of `client` was not done, unless the page itself has closed that connection.
+   * Show why a request on `client` failed, unless the page closed that connection itself.
    *
    * @param {unknown} error
    * @param {Session["client"]} client
@@ -243,15 +243,15 @@ export class Session {
     if (!(error instanceof NoAnswer) || client === this.client) complain(error);
   }
 
-  // ── No run, or none that the server adds to ────────────────────────────────────────────────────────────────────────
+  // ── Without a live run ─────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Whether this server shows recordings only. */
+  /** Return whether this server only shows recordings. */
   async #withoutModel() {
     await answeredFacts();
     return store.modelFacts.value?.live === false;
   }
 
-  /** Show a recording where there is nothing else: one named on the command line, else one that comes along. */
+  /** Show a recording if there is no run: one named on the command line, else a bundled one. */
   async openFirst() {
     const link = this.#link;
     await answeredFacts();
@@ -263,7 +263,7 @@ export class Session {
     else this.#now.lose({ key: NOTHING_HERE });
   }
 
-  /** The recording that is followed was deleted. */
+  /** Handle the deletion of the followed recording. */
   async #removed() {
     this.#now.remove();
     store.toast(t("library.gone"));
@@ -271,12 +271,12 @@ export class Session {
     else await this.toLive();
   }
 
-  /** Show the trace in `buffer` from its end. Throws TraceFormatError. @param {ArrayBuffer | Uint8Array} buffer */
+  /** Show the trace in `buffer`, at its end. Throws TraceFormatError. @param {ArrayBuffer | Uint8Array} buffer */
   open(buffer) {
     batch(() => (this.#show(logOf(buffer)), store.backToLive()));
   }
 
-  /** Begin an empty log in place of whatever was shown: a recorded lesson fills it. @param {Uint8Array} header */
+  /** Show an empty log, to be filled by a recorded lesson. @param {Uint8Array} header */
   lay(header) {
     forgetAsked();
     this.#now.lay(header);
@@ -284,17 +284,17 @@ export class Session {
 
   /** @param {ReturnType<typeof logOf>} found */
   #show({ log, damage }) {
-    this.#link?.close(); // what the live run does now is nothing to this log
+    this.#link?.close(); // further records of the live run do not belong to this log
     this.#link = null;
     this.#now.show(log);
     store.toast(damage, "error");
   }
 
-  /** The log on show, which came from a file, is the recording `id` of the server now. @param {string} id */
+  /** Mark the shown file as recording `id` of the server. @param {string} id */
   keep(id) {
     this.#now.keep(id);
   }
 }
 
-/** The session of this page. */
+/** Session of this page. */
 export const session = new Session();

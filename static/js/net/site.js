@@ -1,4 +1,4 @@
-// What a session does where there is no server: on a site, whose facts and runs are files, and in a page in one file.
+// Session without a server: on a static site, whose facts and runs are files, and in a single-file page.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { embeddedTrace } from "../state/embedded.js";
@@ -10,14 +10,14 @@ import { fetchLog, logOf } from "./trace_file.js";
 
 /** @typedef {NonNullable<Awaited<ReturnType<typeof fetchLog>>>} Found a log, and where its file is damaged */
 
-/** @type {string | null} the recording that was asked for last */
+/** @type {string | null} recording requested last */
 let asked = null;
 
-/** Something else is shown from now on. */
+/** Cancel a pending recording because something else is shown. */
 export const forgetAsked = () => (asked = null);
 
 /**
- * Show the log inside the page, if it has one.
+ * Show the embedded log, if the page has one.
  *
  * @param {(found: Found) => void} show
  */
@@ -27,7 +27,7 @@ export async function showEmbedded(show) {
 }
 
 /**
- * Show the recording that the address names, or the first one; a lesson brings its own.
+ * Show the recording that the address names, or the first one; a lesson loads its own.
  *
  * @param {(found: Found) => void} show
  */
@@ -38,7 +38,7 @@ export async function startOfSite(show) {
 }
 
 /**
- * Show a recording from record `step` (null: its newest). Whether it could be read.
+ * Show a recording from record `step` (null: its newest). Returns whether it could be read.
  *
  * @param {(found: Found) => void} show
  * @param {string} wanted

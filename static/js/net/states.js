@@ -1,4 +1,4 @@
-// Where the page's session can be, and what leads from one state to another: the one table of it. STATES.md draws it.
+// Transition table of the page's session. STATES.md shows it as a diagram.
 
 /**
  * - `idle`: the page has just begun
@@ -28,8 +28,8 @@
  */
 
 /**
- * What comes after what. An event that a state does not name leaves it as it is: a recording is read on while the
- * server is away.
+ * Next state by state and event. Events that a state does not list leave it unchanged: a recording stays readable while
+ * the server is away.
  *
  * @type {Record<SessionState, Partial<Record<SessionEvent, SessionState>>>}
  */
@@ -45,7 +45,7 @@ export const TRANSITIONS = {
 };
 
 /**
- * What the page says of each state: for most of it a file and a recording are the same.
+ * Connection state shown for each session state; most views treat a file and a recording alike.
  *
  * @type {Record<SessionState, import("../state/store.js").Connection>}
  */

@@ -1,20 +1,20 @@
-// A long log of the server, asked for piece by piece: numbers of the whole run, its sequences, and the blocks after the
-// record that is looked at. Nothing of it is folded here, and the log itself never comes.
+// Windows of a long log on the server: aggregates of the whole run, its sequences, and the blocks after the record on
+// view. The log is not downloaded and nothing is folded here.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/survey.js";
 import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
-const SOON = 200; // ms between two looks while nothing is known
-const AGAIN = 1000; // ms between two looks at a survey that is being made
-const LATER = 4000; // ms, where nearly all is known: of a run that goes on, which is read anew each time
+const SOON = 200; // ms between two polls while nothing is indexed
+const AGAIN = 1000; // ms between two polls while the index is being built
+const LATER = 4000; // ms between two polls of a live run whose index is nearly complete; each poll rereads the results
 const BINS = 1600;
-export const STILL = 250; // ms at one record before what is said of it alone is asked for
-const AHEAD = 128; // records before the end of what is here at which more is asked for
-const PIECE = 256; // records asked for at a time
-const BEHIND = 192; // records that are there for who walks back
-const NEAR = 1024; // records to which one walks rather than jumps
+export const STILL = 250; // ms that a record stays on view before its own details are requested
+const AHEAD = 128; // remaining records at which more are requested
+const PIECE = 256; // records per request
+const BEHIND = 192; // records kept for stepping back
+const NEAR = 1024; // records; larger distances are a jump instead of a walk
 
 /**
  * @typedef {{
@@ -27,14 +27,14 @@ const NEAR = 1024; // records to which one walks rather than jumps
  */
 
 /**
- * How much the server knows of the log; null: nothing yet.
+ * Index status of the log; null if unknown.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Overview | null>}
  */
 export const overview = signal(null);
 /**
- * Whether records that there were at the look before are not known yet. A run that goes on always has some that came
- * since: those are no reason to say so.
+ * Whether records known at the previous poll are not indexed yet. A live run always has some newer ones; those do not
+ * count.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<boolean>}
  */
@@ -44,24 +44,24 @@ export const bins = signal(null);
 /** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").SequenceRow[]>} */
 export const sequences = signal([]);
 /**
- * What is drawn: the blocks as they are after record `at`. A new object for each record.
+ * State drawn: the blocks after record `at`. A new object for each record.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Shown | null>}
  */
 export const shown = signal(null);
-/** The record that is looked at: the one asked for, or the last that is known. */
+/** Record on view: the requested one, or the last indexed one. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
-/** Whether the survey is made anew, as one that turned out to be damaged is: what is asked of it waits. */
+/** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
 export const isMadeAnew = signal(false);
 /**
- * Why nothing comes; null: it does.
+ * Reason that no data arrives; null if it does.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
  */
 export const trouble = signal(null);
 
-let life = 0; // of what is followed: answers for an earlier one count for nothing
-let wanted = -1; // the record that is asked for, known or not
+let life = 0; // generation of the followed log: responses of an earlier one are dropped
+let wanted = -1; // requested record, indexed or not
 let asking = false;
 
 /**
@@ -81,7 +81,7 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 }
 
 /**
- * As `ask`, of what is said of records up to `record`: where the survey is made anew, as soon as it is as far again.
+ * Like `ask`, for data up to `record`: during a rebuild the query waits until the index covers that record.
  *
  * @param {number} record
  * @param {string} what
@@ -106,11 +106,11 @@ async function askUpTo(record, what, query, more) {
 const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo(record, what, query)).arrayBuffer());
 
 /**
- * Wait until the survey of a run knows `count` records, or will never: who asks it is told why.
+ * Wait until a run's index covers `count` records; throws the reason if it never will.
  *
  * @param {string} theater
  * @param {number} count
- * @param {() => boolean} stays false: nobody waits any more
+ * @param {() => boolean} stays false: the result is no longer needed
  */
 export async function surveyReaches(theater, count, stays) {
   while (stays()) {
@@ -130,7 +130,7 @@ export async function surveyReaches(theater, count, stays) {
 /** @param {number} wait ms */
 const later = (wait) => new Promise((done) => setTimeout(done, wait));
 
-/** Begin to follow the survey of the run on show. Returns the way to end it. */
+/** Start following the index of the run on show. Returns a function that stops it. */
 export function follow() {
   const mine = ++life;
   batch(() => {
@@ -147,7 +147,7 @@ export function follow() {
 /** @param {number} mine */
 async function look(mine) {
   let before = 0;
-  let all = Number.POSITIVE_INFINITY; // records at the look before
+  let all = Number.POSITIVE_INFINITY; // records at the previous poll
   let wait = AGAIN;
   for (;;) {
     try {
@@ -185,7 +185,7 @@ async function read(mine, found) {
 }
 
 /**
- * Show the blocks after record `index` as soon as they are here.
+ * Show the blocks after record `index` as soon as they are available.
  *
  * @param {number} index
  */
@@ -197,7 +197,7 @@ export function show(index) {
   ahead();
 }
 
-/** The record that is asked for, or the last that is known. */
+/** Return the requested record, or the last indexed one. */
 const target = () => Math.min(wanted, (overview.peek()?.num_surveyed ?? 0) - 1);
 
 /** @param {BlockWindow} window @param {number} at */
@@ -206,7 +206,7 @@ function draw(window, at) {
   shown.value = { window, at, record: window.record(at) };
 }
 
-/** Ask for what is missing, one thing at a time; what is wanted meanwhile is asked for next. */
+/** Request what is missing, one request at a time; later wishes are handled afterwards. */
 async function ahead() {
   if (asking) return;
   asking = true;
@@ -221,7 +221,7 @@ async function ahead() {
   if (life !== mine && overview.peek()) show(wanted);
 }
 
-/** What is to be asked for now, or null. */
+/** Return the next request, or null. */
 function next() {
   const known = overview.peek()?.num_surveyed ?? 0;
   const window = shown.peek()?.window;
@@ -243,7 +243,7 @@ async function more(window) {
   if (window.has(target())) draw(window, target());
 }
 
-/** The blocks some records before `index`, and what changes up to it. @param {number} index @param {number} behind */
+/** Fetch the blocks before `index` and the changes up to it. @param {number} index @param {number} behind */
 async function jump(index, behind) {
   const mine = life;
   const from = Math.max(-1, index - behind);
@@ -259,7 +259,7 @@ async function jump(index, behind) {
 }
 
 /**
- * The prefix cache of an instance after a record, as its largest branches.
+ * Fetch the prefix cache of an instance after a record, as its largest branches.
  *
  * @param {number} record
  * @param {number} instance
@@ -268,7 +268,7 @@ async function jump(index, behind) {
 export const prefixesAt = async (record, instance) => (await askUpTo(record, "/prefixes", { record, instance })).json();
 
 /**
- * What a watched server had said up to a record.
+ * Observed cache of a monitored server, up to a record.
  *
  * @type {import("../core/heard.js").Heard}
  */
@@ -283,7 +283,7 @@ export const heard = {
 };
 
 /**
- * The record of [first, end) at which `name` (a number of the series) is largest.
+ * Return the record of [first, end) at which `name` (a column of the series) is largest.
  *
  * @param {string} name
  * @param {number} first

@@ -1,4 +1,4 @@
-// A whole `.kvtrace` file as a log.
+// Reading of whole `.kvtrace` files into a log.
 
 import { beginsAsTrace, parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
@@ -6,8 +6,8 @@ import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 
 /**
- * The log in `buffer`, as far as it can be read; `damage` says why it ends there, in words, or is null. Throws
- * TraceFormatError when it is no trace.
+ * Parse the log in `buffer` as far as it is valid; `damage` is the reason for an early end, or null. Throws
+ * TraceFormatError if it is not a trace.
  *
  * @param {ArrayBuffer | Uint8Array} buffer
  */
@@ -25,7 +25,7 @@ export function logOf(buffer) {
 }
 
 /**
- * Whether the file `name`, which begins with `head`, is a trace; that it is none is said.
+ * Return whether the file `name`, which begins with `head`, is a trace; if not, show a message.
  *
  * @param {string} name
  * @param {ArrayBuffer} head
@@ -37,7 +37,7 @@ export function isTrace(name, head) {
 }
 
 /**
- * Say why the file `name` could not be read.
+ * Show why the file `name` could not be read.
  *
  * @param {string} name
  * @param {unknown} error
@@ -45,13 +45,13 @@ export function isTrace(name, head) {
 export const unreadable = (name, error) =>
   toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
-const SHARED = 60_000; // ms for which what was fetched may be asked for again
+const SHARED = 60_000; // ms for which a fetched file is shared
 
 /** @type {Map<string, Promise<ArrayBuffer>>} by address */
 const fetched = new Map();
 
 /**
- * The bytes at an address, fetched once when they are asked for in two places.
+ * Fetch the bytes at an address; concurrent requests share one fetch.
  *
  * @param {URL} address
  */
@@ -69,7 +69,7 @@ export function bytesAt(address) {
 }
 
 /**
- * The log in the file at an address of this server; null when it cannot be read, which is said.
+ * Fetch and parse the log at an address of this server. If it cannot be read, show why and return null.
  *
  * @param {string} url
  */

@@ -1,4 +1,4 @@
-// Errors shown as toasts, and why there is no run to follow, as entries of the page's words.
+// Errors shown as toasts, and reasons for having no run to follow, as keys of the page's words.
 
 import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
@@ -18,7 +18,7 @@ export async function tell(message, objection) {
 }
 
 /**
- * Show why the server did not do it; an error that is not the server's goes on.
+ * Show why a request failed; rethrow errors that do not come from the server.
  *
  * @param {unknown} error
  */
@@ -31,14 +31,14 @@ export function complain(error) {
 
 /** @typedef {{key: string, values?: Record<string, string>}} Trouble */
 
-/** On a server that has neither a model nor a recording. */
+/** Key for a server that has neither a model nor a recording. */
 export const NOTHING_HERE = "library.nothing_here";
 
-/** The server wants a token that this browser does not have. */
+/** Key for a server that requires a token this browser does not have. */
 export const BARRED = "closed.barred";
 
 /**
- * The server closed it.
+ * Return the reason of a run closed by the server.
  *
  * @param {import("../core/wire.js").Closed} message
  * @returns {Trouble}
@@ -46,12 +46,12 @@ export const BARRED = "closed.barred";
 export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
 
 /**
- * The server refused one, and said why.
+ * Return the reason of a refused request.
  *
  * @param {{message: string}} refusal
  * @returns {Trouble}
  */
 export const refusedBy = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 
-/** Whether the server has no such run. @param {unknown} error */
+/** Return whether the server does not know the run. @param {unknown} error */
 export const isUnknown = (error) => error instanceof Refusal && error.code === "unknown_theater";

@@ -1,4 +1,4 @@
-// The words of a language: from the server, or out of a page in one file.
+// Loading of a language's words, from the server or from a single-file page.
 
 import { effect } from "../../vendor/signals/signals.js";
 import { embeddedWords, isEmbedded } from "../state/embedded.js";
@@ -23,7 +23,10 @@ async function load(code) {
 
 const RETRY = 2000; // ms
 
-/** The first words. Until they are here only the template can say why nothing is drawn: it needs none of them. */
+/**
+ * Load the first words, with retries. Until they arrive, the page's template shows why nothing is drawn, since it needs
+ * no words.
+ */
 async function loadFirst() {
   for (;;) {
     try {
@@ -40,9 +43,9 @@ async function loadFirst() {
 }
 
 /**
- * Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here.
+ * Load the language of the settings, now and on every change. Resolves when the first has loaded.
  *
- * @param {string} [address] below which its words are
+ * @param {string} [address] base address of the words
  */
 export async function followLanguage(address = from) {
   from = address;
@@ -51,7 +54,7 @@ export async function followLanguage(address = from) {
     const wanted = settings.lang.value;
     load(wanted).then(
       () => {
-        if (settings.lang.peek() === wanted) language.value = wanted; // another may have been chosen meanwhile
+        if (settings.lang.peek() === wanted) language.value = wanted; // another one may have been chosen meanwhile
       },
       () => {
         settings.lang.value = language.peek();

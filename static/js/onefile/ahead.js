@@ -1,11 +1,11 @@
-// In a site: the words of the reader's language and what its opening begins with are asked for while the first script
-// is still on its way. Which language that will be, state/settings.js decides in the same order.
+// Prefetch on a site: requests the words of the user's language and the start of the opening while the first script is
+// still loading. The language is determined in the same order as in state/settings.js.
 (() => {
   const kept = () => {
     try {
       return JSON.parse(localStorage.getItem("kvtheater") ?? "{}").lang;
     } catch {
-      return undefined; // unreadable memory is no memory, and private windows may have none
+      return undefined; // unreadable storage counts as empty, and private windows may have none
     }
   };
   const asked = new URLSearchParams(location.search).get("lang") ?? kept();
@@ -17,6 +17,6 @@
     document.head.append(Object.assign(document.createElement("link"), rest));
   };
   ahead(`words/${code}.json`, "high");
-  if (location.search) return; // a link to a place: no opening
+  if (location.search) return; // a link to a place shows no opening
   ahead(`static/opening/${code}-first.kvtrace`, "low");
 })();

@@ -1,9 +1,9 @@
-// The first script of a page in one file: a browser imports no modules from file://, so their texts lie in the page,
-// and become modules under the names of an import map. app/page/onefile.py makes such a page; this script stands in it
-// as it is.
+// First script of a single-file page: a browser imports no modules from file://, so their texts are embedded in the
+// page and become modules under the names of an import map. app/page/onefile.py writes such a page, with this script
+// unchanged.
 (async () => {
   const { nonce } = /** @type {HTMLScriptElement} */ (document.currentScript);
-  /** @param {string} id of what lies packed in the page */
+  /** @param {string} id id of the packed element */
   const unpacked = (id) => {
     const packed = document.getElementById(id)?.textContent ?? "";
     const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));

@@ -1,5 +1,5 @@
-// The page: from three distances the same log. The opening and the first look come alone; everything, and the page for
-// a room, are code of their own that comes when they are first shown.
+// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and room view are
+// loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
 import { useFocusOfViews } from "../kit/focus.js";
@@ -23,7 +23,7 @@ const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 
 export function App() {
   useFocusOfViews(opening.value ? "opening" : settings.distance.value);
-  // of a watched server the others would show what is unknown, of a long log what is not here
+  // the other views need data that a monitored server does not report and a long log does not load
   const whole = log.value?.header.observed || longRun.value ? Everything : null;
   const shown = opening.value
     ? Opening

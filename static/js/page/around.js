@@ -1,4 +1,4 @@
-// What comes and goes over the page: help, what is exported, what flies from region to region, the tooltip.
+// Overlays of the page: help, export, flights between regions, the tooltip.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { helpOpen } from "../control/keyboard.js";
@@ -13,7 +13,7 @@ const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
 const Flights = lazy(() => import("./flights.js").then((found) => found.Flights));
 
-const moved = signal(false); // from the first motion on; without motion nothing flies
+const moved = signal(false); // set by the first motion; without motion there are no flights
 effect(() => {
   if (moving.value) moved.value = true;
 });

@@ -1,5 +1,5 @@
-// Everything: header, transport, four regions; on a phone one region at a time. The transport stands below the regions,
-// and comes before them for the keyboard and for who listens: what a step did, and how to take the next one.
+// Workspace: header, transport, four regions; on a phone one region at a time. The transport is below the regions
+// visually, but precedes them in keyboard and reading order: the result of a step, and the controls for the next one.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
@@ -50,7 +50,7 @@ const Regions = () => html`<${Setup} />
       <${Detail} />
       <${Memory} />`;
 
-/** A phone's regions share one page: another one begins at its top, however far the one before was scrolled. */
+/** Scroll a phone to the top when the region changes, since the regions share one page. */
 function toTop() {
   const regions = document.querySelector(".regions");
   const tabs = document.querySelector(".tabs");

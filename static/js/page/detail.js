@@ -1,4 +1,4 @@
-// The detail region below the stage: one question at a time, chosen by tabs. A panel is a name and a component.
+// Detail region below the stage: one panel at a time, chosen by tabs.
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { computed } from "../../vendor/signals/signals.js";
@@ -12,18 +12,20 @@ import { own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const MANY = 8; // sequences, of which a table says more than lanes
+const MANY = 8; // sequences from which a table is clearer than lanes
 const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
 const bare = computed(() => own.numRecords.value > 0 && own.log.value !== null && isBare(own.log.value));
 
 const forgets = computed(() => Boolean(own.log.value?.header.engine.forget_policy));
 
-/** The panels that the page's own run has something for: it is the one to come back to. */
+/** Return the panels that apply to the page's own run, to which the page returns. */
 const offered = () =>
   PANELS.filter((panel) => !(panel.needsArrays && bare.value) && !(panel.needsForgetting && !forgets.value));
 
-/** The panel that is shown: a link may name one that is not here. A run without arrays opens on what it has. */
+/**
+ * Return the shown panel: a link may name one that does not apply. A run without arrays starts with a panel that does.
+ */
 function shown() {
   const panels = offered();
   const many = bare.value && (own.log.value?.tail.sequences.size ?? 0) > MANY;
@@ -69,7 +71,7 @@ export function Detail() {
 }
 
 /**
- * Where the tabs are wider than their room, the chosen one is in it.
+ * Scroll the chosen tab into view if the tabs overflow.
  *
  * @param {HTMLElement | null} tab
  */
@@ -81,7 +83,7 @@ function bringIntoSight(tab) {
 }
 
 /**
- * Arrow keys move between the tabs, as a tab list does.
+ * Move between the tabs with the arrow keys, as in a tab list.
  *
  * @param {KeyboardEvent} event
  */

@@ -1,21 +1,20 @@
-// The panels of the detail region. A panel is a folder `panels/<name>/`: panel.js exports its component as `Panel`, its
-// style sheets are found by folder, and so are its words, of which `detail.<name>` is its tab's. Here it gets its
-// place.
+// Panels of the detail region. A panel is a folder `panels/<name>/`: panel.js exports its component as `Panel`; style
+// sheets and words are found by folder, `detail.<name>` is the text of its tab. This table gives it its place.
 
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
 
-/** Questions over a whole log: beside the requests, and of a log that is too long to be read. */
+/** Queries over a whole log: beside the requests, and for a log too long to load. */
 export const Whole = lazyPanel(() => import("../panels/whole/panel.js"), "whole");
-/** The prefix cache as its largest branches: of a log that is too long to be read, and of a watched server. */
+/** The largest branches of the prefix cache: for a log too long to load, and for a monitored server. */
 export const Branches = lazyPanel(() => import("../panels/branches/panel.js"), "branches");
 const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");
 
 /**
- * In the order of their tabs; a name is a value of the setting `detail`. `needs`: what a page in one file lacks
- * ("files" beside it), and a site too ("server"). `needsArrays`: not in a run that was recorded without;
- * `needsForgetting`: only in one with a forget_policy.
+ * Panels in the order of their tabs; a name is a value of the setting `detail`. `needs`: what a single-file page lacks
+ * ("files" beside it), or also a site ("server"). `needsArrays`: not for a run recorded without arrays;
+ * `needsForgetting`: only with a forget_policy.
  *
  * @type {{
  *   name: string, component: import("../kit/html.js").Component, needs?: "files" | "server", needsArrays?: boolean,
@@ -23,7 +22,7 @@ const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "request
  * }[]}
  */
 export const DETAIL_PANELS = [
-  { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
+  { name: "attention", component: Attention, needsArrays: true }, // shown first, so its code is in the initial load
   { name: "layer", component: lazyPanel(() => import("../panels/layer/panel.js"), "layer"), needs: "server" },
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js"), "scheduler") },
   {
@@ -40,5 +39,5 @@ export const DETAIL_PANELS = [
   { name: "library", component: lazyPanel(() => import("../panels/library/panel.js"), "library"), needs: "files" },
 ];
 
-/** A panel of the detail region by its name. @param {string} name */
+/** Return a panel of the detail region by its name. @param {string} name */
 export const panelOf = (name) => DETAIL_PANELS.find((panel) => panel.name === name)?.component;

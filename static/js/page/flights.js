@@ -1,4 +1,4 @@
-// From the strip into the pool: the K and V that a record wrote leave their columns and land in their slots.
+// Flights from the token row into the pool: the K and V written by a record move from their columns to their slots.
 
 import { computed } from "../../vendor/signals/signals.js";
 import { slotOf } from "../core/metrics.js";
@@ -11,9 +11,9 @@ import { looksBack, sequenceView } from "../state/store.js";
 
 /** @typedef {import("../kit/places.js").Box} Box */
 
-const MAX = 48; // positions; of a longer prompt only its first ones are told apart anyway
+const MAX = 48; // positions; the first ones of a longer prompt suffice
 
-/** What the record drawn wrote of the sequence on stage: [position, block, slot], in order. */
+/** Positions of the sequence on stage that the drawn record wrote: [position, block, slot], in order. */
 const written = computed(() => {
   const now = sequenceView.value;
   if (!now?.entry || looksBack.value) return [];
@@ -54,7 +54,7 @@ function paint(box, { width, height }) {
 }
 
 /**
- * One vector on its way, as large as where it comes from and, in the end, as where it goes.
+ * Draw one vector in flight; its size changes from that of its start to that of its target.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Box} from

@@ -1,4 +1,4 @@
-// The page for learning: the lesson, and beside it the part of the page that it speaks of, live and full size.
+// Learning view: the lesson, and beside it the live part of the page that it is about, in full size.
 
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
@@ -23,7 +23,8 @@ const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "pro
 
 export function Learn() {
   const isThere = opened.value !== null;
-  const isOpen = settings.lesson.value !== null && (isThere || isPhone()); // above a lesson its figure has its room
+  // above a lesson, its figure has enough space
+  const isOpen = settings.lesson.value !== null && (isThere || isPhone());
   return html`<div class="learn" data-open=${isOpen}>
     <${Lesson} />
     ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="learn-figure"></div>`) : null}
@@ -31,7 +32,7 @@ export function Learn() {
   <${Around} />`;
 }
 
-const WHOLE = new Set(["pool", "race"]); // what takes all the room there is
+const WHOLE = new Set(["pool", "race"]); // parts that take the whole height
 
 function Figure() {
   const part = shownPart.value?.part ?? "stage";

@@ -1,5 +1,5 @@
-// Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the
-// page out anew for paper, but does not wait until a canvas has been painted for that.
+// Printing: in the light theme, with canvases at fixed sizes, since the browser lays the page out for paper without
+// waiting for them to be repainted.
 
 import { measureNow, sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
@@ -7,9 +7,9 @@ import { flushNow } from "../kit/frame.js";
 
 const PAINTED = ".strip, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
-const COLUMN = 420; // px of the column in which the matrix stands
-const SHARP = 3; // pixels for each px
-const STRIP = 330; // px of height that the strip has at least, however little room the screen leaves it
+const COLUMN = 420; // px of the column with the matrix
+const SHARP = 3; // canvas pixels per px
+const STRIP = 330; // minimum height of the token row in px, regardless of the screen
 
 export function followPrinting() {
   const root = document.documentElement;
@@ -19,7 +19,7 @@ export function followPrinting() {
     if (restore) return;
     const shown = root.dataset.theme ?? "auto";
     document.getElementById("print-link")?.replaceChildren(location.href);
-    root.dataset.printing = ""; // on a phone most regions are not there
+    root.dataset.printing = ""; // a phone mounts few regions
     const release = freeze();
     repaint("light", SHARP);
     fit();
@@ -44,7 +44,7 @@ export function followPrinting() {
   }
 }
 
-/** Keep the sizes of what is painted; the strip is as wide as the sheet, and as high as one can read. */
+/** Fix the sizes of canvases; the token row gets the sheet's width and a legible height. */
 function freeze() {
   /** @type {NodeListOf<HTMLElement>} */
   const painted = document.querySelectorAll(PAINTED);
@@ -64,11 +64,11 @@ function freeze() {
   };
 }
 
-/** What is made larger or smaller for the sheet. */
+/** Return the elements that are scaled for the sheet. */
 const zoomed = () =>
   /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#region-stage, .matrix .panel-canvas")]);
 
-/** The stage as small as the sheet needs, the matrix as large as its column allows. */
+/** Scale the stage down to the sheet, and the matrix up to its column. */
 function fit() {
   const stage = document.getElementById("region-stage");
   const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .strip"));

@@ -1,4 +1,4 @@
-// The page for a room: the scene's card, stage and pool, and the sentence, as large as the screen allows.
+// Room view for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { scene, sceneEnd, scenes } from "../control/anew.js";
@@ -13,10 +13,10 @@ import { Panel as Transport } from "../panels/transport/panel.js";
 import { inLanguage, t } from "../tell/words.js";
 import { Around } from "./around.js";
 
-const DRAWN_FOR = { width: 1280, height: 720 }; // px for which the regions are laid out; larger screens enlarge them
+const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up
 
 export function Room() {
-  useLayoutEffect(enlarge, []); // before it is painted
+  useLayoutEffect(enlarge, []); // before the first paint
   return html`<${Card} />
     <${Transport} />
     <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
@@ -44,14 +44,14 @@ function Card() {
   </header>`;
 }
 
-/** Marks of 12 px on a screen of 1280 × 720 have 18 on one of 1920 × 1080, and canvases stay sharp. */
+/** Scale the page: marks of 12 px at 1280 × 720 have 18 px at 1920 × 1080, and canvases stay sharp. */
 function enlarge() {
   const root = document.documentElement;
   const fit = () => {
     const scale = Math.max(1, Math.min(innerWidth / DRAWN_FOR.width, innerHeight / DRAWN_FOR.height));
     root.style.setProperty("--room-scale", String(scale));
     sharpen(scale * devicePixelRatio);
-    themeChanged(); // everything is painted again
+    themeChanged(); // repaints everything
   };
   fit();
   addEventListener("resize", fit);

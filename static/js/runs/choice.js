@@ -1,10 +1,10 @@
-// Which lane the stage and the memory region show.
+// Selection of the lane shown on stage and in the memory region.
 
 import { html } from "../kit/html.js";
 import { t } from "../tell/words.js";
 
 /**
- * The lanes by name, side by side; the one on the stage is pressed.
+ * The lanes by name, side by side; the one on stage is pressed.
  * @param {{player: import("./player.js").LanesPlayer, names: string[]}} props
  */
 export const LaneChoice = ({ player, names }) => html`<span

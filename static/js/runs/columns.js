@@ -1,4 +1,4 @@
-// The tokens of several runs of one sequence, place under place, with a mark where they are not the same.
+// Tokens of one sequence in several runs, aligned by position, with marks at differences.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
@@ -10,12 +10,12 @@ import { differsAt, labelsOf, placesShown } from "./tokens.js";
  * @typedef {import("./tokens.js").Aligned} Aligned
  */
 
-/** Places kept in the document; the first difference is named in words wherever it is. */
+/** Positions kept in the document; the first difference is always also named in words. */
 const SPAN = { before: 160, after: 160 };
-const NOTHING = "\u00a0"; // of the height of a line
+const NOTHING = "\u00a0"; // reserves the height of a line
 
 /**
- * A column for each place, in a box that scrolls: to the first difference, or else to the newest.
+ * Columns by position in a scrolling box, scrolled to the first difference, or else to the newest.
  * @param {{aligned: Aligned, label: string, newest?: number}} props `newest`: the step whose tokens are outlined
  */
 export function TokenColumns({ aligned, label, newest = -1 }) {
@@ -53,7 +53,7 @@ export function TokenColumns({ aligned, label, newest = -1 }) {
 const tokenClass = (token, newest) => (token?.step === newest ? "generated newest" : "generated");
 
 /**
- * How a place is marked: where the lanes are not the same, and first so.
+ * Return the class of a position: whether the lanes differ there, and whether it is the first difference.
  * @param {Aligned} aligned
  * @param {number} place
  */
@@ -63,7 +63,7 @@ export function placeClass(aligned, place) {
 }
 
 /**
- * The runs' names, beside the columns.
+ * Names of the runs, beside the columns.
  * @param {{names: string[]}} props
  */
 export const LaneNames = ({ names }) =>

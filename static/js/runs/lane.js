@@ -1,4 +1,4 @@
-// One of several runs: its theater, and its log as far as it has come.
+// One of several runs: its session, and its log so far.
 
 import { asBytes } from "../core/codec.js";
 import { unfinished } from "../core/instances.js";
@@ -15,7 +15,7 @@ export class Lane {
     this.theater = theater;
     this.epoch = epoch;
     this.log = new TraceLog(asBytes(header));
-    /** @type {{length: number, done: () => void, failed: (error: Error) => void}[]} for so many records of the log */
+    /** @type {{length: number, done: () => void, failed: (error: Error) => void}[]} waiting for a log length */
     this.waiting = [];
   }
 
@@ -25,7 +25,7 @@ export class Lane {
   }
 
   /**
-   * An empty log of another run of the theater. What waits for records of the log before does so no longer.
+   * Start an empty log of the session's next run. Waits for records of the previous log end.
    * @param {{epoch: number, header: Uint8Array | ArrayBuffer}} begun
    */
   begin({ epoch, header }) {
@@ -35,7 +35,7 @@ export class Lane {
   }
 
   /**
-   * Take records of this run; others are left. Throws when they do not follow from the log.
+   * Append records of this run and ignore others. Throws if they do not follow from the log.
    * @param {import("../core/wire.js").Records} message
    */
   receive({ epoch, first, records, captures }) {
@@ -50,7 +50,7 @@ export class Lane {
   }
 
   /**
-   * Resolves when the log has `length` records.
+   * Wait until the log has `length` records.
    * @param {number} length
    * @returns {Promise<void> | undefined}
    */
@@ -60,7 +60,7 @@ export class Lane {
   }
 
   /**
-   * No more records come.
+   * End all waits because no more records will arrive.
    * @param {Error} error
    */
   lose(error) {

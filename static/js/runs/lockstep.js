@@ -1,5 +1,5 @@
-// Several runs in lockstep: one theater for each lane, on a connection of their own, stepped together. The page's own
-// run is left alone. On a site the lanes were recorded, and are there whole at once.
+// Several runs in lockstep: one session per lane on a separate connection, stepped together. The page's own run is not
+// affected. On a site the lanes are recordings, complete from the start.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";
@@ -12,15 +12,15 @@ import { lost, Theaters } from "./theaters.js";
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
  *
- * `configs`: by lane, in their order. `models`: those that lanes are on, by lane; not named: the server's first.
+ * `configs`: by lane, in order. `models`: by lane; by default the server's first.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
  * @typedef {{
  *   configs: Record<string, Fields>, prompts: string[], sampling: Fields, models?: Record<string, string | null>,
  * }} Wish
- * `stepping`: one step, `running`: as many as there are.
+ * `stepping`: one step; `running`: until all lanes are done.
  * @typedef {"idle" | "opening" | "ready" | "stepping" | "running" | "done"} Phase
  *
- * Why lanes could not go on: what the server said, or "" when the connection or a theater is lost.
+ * Reason that lanes cannot continue: the server's message, or "" if the connection or a session is lost.
  * @typedef {{message: string, objection?: import("../core/trace.js").Objection}} Problem
  */
 
@@ -28,13 +28,13 @@ import { lost, Theaters } from "./theaters.js";
 export const isSame = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 /**
- * Lanes by name, each with a configuration of its own; what they are asked is the same. A lane's theater is kept for
- * the next wish, so the configs of a wish name every field in which wishes differ.
+ * Lanes by name, each with its own configuration and the same prompts. A lane's session is reused for the next wish, so
+ * the configs of a wish name every field in which wishes differ.
  */
 export class Lockstep {
   /**
-   * `kind`: what the theaters are called after; `captures`: whether the lanes' arrays are wanted. `recorded`: where
-   * there is no server, what the lane `name` of a wish is called among the recorded runs.
+   * `kind`: prefix of the sessions' names; `captures`: whether the lanes' arrays are needed. `recorded`: without a
+   * server, maps the lane `name` of a wish to a recorded run.
    * @param {string} kind
    * @param {string[]} names
    * @param {{captures?: boolean, recorded?: ((name: string) => string) | null}} [options]
@@ -44,28 +44,28 @@ export class Lockstep {
     this.kind = kind;
     this.names = names;
     this.phase = signal(/** @type {Phase} */ ("idle"));
-    /** The lanes' logs in the order of `names`; null before the first run. They grow: `numSteps` says how far. */
+    /** Logs of the lanes in the order of `names`; null before the first run. They grow: `numSteps` counts the steps. */
     this.logs = signal(/** @type {TraceLog[] | null} */ (null));
     /** Steps that the lanes have taken together. */
     this.numSteps = signal(0);
-    /** The wish that the logs answer, or null. */
+    /** The wish that the logs belong to, or null. */
     this.asked = signal(/** @type {Wish | null} */ (null));
-    /** Why it could not go on, or null. */
+    /** Reason that the lanes cannot continue, or null. */
     this.problem = signal(/** @type {Problem | null} */ (null));
     this.theaters = new Theaters(kind, names, captures, {
       lost: (message) => this.#lost(message),
       failed: (error) => this.#fail(error),
     });
-    this.turn = 0; // grows when whatever is under way is to stop
-    this.life = 0; // grows when the runs are other ones
-    this.wanted = 0; // steps to take as soon as the lanes are set up
+    this.turn = 0; // incremented to cancel pending work
+    this.life = 0; // incremented when the runs are replaced
+    this.wanted = 0; // steps to take once the lanes are set up
     /** @type {Promise<void>} */
-    this.opening = Promise.resolve(); // one setting up after the other: they use the same theaters
-    this.wake = () => {}; // ends the rest between two steps
+    this.opening = Promise.resolve(); // serializes setups, which share the sessions
+    this.wake = () => {}; // ends the pause between two steps
   }
 
   /**
-   * Have the lanes ready for the wish, with nothing computed: where they have taken no step, and wait for another one.
+   * Set up the lanes for the wish without computing, unless they have taken steps or already wait for it.
    * @param {Wish} wish
    */
   async prepare(wish) {
@@ -75,7 +75,7 @@ export class Lockstep {
   }
 
   /**
-   * Take one step in every lane, after setting the lanes up if they are not. Whether it was taken.
+   * Take one step in every lane, after setting the lanes up if necessary. Returns whether it was taken.
    * @param {Wish} wish
    */
   async step(wish) {
@@ -83,28 +83,28 @@ export class Lockstep {
   }
 
   /**
-   * Step until every lane is done, or `pause`.
+   * Step until every lane is done, or until `pause`.
    * @param {Wish} wish
    */
   async run(wish) {
     return this.#take(wish, Infinity);
   }
 
-  /** Stop after the step under way. */
+  /** Stop after the current step. */
   pause() {
     if (this.phase.value !== "running") return;
     this.turn += 1;
     this.wake();
   }
 
-  /** Forget the runs; the next step begins others. The theaters are kept for them. */
+  /** Discard the runs; the next step starts new ones in the same sessions. */
   reset() {
     this.#end();
     this.logs.value = this.asked.value = null;
   }
 
   /**
-   * Begin other runs; those before are there until they come, as they were before their first step.
+   * Start new runs; the previous ones stay visible, at their start, until the new ones exist.
    * @param {Wish} wish
    */
   async restart(wish) {
@@ -124,7 +124,7 @@ export class Lockstep {
     });
   }
 
-  /** The panel is gone: the lanes pause, and give their theaters back where there is nothing to go on with. */
+  /** Pause the lanes when the panel closes, and close their sessions if there is nothing to continue. */
   leave() {
     this.wanted = 0;
     this.pause();
@@ -134,7 +134,7 @@ export class Lockstep {
 
   /**
    * @param {Wish} wish
-   * @param {number} count steps; while the lanes are set up it is remembered
+   * @param {number} count steps; stored while the lanes are set up
    */
   async #take(wish, count) {
     this.wanted = count;
@@ -145,7 +145,7 @@ export class Lockstep {
   }
 
   /**
-   * Whether the lanes can take a step of the wish, after setting them up if they are not.
+   * Return whether the lanes can take a step of the wish, after setting them up if necessary.
    * @param {Wish} wish
    * @returns {Promise<boolean>}
    */
@@ -177,7 +177,7 @@ export class Lockstep {
   }
 
   /**
-   * The lanes are these from now on; theaters of others are given back.
+   * Set the names of the lanes; sessions of other lanes are closed.
    * @param {string[]} names
    */
   #call(names) {
@@ -201,14 +201,15 @@ export class Lockstep {
   }
 
   /**
-   * One step in each lane, then the next: a step never shares the machine with another lane's. Whether one was taken.
+   * Step the lanes one after the other, so that a step never shares the machine with another lane's. Returns whether a
+   * step was taken.
    * @param {number} count
    * @returns {Promise<boolean>}
    */
   async #go(count) {
     const mine = ++this.turn;
     const [life, { lanes }] = [this.life, this.theaters];
-    // other runs, or lost meanwhile: it is told already
+    // replaced or lost meanwhile, which is already reported
     const over = () => this.life !== life || this.theaters.lanes !== lanes;
     let taken = 0;
     this.phase.value = count > 1 ? "running" : "stepping";
@@ -252,7 +253,7 @@ export class Lockstep {
     });
   }
 
-  /** The connection or a theater is gone. What was run stays to be looked at; the next begins from the start. */
+  /** Handle the loss of the connection or of a session. The logs stay visible; the next run starts over. */
   #lost(message = "") {
     if (!this.theaters.lanes.length) return;
     const over = this.phase.value === "idle" || this.phase.value === "done";
@@ -262,7 +263,7 @@ export class Lockstep {
   }
 
   /**
-   * Say why, and begin anew the next time.
+   * Report an error; the next run starts over.
    * @param {unknown} error
    * @returns {false}
    */

@@ -1,4 +1,4 @@
-// A canvas of lanes: painted again when they take a step, when another step is looked at, and in another theme or
+// Canvas of the lanes, repainted when they take a step, when another step is on view, and on changes of theme or
 // language.
 
 import { prepare, usePainter } from "../kit/canvas.js";
@@ -13,7 +13,7 @@ import { language } from "../tell/language.js";
  */
 
 /**
- * `tipOf(point, size)`: what the tooltip says there, or null; `choose(point, size)`: it was pressed there.
+ * `tipOf(point, size)`: the tooltip there, or null; `choose(point, size)`: called on a press there.
  * @param {{
  *   player: import("./player.js").LanesPlayer,
  *   name: string,
@@ -60,7 +60,7 @@ export function Picture({ player, name, label, paint, tipOf, choose, ...data }) 
 /** @typedef {MouseEvent & {currentTarget: HTMLElement}} Pointed */
 
 /**
- * Where in the picture an event was, and how large it is.
+ * Return the position of an event in the picture, and the picture's size.
  * @param {Pointed} event
  * @returns {[Point, Size]}
  */

@@ -1,4 +1,4 @@
-// Lanes in lockstep as what the page shows and drives: one of them is on the stage, and a step is one of each.
+// Player of lanes in lockstep: one of them is on stage, and a step is one step of each.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { player as driver, takeOver } from "../control/player.js";
@@ -11,15 +11,15 @@ import { stepRecords } from "./steps.js";
 
 /** @typedef {import("./lockstep.js").Wish} Wish */
 
-const TYPING = 400; // ms of rest after which another prompt or setting is taken up
+const TYPING = 400; // ms without a change before another prompt or setting is applied
 
 export class LanesPlayer {
-  prefill = null; // the first step is
+  prefill = null; // the first step does it
   add = null; // every lane gets the one prompt, or the exhibit's
   forks = false;
 
   /**
-   * `wish()`: what to ask the lanes, null: nothing yet; `told()`: a sentence on the step that is shown.
+   * `wish()`: what to run, null: nothing yet; `told()`: a sentence on the shown step.
    * @param {import("./lockstep.js").Lockstep} lanes
    * @param {{wish: () => Wish | null, told: () => string}} about
    */
@@ -27,7 +27,7 @@ export class LanesPlayer {
     this.lanes = lanes;
     this.wish = wish;
     this.told = told;
-    /** The lane on the stage, by its place: at first the last, which the panel's sentences are about. */
+    /** Index of the lane on stage; initially the last, which the panel's sentences are about. */
     this.chosen = signal(lanes.names.length - 1);
     const log = computed(() => lanes.logs.value?.[this.chosen.value] ?? null);
     /** @type {import("../state/run.js").Run} */
@@ -38,7 +38,7 @@ export class LanesPlayer {
       pace: computed(() => (this.running() ? settings.speed.value : null)),
       theater: computed(() => (lanes.logs.value, lanes.theaters.lanes[this.chosen.value]?.theater ?? null)),
     };
-    /** The step that is looked at: of each lane the `shownStep`-th. */
+    /** Step on view: the `shownStep`-th of each lane. */
     this.shownStep = computed(() => {
       const [steps, index] = [lanes.numSteps.value, store.viewIndex.value];
       if (onShow.value !== this.shown || !log.value || index >= store.numRecords.value - 1) return steps;
@@ -46,9 +46,7 @@ export class LanesPlayer {
     });
   }
 
-  /**
-   * Show a lane and drive all of them, until what is returned is called.
-   */
+  /** Show a lane and control all of them, until the returned function is called. */
   enter() {
     const { lanes } = this;
     const giveBack = takeOver(this);
@@ -60,7 +58,7 @@ export class LanesPlayer {
       effect(() => {
         const wish = this.wish();
         const here = store.connection.value === "live" || lanes.recorded;
-        lanes.phase.value; // what was set up meanwhile may be another
+        lanes.phase.value; // the setup may have used another wish
         clearTimeout(timer);
         if (wish && here && own.log.value) timer = setTimeout(() => lanes.prepare(wish), lanes.logs.value ? TYPING : 0);
       }),
@@ -78,7 +76,7 @@ export class LanesPlayer {
     };
   }
 
-  /** The wish is another one: the runs for it begin, or those before are forgotten where nobody looks. */
+  /** Apply a changed wish: start its runs, or discard the previous ones if the lanes are not on show. */
   begin() {
     const wish = this.wish();
     if (driver.peek() === this && wish) this.lanes.restart(wish);
@@ -86,7 +84,7 @@ export class LanesPlayer {
   }
 
   /**
-   * Look at `step`; at or past the newest it is followed.
+   * Go to `step`; at or past the newest step the lanes are followed.
    * @param {number} step
    */
   look(step) {
@@ -95,7 +93,7 @@ export class LanesPlayer {
   }
 
   /**
-   * Put another lane on the stage, at the same step.
+   * Put another lane on stage, at the same step.
    * @param {number} lane
    */
   choose(lane) {
@@ -113,7 +111,7 @@ export class LanesPlayer {
     return log ? recordsBy(log, step) - 1 : -1;
   }
 
-  // ── What the transport asks for ────────────────────────────────────────────────────────────────────────────────────
+  // ── Player interface for the transport ─────────────────────────────────────────────────────────────────────────────
 
   live = () => store.connection.value === "live" && this.lanes.phase.value !== "done";
   running = () => this.lanes.phase.value === "running";
@@ -151,7 +149,7 @@ export class LanesPlayer {
 }
 
 /**
- * How many records a log has when its first `step` steps are done, with what came between them and the next.
+ * Return the length of a log after its first `step` steps, including the records before the next step.
  * @param {import("../core/log.js").TraceLog} log
  * @param {number} step
  */

@@ -1,4 +1,4 @@
-// Lanes of a site, which were recorded: read to their ends at once, and played.
+// Recorded lanes of a site: loaded completely, then played.
 
 import { Refusal } from "../net/client.js";
 import { fetchLog } from "../net/trace_file.js";
@@ -7,9 +7,9 @@ import { siteRecording } from "../state/site.js";
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
 /**
- * The lanes' logs. Throws Refusal when one cannot be read.
+ * Load the lanes' logs. Throws Refusal if one cannot be read.
  * @param {string[]} names
- * @param {(name: string) => string} recorded what a lane is called among the recordings
+ * @param {(name: string) => string} recorded maps a lane to the id of its recording
  */
 export async function recordedLanes(names, recorded) {
   const found = await Promise.all(names.map((name) => fetchLog(siteRecording(recorded(name)))));

@@ -1,4 +1,4 @@
-// A panel of several runs takes the room that lanes need while it is open.
+// Layout of panels with several runs, which are enlarged while they are open.
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
@@ -7,7 +7,7 @@ import { settings } from "../state/settings.js";
 const LOW = 900; // px of the window
 
 /**
- * The panel is large while `wanted`, and afterwards as it was before.
+ * Enlarge the panel while `wanted`, and restore its size afterwards.
  * @param {boolean} wanted
  */
 export function useRoom(wanted) {
@@ -19,11 +19,11 @@ export function useRoom(wanted) {
   }, [wanted]);
 }
 
-/** As `useRoom`, where the window is so low that little of the panel would be seen below the stage. */
+/** Same as `useRoom`, only for windows so low that little of the panel would fit below the stage. */
 export const useRoomWhereLow = () => useRoom(globalThis.innerHeight < LOW);
 
 /**
- * While a panel of lanes is open it takes the room, and its lanes are what the page shows and drives; while `on`.
+ * While `on`: enlarge the panel, and make its lanes the shown and controlled runs of the page.
  * @param {import("./player.js").LanesPlayer} player
  * @param {boolean} on
  */
@@ -33,7 +33,7 @@ export function useLanes(player, on) {
 }
 
 /**
- * Why there are no runs to be seen here.
+ * Reason that there are no runs to show.
  * @param {{of: string, text: string}} props `of`: the panel
  */
 export const Nothing = ({ of, text }) => html`<p class="hint" id=${`${of}-nothing`}>${text}</p>`;

@@ -1,16 +1,16 @@
-// The steps of several runs beside each other. A step is counted in each log by itself; the `step`-th of one stands
-// beside the `step`-th of the other. A run that took fewer stays at its last.
+// Alignment of several runs by step. Steps are counted per log; the `step`-th of one log corresponds to the `step`-th
+// of the other. A run with fewer steps stays at its last.
 
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
 /**
- * How many records of a log were looked at, and what was found.
+ * Number of records scanned per log, and the steps found.
  * @type {WeakMap<TraceLog, {length: number, found: number[]}>}
  */
 const known = new WeakMap();
 
 /**
- * Indices of the records in which the engine took a step, in order.
+ * Return the indices of the records in which the engine took a step, in order.
  * @param {TraceLog} log
  * @returns {number[]}
  */
@@ -23,7 +23,7 @@ export function stepRecords(log) {
 }
 
 /**
- * Index of the record of a log's `step`-th step, of its last one if it took fewer; -1 before the first.
+ * Return the record index of a log's `step`-th step, or of its last one if there are fewer; -1 before the first.
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -33,15 +33,15 @@ export function recordAt(log, step) {
 }
 
 /**
- * Whether the log took a `step`-th step.
+ * Return whether the log has a `step`-th step.
  * @param {TraceLog} log
  * @param {number} step
  */
 export const tookStep = (log, step) => step >= 1 && step <= stepRecords(log).length;
 
 /**
- * A search for the first step at which `find(logs, step)` finds something, which remembers how far it has looked
- * while the logs grow. The search: (logs, step) -> what was found up to `step`, or null.
+ * Return an incremental search for the first step at which `find(logs, step)` returns something: (logs, step) -> first
+ * result up to `step`, or null.
  * @template {{step: number}} Found
  * @param {(logs: TraceLog[], step: number) => Found | null} find
  * @returns {(logs: TraceLog[], step: number) => Found | null}

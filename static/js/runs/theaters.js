@@ -1,13 +1,13 @@
-// The theaters of lanes: one for each, on a connection of their own.
+// Sessions of the lanes: one per lane, on a separate connection.
 
 import { Client, Refusal } from "../net/client.js";
 import { Lane } from "./lane.js";
 
 /** @typedef {import("./lockstep.js").Wish} Wish */
 
-const AGAIN = 500; // ms after which a model that is on its way is asked for again
+const AGAIN = 500; // ms until a loading model is requested again
 
-/** Why what was under way cannot go on; without a message the connection is gone. */
+/** Return the error for a lost session; without a message, for a lost connection. */
 export const lost = (message = "") => new Refusal({ code: "lost", message });
 
 export class Theaters {
@@ -15,14 +15,14 @@ export class Theaters {
   lanes = [];
   /** @type {Client | null} */
   #client = null;
-  /** @type {Promise<Client> | null} what it is, or while connecting will be */
+  /** @type {Promise<Client> | null} the connection, pending while connecting */
   #connected = null;
 
   /**
-   * `lost(reason)`: the connection ("") or a theater is gone; `failed(error)`: what came does not follow from the log.
-   * @param {string} kind what they are called after
+   * `lost(reason)`: the connection ("") or a session is lost; `failed(error)`: the records do not follow from the log.
+   * @param {string} kind prefix of the sessions' names
    * @param {string[]} names of the lanes
-   * @param {boolean} captures whether the lanes' arrays are wanted
+   * @param {boolean} captures whether the lanes' arrays are needed
    * @param {{lost: (reason: string) => void, failed: (error: unknown) => void}} told
    */
   constructor(kind, names, captures, told) {
@@ -33,7 +33,7 @@ export class Theaters {
   }
 
   /**
-   * Every lane with what the wish asks for waiting in it; their logs.
+   * Set up every lane with the wish's prompts queued. Returns their logs.
    * @param {Wish} wish
    */
   async setUp({ configs, prompts, sampling, models = {} }) {
@@ -48,7 +48,7 @@ export class Theaters {
   }
 
   /**
-   * Have a lane take a step; how many records its log has then. Throws Refusal when it cannot.
+   * Take a step in a lane. Returns its log's length afterwards. Throws Refusal if it fails.
    * @param {Lane} lane
    */
   async step(lane) {
@@ -56,7 +56,7 @@ export class Theaters {
     return (await this.#client.ask("step", { theater: lane.theater, expect: lane.log.length })).num_records;
   }
 
-  /** Give them back. */
+  /** Close the sessions. */
   leave() {
     for (const lane of this.lanes) lane.lose(lost());
     this.lanes = [];
@@ -66,21 +66,21 @@ export class Theaters {
   }
 
   /**
-   * The lane `name` with an empty log: the theater that is there under the new settings, or a new one.
+   * Open the lane `name` with an empty log: in its existing session with new settings, or in a new one.
    * @param {Client} client
    * @param {string} name
    * @param {Record<string, unknown>} config
-   * @param {string | null} model null: the one that it has, a new one the server's first
+   * @param {string | null} model null: the session's own, for a new one the server's first
    */
   async #open(client, name, config, model) {
     const known = this.lanes.find((lane) => lane.name === name);
     if (known)
       return known.begin(await whenThere(() => client.ask("configure", { theater: known.theater, config, model })));
-    // what the server keeps outside its pools would come back from an earlier race: each begins with nothing
+    // `alone`: contents stored outside the pools by an earlier race must not be loaded
     const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures, alone: true };
     const { theater, ...begun } = await whenThere(() => client.ask("create", about));
     this.lanes.push(new Lane(name, theater, begun));
-    // where no one looks at its tensors, they would only cost time
+    // capturing tensors that are not shown would only cost time
     if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
   }
 
@@ -112,7 +112,7 @@ export class Theaters {
 }
 
 /**
- * The answer of `ask`, which is asked again as long as its model is on its way: the server waits a while each time.
+ * Return the response of `ask`, repeating it while its model is loading: the server delays each response.
  *
  * @template T
  * @param {() => Promise<T>} ask

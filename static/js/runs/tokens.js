@@ -1,5 +1,4 @@
-// The tokens of one sequence in several runs, place beside place: what all of them chose, and the first that differs.
-// Pure.
+// Tokens of one sequence in several runs, by position: the common part and the first difference. Pure.
 
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { recordAt, stepRecords } from "./steps.js";
@@ -7,20 +6,20 @@ import { recordAt, stepRecords } from "./steps.js";
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
  *
- * A token that a run chose, and where. `chosen`: settled from outside, where the sampler took another.
+ * A token that a run chose, and its position in the log. `chosen`: forced from outside instead of sampled.
  * @typedef {{token_id: number, token_bytes: Uint8Array, record: number, step: number, chosen?: boolean}} Token
  *
- * The first place at which the runs' tokens are not the same, the step by which all had theirs, and the tokens there;
- * a run without one has ended before.
+ * The first position with different tokens, the step by which all runs reached it, and the tokens there; a run without
+ * one has ended before.
  * @typedef {{place: number, step: number, tokens: (Token | undefined)[]}} Difference
  *
- * `same`: how many tokens from the first on are equal in all lanes.
+ * `same`: length of the common prefix of all lanes.
  * @typedef {{lanes: Token[][], same: number, difference: Difference | null}} Aligned
  */
 
 /**
- * Lanes of one sequence beside each other. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a
- * place where others have a token differs there; one that has only not come so far does not.
+ * Align the lanes of one sequence. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a position
+ * where others have a token differs there; one that is only behind does not.
  * @param {Token[][]} lanes
  * @param {(lane: number) => boolean} ended
  * @returns {Aligned}
@@ -52,7 +51,7 @@ export function differenceAt(lanes, place) {
 const isSame = (lanes, place) => lanes.every((lane) => lane[place]?.token_id === lanes[0][place]?.token_id);
 
 /**
- * Whether the lanes are apart at `place`: at the first difference, or behind it and not the same.
+ * Return whether the lanes differ at `place`: at the first difference, or after it with unequal tokens.
  * @param {Aligned} aligned
  * @param {number} place
  */
@@ -60,7 +59,7 @@ export const differsAt = ({ lanes, difference }, place) =>
   difference !== null && place >= difference.place && !isSame(lanes, place);
 
 /**
- * The places that are kept in the document, around the first difference or else where the lanes go on: [from, to).
+ * Return the range of positions kept in the document, around the first difference or else the end: [from, to).
  * @param {Aligned} aligned
  * @param {{before: number, after: number}} most
  * @returns {[number, number]}
@@ -71,7 +70,7 @@ export function placesShown({ lanes, same }, { before, after }) {
 }
 
 /**
- * What the log's sequences have chosen up to its `step`-th step, in the order of submission.
+ * Return the tokens chosen by the log's sequences up to its `step`-th step, in the order of submission.
  * @param {TraceLog} log
  * @param {number} step
  * @returns {Map<number, Token[]>} by seq_id
@@ -79,7 +78,8 @@ export function placesShown({ lanes, same }, { before, after }) {
 export function chosenBy(log, step) {
   const found = new Map();
   const records = stepRecords(log);
-  const next = step < records.length ? records[step] : log.length; // what comes in between belongs to this step
+  // records between two steps belong to the earlier one
+  const next = step < records.length ? records[step] : log.length;
   for (let index = 0; index < next; index++) {
     const { ops = [], outputs = [], step: at } = log.records[index];
     for (const op of ops)
@@ -91,7 +91,7 @@ export function chosenBy(log, step) {
 }
 
 /**
- * The sequences of the logs after `step` steps, each beside itself.
+ * Return the sequences of the logs after `step` steps, each aligned with its counterparts.
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {(Aligned & {seq_id: number})[]}
@@ -105,7 +105,7 @@ export function sequencesAt(logs, step) {
 }
 
 /**
- * Whether nothing is left to compute for a sequence after the log's `step`-th step.
+ * Return whether nothing is left to compute for a sequence after the log's `step`-th step.
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -116,7 +116,7 @@ function finishedBy(log, step, seqId) {
 }
 
 /**
- * The first difference of any sequence's tokens up to `step`, by the step in which it came, or null.
+ * Return the first difference in any sequence's tokens up to `step`, ordered by step, or null.
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {(Difference & {seq_id: number}) | null}
@@ -129,20 +129,20 @@ export function firstTokenDifference(logs, step) {
 }
 
 /**
- * What to call tokens that follow each other; a fragment of a character says so.
+ * Return the labels of consecutive tokens, with fragments of characters marked.
  * @param {Uint8Array[]} bytes
  * @returns {string[]}
  */
 export const labelsOfBytes = (bytes) => tokenLabels(bytes).map(labelText);
 
 /**
- * What to call the tokens of a lane.
+ * Return the labels of a lane's tokens.
  * @param {Token[]} tokens
  */
 export const labelsOf = (tokens) => labelsOfBytes(tokens.map((token) => token.token_bytes));
 
 /**
- * What to call a token by itself.
+ * Return the label of a single token.
  * @param {Uint8Array} bytes
  * @returns {string}
  */

@@ -1,4 +1,4 @@
-// What is said of several runs in any panel: tokens in quotation marks, which run chose what, whether they agree.
+// Sentences on several runs, shared by the panels: quoted tokens, choices per run, agreement.
 
 import { stepFailed } from "../tell/operations.js";
 import { t } from "../tell/words.js";
@@ -14,14 +14,14 @@ import { labelOf, labelsOf } from "./tokens.js";
 export const quoted = (text) => t("runs.token", { token: text });
 
 /**
- * Tokens (bytes) as one quoted text.
+ * Return tokens (bytes) as one quoted text.
  * @param {Uint8Array[]} tokens
  */
 export const tokensWord = (tokens) => quoted(tokens.map(labelOf).join(""));
 
 /**
- * What each run chose at `place`: "no cache “月”, contiguous “日”, paged had ended".
- * @param {string[]} names of the runs
+ * Return each run's token at `place`: "no cache “月”, contiguous “日”, paged had ended".
+ * @param {string[]} names names of the runs
  * @param {Token[][]} lanes
  * @param {number} place
  */
@@ -34,7 +34,7 @@ export function choices(names, lanes, place) {
 }
 
 /**
- * Whether the runs agree, as far as they have come.
+ * Return whether the runs agree so far.
  * @param {string[]} names of the runs
  * @param {Aligned | null} aligned
  */
@@ -46,8 +46,7 @@ export function verdict(names, aligned) {
 }
 
 /**
- * What is to be said of lanes before anything of their logs: why they could not go on, or that there are none yet; or
- * null.
+ * Return the message shown instead of the lanes: why they could not continue, or that there are none yet; or null.
  * @param {Lockstep} lanes
  * @returns {string | null}
  */

@@ -1,21 +1,21 @@
-// What the server says to the inputs of a section, as they are now.
+// Hook for the server's results on a section's current inputs.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { language } from "../tell/language.js";
 import { t } from "../tell/words.js";
 
-const WAIT = 80; // ms: a slider that is dragged asks when it rests
-const AGAIN = 1500; // ms, while the server's model is on its way
+const WAIT = 80; // ms; debounces slider movements
+const AGAIN = 1500; // ms between retries while the server's model is loading
 
 /** @typedef {{code: string, message: string, said?: Record<string, string>}} Refused */
 
 /**
- * The newest answer of `GET api/scale/<section>?...`; while another is on its way, the one before. In place of numbers
- * `problem`: the server's one sentence on inputs that cannot be.
+ * Return the latest response of `GET api/scale/<section>?...`; the previous one stays while a request is pending.
+ * `problem`: the server's sentence on invalid inputs, in place of numbers.
  *
  * @param {string} section
- * @param {Record<string, unknown>} inputs those that are null are left to the server
- * @param {string | null} [body] what is posted with them
+ * @param {Record<string, unknown>} inputs null values are left to the server
+ * @param {string | null} [body] posted along with them
  * @returns {{value: any, problem: string | null}}
  */
 export function useAnswer(section, inputs, body = null) {

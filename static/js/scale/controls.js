@@ -1,4 +1,4 @@
-// What a section is asked with: choices, counts and sliders, each with the name that the section's words have for it.
+// Input controls of a section: choices, counts and sliders, labelled by the section's words.
 
 import { html } from "../kit/html.js";
 import { t } from "../tell/words.js";
@@ -9,7 +9,7 @@ import { t } from "../tell/words.js";
  */
 
 /**
- * Without a value it is the first.
+ * Without a value, the first choice applies.
  *
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
  */
@@ -26,7 +26,7 @@ export function Choose({ section, id, held, choices }) {
 }
 
 /**
- * `unit`: what 1 in the field stands for.
+ * `unit`: the factor of the value shown in the field.
  *
  * @param {{section: string, id: string, held: Held, least?: number, step?: string, unit?: number}} props
  */
@@ -51,7 +51,7 @@ export function Slider({ section, id, held, least, most, step }) {
 }
 
 /**
- * Whole numbers with commas; none: the server's own, `usual`.
+ * Whole numbers separated by commas; if empty, the server's default `usual`.
  *
  * @param {{section: string, id: string, held: Held, usual: number[]}} props
  */

@@ -1,4 +1,4 @@
-// Settings of a section: types of what its controls may hold, and one signal for each name.
+// Settings of a section: types of control values, and one signal per name.
 
 import { signal } from "../../vendor/signals/signals.js";
 
@@ -14,19 +14,19 @@ export const number = {
 /** @type {SettingType} */
 export const name = { parse: (text) => (/^[\w.-]{1,80}$/.test(text) ? text : undefined), write: String };
 
-/** Whole numbers with commas between. @type {SettingType} */
+/** Whole numbers separated by commas. @type {SettingType} */
 export const list = { parse: (text) => (/^\d{1,9}(,\d{1,9}){0,11}$/.test(text) ? text : undefined), write: String };
 
-const MAX_PACKED = 3000; // characters of a link
+const MAX_PACKED = 3000; // characters in a link
 
-/** A text of JSON, packed so that a link carries it whole. @type {SettingType} */
+/** JSON text, packed so that a link can contain it. @type {SettingType} */
 export const packed = {
   parse: (text) => (/^[\w-]{2,3000}$/.test(text) ? unpack(text) : undefined),
   write: (/** @type {string} */ text) => pack(text),
 };
 
 /**
- * JSON without its blanks, if a link can carry it.
+ * Return JSON without whitespace if it is short enough for a link.
  *
  * @param {string} text
  * @returns {string | null}
@@ -36,7 +36,7 @@ export function shortened(text) {
     const short = JSON.stringify(JSON.parse(text));
     return pack(short).length <= MAX_PACKED ? short : null;
   } catch {
-    return null; // the server says what is wrong with it
+    return null; // the server reports the error
   }
 }
 
@@ -60,10 +60,10 @@ function unpack(text) {
 const made = new Map();
 
 /**
- * The signals of a table's rows, by name. The same name is the same signal wherever it is asked for.
+ * Return the signals of a table's rows, by name. Equal names share one signal.
  *
  * @param {SettingTable} table
- * @param {string[]} [but] names that are left out
+ * @param {string[]} [but] names to leave out
  */
 export function inputs(table, but = []) {
   const names = Object.keys(table).filter((one) => !but.includes(one));

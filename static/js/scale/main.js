@@ -1,4 +1,4 @@
-// Where the page /scale begins.
+// Entry point of the page /scale.
 
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
@@ -18,7 +18,7 @@ import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
 
 /**
  * `id` names the folder, the anchor and the words `scale.<id>` (title) and `scale.<id>.lead`. `table`: its settings,
- * which the link carries; their names are unlike those of other sections.
+ * which are part of the link; names are unique over all sections.
  *
  * @typedef {{
  *   id: string, Section: import("../kit/html.js").Component, table: import("../state/settings.js").SettingTable
@@ -37,21 +37,21 @@ const SECTIONS = [
 /** @type {import("../state/settings.js").SettingTable} */
 const TABLE = Object.assign({ lang: PAGE.lang, theme: PAGE.theme }, ...SECTIONS.map(({ table }) => table));
 
-/** Every row as a signal, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
+/** All rows as signals, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
 const link = { lang: settings.lang, theme: settings.theme, ...inputs(TABLE, ["lang", "theme"]) };
 
 const HANDS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
 /**
- * Show the element that the address names, and go on showing it until the reader does something.
+ * Scroll to the element that the address names, and keep it in view until the user interacts.
  *
- * @param {Element} page what grows
+ * @param {Element} page growing element
  */
 function arrive(page) {
   const target = document.getElementById(location.hash.slice(1));
   if (!target) return;
   const sizes = new ResizeObserver(() => target.scrollIntoView());
-  sizes.observe(page); // which is told of its size at once
+  sizes.observe(page); // calls back with the size at once
   const done = new AbortController();
   for (const name of HANDS)
     addEventListener(

@@ -1,11 +1,11 @@
-// A number of the server's with its formula, which opens with the numbers in it.
+// A number from the server with its formula, which expands to show the values.
 
 import { html } from "../kit/html.js";
 import { bytesText, grouped, secondsText, t } from "../tell/words.js";
 import { FactorSources } from "./sources.js";
 
 /**
- * As `engine/accounting/derived.py` has it.
+ * As defined in `engine/accounting/derived.py`.
  *
  * @typedef {{symbol: string, value: number, meaning: string, of: string}} Factor
  * @typedef {{id: string, value: number, unit: string, formula: string, factors: Factor[]}} Derived
@@ -25,7 +25,7 @@ export function valueText({ value, unit }) {
 }
 
 /**
- * A rate in decimal units, three digits: 312 TFLOP/s.
+ * Format a rate in decimal units with three digits: 312 TFLOP/s.
  *
  * @param {number} value
  * @param {string} unit
@@ -35,7 +35,7 @@ export function decimalText(value, unit) {
   return `${Number((value / 1000 ** power).toPrecision(3))}\u2009${PREFIXES[power]}${unit}`;
 }
 
-/** The formula with numbers in place of its symbols. @param {Derived} number */
+/** Return the formula with values in place of its symbols. @param {Derived} number */
 export function withNumbers({ formula, factors }) {
   const values = new Map(factors.map(({ symbol, value }) => [symbol, value]));
   return formula.replace(SYMBOL, (symbol) => {
@@ -50,12 +50,12 @@ function plainText(value) {
   return value < 0 ? `(${text})` : text;
 }
 
-/** Whole numbers whole. @param {number} value */
+/** Return a number with six digits; whole numbers in full. @param {number} value */
 const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
 
 /**
- * `section`: whose words say what the number and its factors are; `mistakes`: what is often said, of which those that
- * are taken for this number stand beside it; `sources`: of the factors that are figures of a preset.
+ * `section`: section whose words name the number and its factors; `mistakes`: common mistakes, of which those about
+ * this number are shown; `sources`: of factors that are figures of a preset.
  *
  * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: import("./sources.js").Told[]}} props
  */
@@ -79,7 +79,7 @@ export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
   </details>`;
 }
 
-/** What is often computed in its place. @param {{mistake: Mistake, section: string}} props */
+/** Result of a common mistake. @param {{mistake: Mistake, section: string}} props */
 function Often({ mistake: { kind, wrong }, section }) {
   return html`<p class="scale-often" data-mistake=${kind} data-value=${wrong.value}>
     ${t(`scale.${section}.mistake`)}: <s>${valueText(wrong)}</s> (${wrong.formula} = ${withNumbers(wrong)}),${" "}

@@ -1,4 +1,4 @@
-// A plot of a section: drawn by Plotly when it is here, with its picture and its numbers to take along.
+// Plot of a section, drawn by Plotly once it is loaded, with downloads of the picture and the numbers.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { colours, themeVersion } from "../kit/colour.js";
@@ -11,8 +11,8 @@ const HEIGHT = 320;
 const PICTURE = { width: 1200, height: 720 };
 
 /**
- * `figure`: traces and layout as Plotly has them; what all plots of the page share is added here. `rows`: the numbers,
- * a line of names first.
+ * `figure`: traces and layout of Plotly, to which the page's common settings are added. `rows`: the numbers, with a
+ * header row.
  *
  * @param {{
  *   id: string, title: string, figure: () => {data: object[], layout: object}, rows: () => (string | number)[][]
@@ -65,7 +65,7 @@ export function Plot({ id, title, figure, rows }) {
   </figure>`;
 }
 
-/** What is drawn, as a table. @param {{title: string, rows: () => (string | number)[][]}} props */
+/** Plotted data as a table. @param {{title: string, rows: () => (string | number)[][]}} props */
 function Numbers({ title, rows }) {
   const [open, setOpen] = useState(false);
   const [names, ...lines] = open ? rows() : [[]];
@@ -92,9 +92,9 @@ function shown(value) {
 }
 
 /**
- * A straight line across the plot at one place of an axis.
+ * Return a straight line across the plot at one value of an axis.
  *
- * @param {"x" | "y"} along the axis that the place is on
+ * @param {"x" | "y"} along axis of the value
  * @param {number} at
  * @param {string} dash
  */

@@ -1,10 +1,10 @@
-// Where the figures of a model, a GPU or a link stand, and when and against what they were checked.
+// Sources of the figures of a model, GPU or link, with dates and the check against them.
 
 import { html } from "../kit/html.js";
 import { t } from "../tell/words.js";
 
 /**
- * As `engine/accounting/sources.py` has it. `meanings`: of the factors that its figures are.
+ * As defined in `engine/accounting/sources.py`. `meanings`: of the factors that use its figures.
  *
  * @typedef {{figures: string[], meanings: string[], says: string, dated: string | null, checked: string | null,
  *   against: string}} Told
@@ -18,7 +18,7 @@ export const checkedText = ({ checked, against }) =>
 const saidText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
 
 /**
- * The sources of those factors of a formula that are figures, each once.
+ * Sources of the factors of a formula that are figures, each once.
  *
  * @param {{factors: {symbol: string, meaning: string}[], sources: Told[]}} props
  */
@@ -34,7 +34,7 @@ export function FactorSources({ factors, sources }) {
 }
 
 /**
- * All figures of some things, by source.
+ * All figures of several items, by source.
  *
  * @param {{things: {id: string, name: string, announced?: string | null, sources: Told[]}[]}} props
  */

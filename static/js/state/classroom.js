@@ -1,4 +1,4 @@
-// The class that this page is in: what everybody knows of it, what is this seat's own, what only its presenter knows.
+// State of the class that this page belongs to: the shared part, this seat's own part and the presenter's part.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -15,61 +15,61 @@ import { settings } from "./settings.js";
  * @typedef {import("../core/wire.js").ClassPressed} Pressed
  */
 
-/** What everybody knows; null: the page is in no class. @type {Signal<ClassTold | null>} */
+/** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
 export const told = signal(null);
-let toldAt = 0; // ms of this page's clock, when `told` came
+let toldAt = 0; // ms of this page's clock at which `told` arrived
 told.subscribe(() => (toldAt = performance.now()));
 
-/** Seconds that are left for the question now; null: it has no clock. */
+/** Return the seconds left for the current question; null without a time limit. */
 export function secondsLeft() {
   const left = told.peek()?.poll?.left ?? null;
   return left === null ? null : Math.max(0, left - (performance.now() - toldAt) / 1000);
 }
 
-/** A follower's own. @type {Signal<Mine | null>} */
+/** State of this follower's seat. @type {Signal<Mine | null>} */
 export const mine = signal(null);
-/** What the presenter's browser was told when it came. @type {Signal<Presenting | null>} */
+/** Initial state that the presenter's browser receives on entering. @type {Signal<Presenting | null>} */
 export const presenting = signal(null);
-/** Who is there, for the presenter. @type {Signal<ClassDesk | null>} */
+/** Attendance list, for the presenter. @type {Signal<ClassDesk | null>} */
 export const desk = signal(null);
-/** A remote's key, another object for each press. @type {Signal<Pressed | null>} */
+/** Last key press of a remote control; a new object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
 /**
- * The lesson's question that the class is asked, where the page has not that lesson open.
+ * Lesson question put to the class, for pages that do not have that lesson open.
  *
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
  */
 export const lessonAsks = signal(null);
-/** Whether the presenter has taken one's seat away. */
+/** Whether the presenter has removed this seat. */
 export const sentAway = signal(false);
-/** Whether the server does not know this page's class any more: it was started anew. */
+/** Whether the server no longer knows this page's class, because it was restarted. */
 export const forgotten = signal(false);
-/** Whether one has gone ways of one's own. */
+/** Whether the follower has left the presenter's view to explore. */
 export const roaming = signal(false);
 
-/** Whether somebody is about to open a class. */
+/** Whether the dialog that opens a class is shown. */
 export const startOpen = signal(false);
-/** Whether the way in is large on the wall, and which of the addresses it shows. */
+/** Whether the join code is enlarged on the projector; `chosenDoor` indexes the address it shows. */
 export const doorOpen = signal(false);
-/** Whether the presenter writes a question on the wall's own page. */
+/** Whether the presenter writes a question on the projector page itself. */
 export const askOpen = signal(false);
 export const chosenDoor = signal(0);
 
 export const presents = computed(() => presenting.value !== null);
 export const attends = computed(() => told.value !== null && !presents.value);
 
-/** Whether what this page does is what the class sees. A presenter's desk is beside the page that drives. */
+/** Whether the class sees what this page does. A teacher view runs beside the page that drives. */
 export const drives = computed(() => {
   const now = told.value;
   if (!now || now.over || settings.distance.value === "desk") return false;
   return presents.value ? now.driver === null : now.driver !== null && now.driver === mine.value?.seat;
 });
 
-/** Whether this page goes where another one leads. */
+/** Whether this page follows another page's view. */
 export const isLed = computed(() => told.value !== null && !told.value.over && !drives.value);
 
 /**
- * What is said of this page's class, unless something newer was: an answer and a message may overtake each other.
+ * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
  *
  * @param {ClassTold} message
  */
@@ -80,7 +80,7 @@ export function hear(message) {
 }
 
 /**
- * What this seat has answered to a question in a round (null: not sure), or undefined.
+ * Return this seat's answer to a question in a round (null: not sure), or undefined.
  *
  * @param {number} poll
  * @param {number} round
@@ -91,8 +91,8 @@ export function answerTo(poll, round) {
 }
 
 /**
- * This seat's answer to a question in the round that it is in, or was last: a list of one, or empty. A second vote
- * takes over nothing from the first.
+ * Return this seat's answer in the question's current or last round as a list of one, or an empty list. A second vote
+ * starts without the answers of the first.
  *
  * @param {{id: number, round: number}} poll
  */
@@ -102,7 +102,7 @@ export function answersTo(poll) {
 }
 
 /**
- * What the server says of the class, by event.
+ * Handlers of the server's class messages, by event.
  *
  * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} Heard
  * @type {{[E in Heard]: (message: import("../core/wire.js").Told[E]) => void}}

@@ -1,32 +1,35 @@
-// A page in one file has its log inside, or a lesson with its logs, and no server: here it is found.
+// Access to the log or lesson embedded in a single-file page, which has no server.
 
 const LOG = "embedded-log";
-const LESSON = "embedded-lesson"; // its runs: -<language>-<run> after it
+const LESSON = "embedded-lesson"; // prefix of its runs: -<language>-<run> follows
 
 /** @param {string} id */
 const has = (id) => globalThis.document?.getElementById(id) != null;
 
-/** Whether it has one log inside. */
+/** Whether the page embeds a log. */
 export const hasTrace = has(LOG);
 
-/** Whether it has a lesson inside. */
+/** Whether the page embeds a lesson. */
 export const hasLesson = has(LESSON);
 
-/** Whether this page is such a file. */
+/** Whether this is a single-file page. */
 export const isEmbedded = hasTrace || hasLesson;
 
-/** @param {string} id of the element that has it @returns {Promise<ArrayBuffer>} */
+/**
+ * @param {string} id of the element that holds the data
+ * @returns {Promise<ArrayBuffer>}
+ */
 function inflated(id) {
   const packed = document.getElementById(id)?.textContent ?? "";
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-/** The `.kvtrace` inside the page, as an ArrayBuffer; null where it has a lesson. */
+/** Return the embedded `.kvtrace` as an ArrayBuffer; null if the page embeds a lesson. */
 export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 
 /**
- * The lesson inside the page.
+ * Return the embedded lesson.
  *
  * @typedef {import("../core/retold.js").Transcript} Transcript
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
@@ -34,7 +37,7 @@ export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));
 
 /**
- * The `.kvtrace` of a run of the lesson inside the page.
+ * Return the `.kvtrace` of one run of the embedded lesson.
  *
  * @param {string} code of a language
  * @param {number} run
@@ -42,7 +45,7 @@ export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(aw
 export const embeddedRun = (code, run) => inflated(`${LESSON}-${code}-${run}`);
 
 /**
- * The words of a language inside the page.
+ * Return the embedded words of a language.
  *
  * @param {string} code
  */

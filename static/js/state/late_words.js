@@ -1,18 +1,18 @@
-// Words that only a part of the page says whose code comes when it is first shown: they come with it. With the first of
-// them comes what tells operations at length.
+// Words of lazily loaded panels, fetched with the panel's code. The first of them also loads the long descriptions of
+// operations.
 
 import { language, languageOf } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
 
-/** @type {Set<string>} folders of panels that are shown, or will be */
+/** @type {Set<string>} folders of panels that are shown or about to be */
 const panels = new Set();
-/** @type {Set<string>} addresses of those that are here */
+/** @type {Set<string>} addresses already loaded */
 const here = new Set();
 
 /**
- * A panel's late words, in the page's language now and in whichever it turns to.
+ * Load a panel's late words in the current language and in any language chosen later.
  *
- * @param {string} panel its folder
+ * @param {string} panel folder of the panel
  */
 export async function addLateWords(panel) {
   panels.add(panel);
@@ -20,8 +20,8 @@ export async function addLateWords(panel) {
 }
 
 /**
- * Fetch what `code` lacks of the late words of all panels that are shown. Whether there was any: a panel may have come
- * meanwhile.
+ * Fetch the missing late words of all shown panels in `code`. Returns whether any were missing: a panel may have been
+ * added meanwhile.
  *
  * @param {string} code
  */
@@ -47,9 +47,10 @@ async function textsAt(address) {
 }
 
 /**
- * Texts of a language that may lack some, or the whole file: English ones stand for them.
+ * Fetch the texts of a language; English texts fill in for missing ones, or for a missing file.
  *
- * @param {string} address @param {string} code
+ * @param {string} address
+ * @param {string} code
  */
 async function textsOrEnglish(address, code) {
   const english = await textsAt(address.replace(`${code}.json`, "en.json"));
@@ -60,7 +61,7 @@ async function textsOrEnglish(address, code) {
 }
 
 /**
- * A long text is written in parts, a line each.
+ * Join long texts, which are stored as one array element per line.
  *
  * @param {Record<string, string | string[]>} texts
  */

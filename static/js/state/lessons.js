@@ -1,4 +1,4 @@
-// The lesson that is open, as far as the learner has come, and what this device remembers of the way.
+// State of the open lesson, the learner's progress, and what this device stores of it.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -39,29 +39,32 @@ import { settings } from "./settings.js";
 export const opened = signal(null);
 
 /**
- * A lesson as it was told.
+ * Return the state of a lesson from the server's description.
  *
  * @param {import("../core/wire.js").LessonOpened} told
- * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows of it
+ * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows about it
  * @returns {Opened}
  */
 export function openedAs({ lesson, kind, title, minutes, theater, progress, items }, own) {
   return { ...own, lesson, kind, title, minutes, theater, progress, items: /** @type {Item[]} */ (items) };
 }
 
-/** The lessons that there are; null before they were asked for. @type {Signal<Card[] | null>} */
+/** All lessons; null until they are fetched. @type {Signal<Card[] | null>} */
 export const cards = signal(null);
 
-/** What the learner stands before: an action, a question, the sandbox; null: the lesson is over, or none is open. */
+/**
+ * The item the learner has to complete next: an action, a question or the sandbox. Null if the lesson is over or none
+ * is open.
+ */
 export const barrier = computed(() => {
   const now = opened.value;
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
 
 /**
- * Whether the open lesson has still to ask what a figure says: the figure keeps it back until it was answered.
+ * Return whether the open lesson still has to ask for what a figure shows; the figure hides it until answered.
  *
- * @param {string} rule of the questions
+ * @param {string} rule identifies the questions
  */
 export const isAsked = (rule) => {
   const now = opened.value;
@@ -69,23 +72,28 @@ export const isAsked = (rule) => {
   return now !== null && isItsRun && now.progress.asks.includes(rule);
 };
 
-/** Whether an item lies in what is for who has time. @param {Pick<Item, "section">} item @param {Opened} lesson */
+/**
+ * Return whether an item belongs to an optional section.
+ *
+ * @param {Pick<Item, "section">} item
+ * @param {Opened} lesson
+ */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
 /**
- * The race that the learner has let run and that is still what is looked at; null: something else is. Whatever is done
- * afterwards is done to the lesson's own run.
+ * The race that the learner has started and that is still shown; null otherwise. Later actions apply to the lesson's
+ * own run.
  */
 export const lessonRace = computed(() => {
   const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.moment)).at(-1);
   return last?.kind === "do" ? last.race : null;
 });
 
-/** Whether the learner has just gone on to it: its lanes begin as soon as they are in sight. */
+/** Whether the learner has just reached the race: its lanes start as soon as they are visible. */
 export const raceIsDue = signal(false);
 
 /**
- * What is to be looked at where the learner stands, and how.
+ * The part of the page to show at the learner's position, and its view settings.
  *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<{part: string, view: Record<string, string>} | null>}
  */
@@ -98,7 +106,7 @@ export const shownPart = computed(() => {
 
 const MEMORY_KEY = "kvtheater.lessons";
 
-/** By lesson: how far one had come, and what one had answered. @type {Signal<Record<string, Kept>>} */
+/** Stored progress and answers, by lesson. @type {Signal<Record<string, Kept>>} */
 export const kept = signal({});
 
 /** @param {Pick<Storage, "getItem"> | null} storage */
@@ -107,12 +115,12 @@ export function readKept(storage) {
     const found = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
     if (found && typeof found === "object") kept.value = found;
   } catch {
-    // unreadable memory is no memory
+    // unreadable storage counts as empty
   }
 }
 
 /**
- * Remember how far the open lesson has come.
+ * Store the progress of the open lesson.
  *
  * @param {Pick<Storage, "setItem"> | null} storage
  */
@@ -139,9 +147,9 @@ export function keep(storage) {
   const before = kept.peek()[now.lesson];
   const here = now.items.at(-1);
   const isThrough = here?.kind === "sandbox" || (here !== undefined && isOptional(here, now));
-  const isReview = now.lesson === REVIEW; // one after the other: what was recalled in any stays so
+  const isReview = now.lesson === REVIEW; // reviews accumulate: recalled questions stay recalled
   const over = now.progress.over || (!isReview && (isThrough || Boolean(before?.over)));
-  // those that a lesson written anew has no more count as asked
+  // questions that a rewritten lesson no longer contains count as asked
   if (isReview && over) recalled.push(...now.again.map(({ lesson, item }) => `${lesson}/${item}`));
   kept.value = {
     ...kept.peek(),
@@ -159,17 +167,17 @@ export function keep(storage) {
   try {
     storage?.setItem(MEMORY_KEY, JSON.stringify(kept.peek()));
   } catch {
-    // a private window may refuse: the way is lost with it
+    // storage may be refused in a private window; progress is then lost
   }
 }
 
-/** What the page calls questions that are asked once more on their own lesson's run. */
+/** Id under which questions are reviewed on their own lesson's run. */
 export const REVIEW = "again";
 const MAX_REVIEWED = 8;
 
 /**
- * Questions that were not answered right and that no later lesson's run decided: the learner has been at the end of all
- * lessons from theirs on, and they have not come back. Of the lessons that a model can play.
+ * Questions answered wrong that no later lesson's run could decide: the learner has finished all later lessons and they
+ * were not asked again. Covers only lessons that a model can play.
  */
 export const leftOver = computed(() => {
   const all = (cards.value ?? []).filter(({ kind }) => kind === "lesson");
@@ -182,17 +190,17 @@ export const leftOver = computed(() => {
     .filter(({ lesson, item }) => !back.has(`${lesson}/${item}`));
 });
 
-/** Those of the first lesson that has some, to be asked on one run. @returns {Earlier[]} */
+/** Return the left-over questions of the first lesson that has any, to review on one run. @returns {Earlier[]} */
 export function toReview() {
   const all = leftOver.peek();
   return all.filter(({ lesson }) => lesson === all[0].lesson).slice(0, MAX_REVIEWED);
 }
 
-const MAX_EARLIER = 4; // that are asked for at once
+const MAX_EARLIER = 4; // asked at once
 const LESSONS_LATER = 2;
 
 /**
- * Questions that come back in a lesson: those not answered right two lessons ago or longer, and not back yet.
+ * Return the questions due in a lesson: answered wrong at least two lessons ago and not asked again yet.
  *
  * @param {string} id
  * @returns {Earlier[]}
@@ -209,10 +217,10 @@ export function owedTo(id) {
     .slice(-MAX_EARLIER);
 }
 
-/** How the first try was. @param {ToldAsk} item @returns {Result} */
+/** Return the result of the first attempt. @param {ToldAsk} item @returns {Result} */
 const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] === right ? "right" : "wrong");
 
-/** Forget a lesson, to begin it again. @param {string} id */
+/** Discard the stored progress of a lesson. @param {string} id */
 export function forget(id) {
   const { [id]: _, ...rest } = kept.peek();
   kept.value = rest;

@@ -1,9 +1,7 @@
-// The motion model: what the page draws between two records, as a pure function of where it was, where it goes and the
-// time.
-//
-// A *moment* is a record and how far it is shown: `at` runs from 0 (nothing of it yet) to 6 (the record whole), one
-// unit a phase. The setting `sub` pins a moment inside a step (k = shown as far as phase k is done, null = whole).
-// Painters read `phases()` alone; forward, backward, interrupted and pinned are the same to them.
+// Motion model: the frame drawn between two records, as a pure function of start, target and time.\n\nA *moment* is a
+// record and the progress within it: `at` runs from 0 (nothing shown) to 6 (complete), one unit per phase. The setting
+// `sub` pins a moment inside a step (k = shown up to the end of phase k, null = complete). Painters read `phases()`
+// alone and need not distinguish forward, backward, interrupted and pinned motion.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -26,12 +24,12 @@ export const PHASES = ["schedule", "allocate", "qkv", "write", "attend", "sample
 const WHOLE = PHASES.length;
 const PHASE_MS = 350; // one sub-step at speed 1
 const STEP_MS = 900; // a whole step at speed 1
-const SHORTEST_MS = 60; // below this nothing moves
+const SHORTEST_MS = 60; // shorter motions are skipped
 
 // ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Progress of each phase by name, in [0, 1] and eased (fast, then a pause), when a record is shown as far as `at`.
+ * Return the progress of each phase by name, in [0, 1] and eased (fast, then a pause), for a record shown up to `at`.
  *
  * @param {number} at
  * @returns {Progress}
@@ -46,20 +44,20 @@ export function phaseProgress(at) {
 }
 
 /**
- * How long each phase of `record` takes of a motion through several, relative to the others.
+ * Return the relative duration of each phase of `record` in a motion through several phases.
  *
  * @param {import("../core/trace.js").StepRecord | undefined} record
  */
 export function phaseShares(record) {
-  if (record?.kind === "transfer") return [0.4, 1.6, 0, 0, 0, 0]; // given back; come
+  if (record?.kind === "transfer") return [0.4, 1.6, 0, 0, 0, 0]; // freed; received
   const takes = (record?.ops ?? []).some((op) => TAKING.has(op.type));
-  return [0.6, takes ? 1 : 0, 1, 1.5, 1.4, 1]; // in the fourth K and V fly a long way
+  return [0.6, takes ? 1 : 0, 1, 1.5, 1.4, 1]; // K and V travel a long way in the fourth phase
 }
 
 const TAKING = new Set(["allocate", "share", "evict", "copy", "fork"]);
 
 /**
- * Where between `from` and `to` (both in [0, 6]) a motion is after the share `t` of its time.
+ * Return the position between `from` and `to` (both in [0, 6]) after the share `t` of the motion's time.
  *
  * @param {number} from
  * @param {number} to
@@ -82,9 +80,9 @@ export function positionAt(from, to, t, shares) {
 }
 
 /**
- * The motion from one moment to another, `{index, at}` each: `{index, from, to, ms}` at speed 1, where `index` is the
- * record that is drawn meanwhile (going back, the later one); null when the way is longer than a step and is shown at
- * once. `moves(i)`: records that are neither steps nor transfers have nothing to move and are passed over.
+ * Return the motion from one moment to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
+ * meanwhile (when going back, the later one). Returns null for distances longer than a step, which are shown at once.
+ * `moves(i)` is false for records that are neither steps nor transfers; they have no motion and are skipped.
  *
  * @param {Moment} a
  * @param {Moment} b
@@ -107,35 +105,35 @@ export function motionBetween(a, b, moves) {
 
 // ── The page's moment ────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Whether the system asks for no movement. */
+/** Whether the system prefers reduced motion. */
 export const reducedMotion = signal(false);
 /**
- * Steps a second at which a recording is being played; null when none is. The transport sets it.
+ * Steps per second at which a recording is played; null when none is. Set by the transport.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
 export const playSpeed = signal(null);
-/** Whether something moves now. */
+/** Whether a motion is running. */
 export const moving = signal(false);
-/** No movement at all: what is new fades in. */
+/** Whether motion is disabled: new content fades in instead. */
 export const still = computed(() => reducedMotion.value || !settings.motion.value);
-/** Index of the record being drawn: that of `viewIndex`, or going back the later one until the motion ends. */
+/** Index of the record being drawn: that of `viewIndex`, or while going back the later one until the motion ends. */
 export const drawnIndex = store.drawnIndex;
 
 const progress = signal(phaseProgress(WHOLE));
-let shown = { index: -1, at: WHOLE }; // what is on the screen
-let target = shown; // where it goes
+let shown = { index: -1, at: WHOLE }; // on the screen
+let target = shown; // end of the motion
 /** @type {(Way & {began: number | null, shares: number[]}) | null} */
 let motion = null;
-let startedAt = 0; // when the last motion or jump began
+let startedAt = 0; // when the last motion or jump started
 /** @type {number | null} */
-let arrival = null; // the sub at which the next record is entered
+let arrival = null; // sub-step at which the next record is entered
 /** @type {import("../core/log.js").TraceLog | null} */
 let shownLog = null;
 
 /**
- * Progress of each phase of the record being drawn, by name, each in [0, 1]; all 1 when it is shown whole and rests.
- * Read in an effect or a painter's `watch` it asks for every frame of a motion; in a component too: prefer painters.
+ * Return the progress of each phase of the drawn record by name, each in [0, 1]; all 1 once it is complete and at rest.
+ * Reading it subscribes an effect, a painter's `watch` or a component to every frame of a motion; prefer painters.
  */
 export const phases = () => progress.value;
 
@@ -144,22 +142,22 @@ const parts = /** @type {Record<Phase, import("../../vendor/signals/signals.js")
 );
 
 /**
- * Progress of one phase: a painter that watches only this rests while the other phases move.
+ * Return the progress of one phase: a painter that watches only this is idle while the other phases move.
  *
  * @param {Phase} name
  */
 export const phase = (name) => parts[name].value;
 
-/** All of them without asking for the frames to come. */
+/** Return the progress of all phases without subscribing to frames. */
 export const phasesNow = () => progress.peek();
 
 /** @param {number} index */
 const isStep = (index) => store.log.peek()?.records[index]?.kind === "step";
 
-/** Whether something moves in record `index`. @param {number} index */
+/** Return whether record `index` has a motion. @param {number} index */
 const moves = (index) => isStep(index) || store.log.peek()?.records[index]?.kind === "transfer";
 
-/** The sub-step shown of the record asked for: 0…5, or null for the record whole or without sub-steps. */
+/** The shown sub-step of the requested record: 0…5, or null for a complete record or one without sub-steps. */
 export const viewSub = computed(() => {
   const index = store.viewIndex.value;
   const sub = settings.sub.value;
@@ -169,7 +167,7 @@ export const viewSub = computed(() => {
 });
 
 /**
- * Show record `index` as far as sub-step `sub` (null: whole, and the newest record is followed).
+ * Show record `index` up to sub-step `sub` (null: complete, and the newest record is followed).
  *
  * @param {number} index
  * @param {number | null} [sub]
@@ -184,7 +182,7 @@ export function goToMoment(index, sub = null) {
 }
 
 /**
- * One sub-step on (+1) or back (−1). False when there is none: before the first record, after the newest one's last.
+ * Move one sub-step forward (+1) or back (−1). Returns false before the first record and after the newest one's last.
  *
  * @param {number} direction
  */
@@ -204,7 +202,7 @@ export function stepMoment(direction) {
 }
 
 /**
- * The next record that comes is entered at sub-step `sub` instead of being shown whole; null takes it back.
+ * Enter the next new record at sub-step `sub` instead of showing it complete; null cancels.
  *
  * @param {number | null} sub
  */
@@ -212,7 +210,7 @@ export function enterNextAt(sub) {
   arrival = sub;
 }
 
-/** Follow the moment that is asked for. Called once, when the page begins. */
+/** Follow the requested moment. Called once at page start. */
 export function followMoment() {
   effect(() => {
     const log = store.log.value;
@@ -225,14 +223,14 @@ export function followMoment() {
       index > target.index &&
       isStep(index)
     ) {
-      return goToMoment(index, arrival); // changes what this effect reads: it runs again
+      return goToMoment(index, arrival); // changes a dependency of this effect, which runs again
     }
     const wanted = { index, at: sub === null ? WHOLE : sub + 1 };
     if (log === shownLog && wanted.index === target.index && wanted.at === target.at) return;
     const before = log === shownLog ? target : null;
     shownLog = log;
     target = wanted;
-    const isHere = store.log.peek() !== null; // of a long log no record is, and nothing moves
+    const isHere = store.log.peek() !== null; // the records of a long log are not loaded, so there is no motion
     begin(before && isHere ? (motionBetween(shown, wanted, moves) ?? motionBetween(before, wanted, moves)) : null);
   });
 }
@@ -241,7 +239,7 @@ export function followMoment() {
 function begin(way) {
   const now = performance.now();
   const speed = speedNow();
-  // a motion cut short by the next record says how fast one goes: the next takes no longer than that
+  // if the next record interrupts a motion, records arrive that fast: the next motion takes no longer
   const limit = motion && way?.index !== motion.index ? now - startedAt : STEP_MS;
   const ms = way ? Math.min(way.ms / speed, limit) : 0;
   startedAt = now;
@@ -276,7 +274,7 @@ function show(index, at) {
 }
 
 /**
- * Move on to the time of this frame (milliseconds). Whether more frames are needed.
+ * Advance to this frame's time (ms). Returns whether more frames are needed.
  *
  * @param {number} now
  */

@@ -1,5 +1,5 @@
-// The table of options as the server has it (engine/options): what can be set for a run, its values and ranges, and how
-// the page offers it. It stands in the page's HTML, in a page of one file too; other pages have none.
+// Table of run options from the server (engine/options): names, values, ranges and controls. It is embedded in the
+// page's HTML, including single-file pages; other pages have none.
 
 /**
  * @typedef {import("../core/wire.js").Control} Control what the page offers for an option
@@ -8,12 +8,12 @@
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * What stands in the page: rows of options, models of other sizes (state/presets.js), objectives of applications.
+ * Embedded tables: option rows, models of other sizes (state/presets.js), objectives of applications.
  * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
  *   {models?: import("./presets.js").ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>}}
  */
 export const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
-/** Service level objectives that applications ask for (engine/trace/applications.toml), by name. */
+/** Service level objectives of applications (engine/trace/applications.toml), by name. */
 export const APPLICATIONS = tables.slos ?? {};
 
 /**
@@ -49,37 +49,38 @@ export const PROMPT_BOUNDS = { after: { min: 0, max: 10_000, whole: true }, prio
 /** @param {import("../core/wire.js").OptionFacts[]} rows */
 const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 
-/** Rows of EngineConfig and of SamplingParams that the page offers, in the struct's order. */
+/** Rows of EngineConfig and SamplingParams that the page offers, in the struct's order. */
 export const ENGINE = offered(tables.engine);
 export const SAMPLING = offered(tables.sampling);
 
 /**
- * Rows of both by name.
+ * Rows of both tables by name.
  * @type {Record<string, OptionRow>}
  */
 export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [row.name, row]));
 
 /**
- * Rows that the page sets for every run. The others are null until a person chooses; then the server's default holds.
+ * Rows that the page sets for every run. The others are null until the user chooses; until then the server's default
+ * holds.
  */
 export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 
 /**
- * The values of a choice.
+ * Return the values of a choice.
  * @param {string} name
  * @returns {string[]}
  */
 export const choicesOf = (name) => ROWS[name]?.choices ?? [];
 
 /**
- * The values of a choice that its control has.
+ * Return the values of a choice that its control offers.
  * @param {string} name
  * @returns {string[]}
  */
 export const offeredOf = (name) => ROWS[name]?.control.offered ?? choicesOf(name);
 
 /**
- * Rows of a group of controls, switches last.
+ * Return the rows of a control group, switches last.
  * @param {Control["group"]} group
  */
 export const rowsOf = (group) => {

@@ -1,4 +1,4 @@
-// The prompt in the box: what one writes, else what the run was asked last, else the first that the page offers.
+// Content of the prompt box: the user's draft, else the run's last prompt, else the first example.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { joinText } from "../core/labels.js";
@@ -6,18 +6,18 @@ import { countSequences } from "../core/state.js";
 import { t } from "../tell/words.js";
 import { own } from "./store.js";
 
-/** Prompts offered one by one, in the reader's language. */
+/** Return the example prompts in the page's language. */
 export const offeredPrompts = () => [1, 2, 3, 4].map((n) => t(`prompt.${n}`));
 
 /**
- * What was written since the last submission; null: nothing.
+ * Text written since the last submission; null if unchanged.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
  */
 const written = signal(null);
 
 /**
- * What was submitted from here last, as it was written, and the log that it went to.
+ * Text last submitted from this page, and the log it went to.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string} | null>}
  */
@@ -25,14 +25,14 @@ const sent = signal(null);
 
 const numSequences = computed(() => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0));
 
-/** The text of the run's newest request; null before the first. Whoever submitted it, and before a reload too. */
+/** Text of the run's newest request, from any page and also after a reload; null before the first. */
 const asked = computed(() => {
   const newest = numSequences.value ? [...(own.log.value?.tail.sequences.values() ?? [])].at(-1) : undefined;
   return newest ? promptText(newest.token_bytes.slice(0, newest.num_prompt_tokens)) : null;
 });
 
 /**
- * A prompt as it was written: without what tokenizers put before it, a control token (by its name) and a space.
+ * Return a prompt without what tokenizers prepend: a control token (by its name) and a space.
  *
  * @param {Uint8Array[]} tokenBytes
  */
@@ -43,28 +43,28 @@ function promptText([first, ...rest]) {
 
 const sentHere = computed(() => (sent.value && sent.value.id === own.log.value?.id ? sent.value.text : null));
 
-/** What stands in the box. */
+/** Content of the box. */
 export const draft = computed(() => written.value ?? sentHere.value ?? asked.value ?? offeredPrompts()[0]);
 
-/** Whether the run has it already, so that no step submits it once more by itself. */
+/** Whether the run already has the draft, so that a step must not submit it again. */
 export const draftIsSent = computed(() => written.value === null && (sentHere.value ?? asked.value) !== null);
 
 /** @param {string} text */
 export const writeDraft = (text) => (written.value = text);
 
-/** The draft has been submitted. @param {string} text */
+/** Mark the draft as submitted. @param {string} text */
 export function markSent(text) {
   const { id } = own.log.peek() ?? { id: -1 };
   sent.value = { id, text };
-  if (written.peek() === text) written.value = null; // else more was written meanwhile
+  if (written.peek() === text) written.value = null; // otherwise the user has typed more meanwhile
 }
 
-/** What stands in the box now is to be submitted again: the log that had it is about to go. */
+/** Keep the current text for another submission: the log that has it is about to be replaced. */
 export function keepDraft() {
   written.value = draft.peek();
 }
 
-/** The box shows what the run is asked, whatever was written. */
+/** Discard the draft and show the run's prompt. */
 export function followRun() {
   written.value = null;
   sent.value = null;

@@ -1,32 +1,29 @@
-// What the heads of the run look at: measured while nothing else is to do, as arrays arrive, where it was not measured
-// when the model was trained.
+// Roles of the run's attention heads. If they were not measured at training, they are measured in idle time as arrays
+// arrive.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
 import { captureVersion, log, numRecords } from "./store.js";
 
-const SLICE_MS = 6; // of a frame
-const SHOWN_MS = 400; // between two pictures of what was measured, while there is more to measure
+const SLICE_MS = 6; // per frame
+const SHOWN_MS = 400; // between two updates while measuring continues
 
-/** Whether a map is shown that needs every head's role, whatever was measured at training. */
+/** Whether a map is shown that needs every head's role, even if roles were measured at training. */
 export const mapIsShown = signal(false);
 
 /**
- * The code that measures: it comes with the first run that needs it.
+ * Measuring code, loaded with the first run that needs it.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/roles.js") | null>}
  */
 const measuring = signal(null);
-const version = signal(0); // grows when there is something new to show
-let waiting = false; // for the next slice
+const version = signal(0); // grows with each published result
+let waiting = false; // handle of the next slice
 let shownAt = 0;
 /** @type {Promise<unknown> | null} */
 let asked = null;
 
-/**
- * The roles as far as they are measured, another object each time that there is more of them; null before there is a
- * run.
- */
+/** Roles measured so far, a new object for each update; null before there is a run. */
 export const roles = computed(() => {
   const found = log.value && measuring.value?.rolesOf(log.value);
   if (!found) return null;
@@ -38,7 +35,7 @@ export const roles = computed(() => {
 });
 
 /**
- * The heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
+ * Heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
  *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
  *   {heads: import("../core/heads.js").HeadPattern[], derived: boolean}>}

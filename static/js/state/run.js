@@ -1,5 +1,4 @@
-// The run that the page shows: its own, which the session follows, or one that a panel puts in its place while it is
-// open.
+// The run that the page shows: the session's own, or one that a panel shows in its place while it is open.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 
@@ -13,9 +12,9 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  */
 
 /**
- * A run as it is shown. `log`: null before its header; its content grows, `numRecords` says how far it is shown.
- * `behind`: records that there are and that have not arrived; `pace`: steps a second that its engine takes now (0: as
- * fast as it goes), null while it takes none. `theater`: where the server has it; null: where the session says.
+ * A run as it is shown. `log`: null before its header; it grows, and `numRecords` limits what is shown. `behind`:
+ * existing records that have not arrived; `pace`: current steps per second of its engine (0: unlimited), null while it
+ * is idle. `theater`: its id on the server; null if the session knows it.
  *
  * @typedef {{
  *   log: Read<TraceLog | null>, numRecords: Read<number>, behind: Read<number>, pace: Read<number | null>,
@@ -24,7 +23,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  */
 
 /**
- * The server's last `status` map of the page's own run, or null.
+ * Last `status` message of the page's own run, or null.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
  */
@@ -33,7 +32,7 @@ export const status = signal(null);
 const numRecords = signal(0);
 
 /**
- * A log that is too long to be read: its records are not here, `log` is null, and what is shown of it is asked for.
+ * A log too long to load: `log` is null, its records stay on the server, and what is shown is queried.
  *
  * @typedef {{theater: string, header: import("../core/trace.js").Header}} Large
  */
@@ -41,7 +40,7 @@ const numRecords = signal(0);
 /** @type {import("../../vendor/signals/signals.js").Signal<Large | null>} */
 const large = signal(null);
 
-/** The page's own run; only the session writes it. */
+/** The page's own run; written only by the session. */
 export const own = {
   log: signal(/** @type {TraceLog | null} */ (null)),
   numRecords,
@@ -52,11 +51,11 @@ export const own = {
 };
 
 /**
- * The run that is shown; control/player.js puts it here, with what drives it.
+ * The run on show; control/player.js sets it together with its controls.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Run>}
  */
 export const onShow = signal(/** @type {Run} */ (own));
 
-/** Whether that is the page's own. */
+/** Whether the page's own run is on show. */
 export const ownIsShown = computed(() => onShow.value === own);

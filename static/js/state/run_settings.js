@@ -1,4 +1,4 @@
-// The settings of a run as the server names them: which rows of the settings become EngineConfig and SamplingParams.
+// Mapping between settings and the fields of EngineConfig and SamplingParams.
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings, TABLE } from "./settings.js";
@@ -10,21 +10,21 @@ import { firstModel, modelFacts, own } from "./store.js";
  * @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name
  */
 
-/** Settings that say how many instances of each kind there are. */
+/** Settings that give the number of instances of each kind. */
 export const ROLES = ["prefill", "decode", "mixed"];
 
-/** The server's own configuration, by name; null while it is not known. */
+/** Return the server's own configuration, by name; null until it is known. */
 const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
 
 /**
- * The server's own value of `name`; undefined while it is not known.
+ * Return the server's own value of `name`; undefined until it is known.
  *
  * @param {string} name
  */
 export const defaultOf = (name) => serverConfig()?.[name];
 
 /**
- * What holds for `name`: the choice, else the run's own, else the server's default.
+ * Return the effective value of `name`: the user's choice, else the run's value, else the server's default.
  *
  * @param {string} name
  * @returns {OptionValue}
@@ -36,7 +36,7 @@ export const chosenOr = (name) =>
   null;
 
 /**
- * A choice as the engine says it: the number that stands for none is null there.
+ * Convert a setting to the engine's field: the number that stands for "none" becomes null.
  *
  * @param {OptionRow} row
  */
@@ -45,7 +45,7 @@ const asField = ({ name, control }) => {
   return value === control.none_as ? null : value;
 };
 
-/** Settings as an EngineConfig's fields; `fault` always, so that a run without one says so. */
+/** Return the settings as fields of EngineConfig. `fault` is always included so that a run without one says so. */
 export function wantedConfig() {
   /** @type {Fields} */
   const fields = { fault: settings.fault.value };
@@ -58,7 +58,7 @@ export function wantedConfig() {
   return fields;
 }
 
-/** Settings as SamplingParams' fields; the page has one entry of a list at most. */
+/** Return the settings as fields of SamplingParams; the page supports one entry of a list at most. */
 export function wantedSampling() {
   /** @type {Fields} */
   const fields = {};
@@ -71,7 +71,7 @@ export function wantedSampling() {
 }
 
 /**
- * Whether the strategy, and the option beside which it stands, leave the option to be chosen.
+ * Return whether the option can be chosen under the strategy and the option it depends on.
  *
  * @param {string} name
  * @param {unknown} [strategy]
@@ -85,7 +85,7 @@ export function applies(name, strategy = settings.strategy.value) {
 const isOn = (name) => ![0, false, null, ROWS[name].control.none_as].includes(chosenOr(name));
 
 /**
- * Whether the header of a run under `strategy` has the value that was chosen.
+ * Return whether the header of a run under `strategy` contains the chosen value.
  *
  * @param {OptionRow} row
  * @param {unknown} strategy
@@ -94,26 +94,27 @@ const isKept = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
 /**
- * Whether a header that leaves a setting out says that it is off: not where another one is off that it stands beside.
+ * Return whether the absence of a setting from a header means that it is off. This does not hold if the option it
+ * depends on is off.
  *
  * @param {OptionRow} row
  */
 const isOwn = ({ name, beside, control }) => !beside && (control.group !== "instances" || ROLES.includes(name));
 
-/** The model that a new run is on, by name; null where the server has not said which it has. */
+/** Return the name of the model for a new run; null until the server has reported its models. */
 export const wantedModel = () => settings.model.value ?? firstModel.value;
 
-/** How many new configurations were asked for and have no answer yet. */
+/** Number of requested configurations without a response. */
 export const asking = { count: 0 };
 
 /**
- * The controls show the run on stage, no matter which page configured it. A link names only what the server would not
- * do anyway.
+ * Set the controls to the shown run's configuration, whichever page configured it. Links name only differences from the
+ * server's defaults.
  *
  * @param {Fields} engine of the run's header
  */
 export function adoptConfig(engine) {
-  if (asking.count > 1) return; // what was chosen since is asked for next: this run's settings are the past
+  if (asking.count > 1) return; // newer choices are pending, so this run's settings are outdated
   settings.fault.value = /** @type {string | null} */ (engine.fault ?? null);
   const usual = serverConfig();
   for (const row of ENGINE) {
@@ -131,7 +132,7 @@ export function adoptConfig(engine) {
 }
 
 /**
- * The page's model is that of the run on stage.
+ * Set the page's model to that of the shown run.
  *
  * @param {string} name
  */
@@ -141,10 +142,10 @@ export function adoptModel(name) {
 }
 
 /**
- * What the page asks for in a new run, as the server has it now: it follows from the model, which may not have been
- * there when the page came. A value that was chosen stays.
+ * Adopt the server's initial layout values, which depend on the model and may arrive after the page. Values the user
+ * chose stay.
  *
- * @param {{name: string, control?: {initial?: unknown} | null}[]} rows of the engine's table
+ * @param {{name: string, control?: {initial?: unknown} | null}[]} rows rows of the engine's table
  */
 export function adoptLayout(rows) {
   for (const { name, control } of rows) {
@@ -158,7 +159,7 @@ export function adoptLayout(rows) {
   }
 }
 
-/** Names of the settings that ask for something else than the run's own header says. */
+/** Return the names of the settings that differ from the run's header. */
 export function differing() {
   const engine = own.log.value?.header.engine;
   if (!engine) return [];
@@ -172,7 +173,7 @@ export function differing() {
 }
 
 /**
- * Set every field as `config` says, and those that it does not name as the server would.
+ * Set every field from `config`, and fields it does not name to the server's default.
  *
  * @param {Fields} config
  * @param {Fields} initial the page's own values
@@ -186,7 +187,7 @@ export function chooseConfig(config, initial) {
 }
 
 /**
- * The same for sampling: a field that `sampling` does not name goes back to the page's own.
+ * Set every sampling field; a field that `sampling` does not name is reset to the page's initial value.
  *
  * @param {Fields} sampling
  * @param {Fields} initial

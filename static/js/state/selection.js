@@ -1,4 +1,4 @@
-// What is held, as a trail that can be walked back and forward, and as text in the link.
+// Pinned selection: a history to walk back and forward, and its text form in the link.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -14,7 +14,7 @@ const LONGEST = 32;
 const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", r: "record", i: "op" };
 
 /**
- * Where the reader has been; `step` is the record looked at (null = the newest).
+ * History of selections; `step` is the record on view (null = the newest).
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{entries: Entry[], at: number}>}
  */
@@ -24,7 +24,7 @@ export const canGoBack = computed(() => trail.value.at > 0);
 export const canGoForward = computed(() => trail.value.at < trail.value.entries.length - 1);
 
 /**
- * Go where a link of the chain points: another selection, another record, or both.
+ * Follow a link of the chain to another selection, another record, or both.
  *
  * @param {{go?: number, select?: Selection}} link
  */
@@ -56,7 +56,7 @@ function walk(by) {
   });
 }
 
-/** Remember the record that was looked at last, to come back to it. */
+/** Store the record last viewed in the current entry, to return to it. */
 function leave() {
   const { entries, at } = trail.peek();
   if (at < 0) return;
@@ -73,13 +73,11 @@ function push(target) {
 /** @type {(a: unknown, b: unknown) => boolean} */
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/**
- * Follow what is held: into the trail, and into the link. The link's own selection is taken up once there is a record.
- */
+/** Sync the selection with the history and the link. The link's own selection is applied once there is a record. */
 export function followSelection() {
   let wanted = readSelection(settings.select.peek());
   effect(() => {
-    store.log.value; // the way through another run leads nowhere in this one
+    store.log.value; // the history of another run is invalid here
     trail.value = { entries: [], at: -1 };
   });
   effect(() => {
@@ -92,7 +90,7 @@ export function followSelection() {
     if (!wanted) settings.select.value = writeSelection(target);
   });
   effect(() => {
-    const asked = settings.select.value; // the browser's Back and Forward change it too
+    const asked = settings.select.value; // also changed by the browser's Back and Forward
     if (!wanted && asked !== writeSelection(store.selected.peek())) store.selected.value = readSelection(asked);
   });
   effect(() => {
@@ -104,7 +102,7 @@ export function followSelection() {
 }
 
 /**
- * A selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing.
+ * Encode a selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing.
  *
  * @param {Selection | null} target
  */
@@ -119,7 +117,7 @@ export function writeSelection(target) {
 }
 
 /**
- * The selection that `text` stands for, or null.
+ * Parse a selection from `text`; null if it is invalid.
  *
  * @param {string | null} text
  * @returns {Selection | null}

@@ -1,4 +1,4 @@
-// One typed table of settings that is also the URL: what a link must carry to show the same thing.
+// Typed table of the settings, which are also the URL: a link carries all that is needed to show the same view.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
@@ -15,7 +15,7 @@ import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from ".
  */
 
 /**
- * What a setting may be: how it is read from a link (undefined: it is none) and written into one.
+ * Type of a setting: how it is parsed from a link (undefined: invalid) and written into one.
  *
  * @typedef {{
  *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]
@@ -23,8 +23,8 @@ import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from ".
  */
 
 /**
- * `remember`: kept on this device too, for the next visit without a link. `place`: says where one looks, and the
- * browser's Back and Forward bring it back. `renamed`: what older links call a value.
+ * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
+ * browser's Back and Forward. `renamed`: values of older links and their current names.
  *
  * @typedef {{
  *   type: SettingType, initial: unknown, remember?: boolean, place?: boolean, renamed?: Record<string, string>
@@ -33,7 +33,7 @@ import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from ".
  */
 
 /**
- * Values of this page's settings; null where the table below says what that means.
+ * Values of this page's settings; the table below defines the meaning of null.
  *
  * @typedef {{
  *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
@@ -107,7 +107,7 @@ const within = (type, bounds, none) => ({
 });
 
 /**
- * Options of a run as settings; null: as the server does it.
+ * Return the settings of run options; null: the server's default.
  * @param {import("./options.js").OptionRow[]} rows
  * @returns {SettingTable}
  */
@@ -132,67 +132,66 @@ export const TABLE = {
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
-  class: { type: text, initial: null }, // that this page is in
-  teach: { type: flag, initial: false }, // a class is wanted as soon as there is a run
-  model: { type: text, initial: null }, // of the server's models the one that runs are on; null = its first
-  step: { type: integer, initial: null, place: true }, // record shown; null = the newest
-  sub: { type: integer, initial: null, place: true }, // as far as which sub-step it is shown; null = whole
+  class: { type: text, initial: null }, // id of the class this page is in
+  teach: { type: flag, initial: false }, // open a class as soon as there is a run
+  model: { type: text, initial: null }, // server model for new runs; null = its first
+  step: { type: integer, initial: null, place: true }, // record on view; null = the newest
+  sub: { type: integer, initial: null, place: true }, // sub-step up to which it is shown; null = complete
   seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
-  layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
+  layer: { type: integer, initial: null, place: true }, // null = the layer and head that show the most structure
   head: { type: integer, initial: null, place: true },
-  speed: { type: number, initial: 4 }, // steps a second, of the engine and of playing; 0 = as fast as it goes
+  speed: { type: number, initial: 4 }, // steps per second of the engine and of playback; 0 = unlimited
   ...optionRows(ENGINE),
-  scene: { type: text, initial: null }, // whose prompts the run has; null = the reader's own
-  fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
-  priority: { type: within(integer, PROMPT_BOUNDS.priority), initial: 0 }, // of the prompts to come; lower is first
-  after: { type: within(integer, PROMPT_BOUNDS.after), initial: 0 }, // steps that a prompt waits outside before it is submitted
+  scene: { type: text, initial: null }, // scene that supplies the run's prompts; null = the user's own
+  fault: { type: text, initial: null }, // fault injected into the engine on purpose; null = none
+  priority: { type: within(integer, PROMPT_BOUNDS.priority), initial: 0 }, // of new prompts; lower is scheduled first
+  after: { type: within(integer, PROMPT_BOUNDS.after), initial: 0 }, // steps before a prompt is submitted
   ...optionRows(SAMPLING),
-  // how far one looks from: one picture and sentence; stage and pool, for a room or a lesson; everything; a presenter's
+  // view mode: intro; stage and pool, for projection or a lesson; workspace; presenter's
   distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },
-  lesson: { type: text, initial: null, place: true }, // null: the list of them
-  film: { type: integer, initial: null, place: true }, // part of the opening that a class is shown; null = none is
+  lesson: { type: text, initial: null, place: true }, // null: the list of lessons
+  film: { type: integer, initial: null, place: true }, // part of the opening film shown to a class; null = none
   region: {
     type: oneOf("stage", "setup", "memory", "detail"),
     initial: "stage",
     place: true,
     renamed: { score: "setup" },
-  }, // phone: the region shown
-  // panel of the detail region: page/detail_panels.js has them
+  }, // on a phone: the visible region
+  // panel of the detail region, listed in page/detail_panels.js
   detail: { type: word, initial: "attention", place: true },
-  exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
-  // of the compare panel: a theater or recording; null = the run on stage
+  exhibit: { type: text, initial: null, place: true }, // museum panel: the fault on show
+  // compare panel: a session or recording; null = the run on stage
   run_a: { type: text, initial: null, place: true },
   run_b: { type: text, initial: null, place: true },
-  // of the requests panel: what their names are searched for; the column that orders them, a minus before it:
-  // downwards; which of them (core/requests.js), and whose
+  // requests panel: search text; sort column, descending with a leading minus; filter (core/requests.js); client
   find: { type: text, initial: null },
   sort: { type: order, initial: null },
   only: { type: oneOf("preempted", "missed"), initial: null },
   client: { type: text, initial: null },
-  // the objective that they are held to: an application, or milliseconds
+  // objective of requests: an application, or milliseconds
   slo: { type: { parse: (value) => (sloOf(value, APPLICATIONS) ? value : undefined), write: String }, initial: "chat" },
-  // of the memory region: the model that the live tokens are counted as
+  // memory region: the model as which the live tokens are counted
   as_model: { type: modelId, initial: "llama-2-7b" },
   lanes: { type: oneOf("strategies", "caches", "drafts", "models"), initial: "strategies", place: true },
-  // of the time panel
+  // time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },
-  overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
-  answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" }, // beside the heads
-  detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
-  select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
-  telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // whom sentences are for
+  overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // content of each thumbnail of a layer and head
+  answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" }, // shown beside the heads
+  detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's space
+  select: { type: text, initial: null, place: true }, // pinned selection, in the text form of state/selection.js
+  telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // audience of the sentences
   motion: { type: flag, initial: true },
 };
 
 const MEMORY_KEY = "kvtheater";
 
-/** Every setting as a signal, by name. */
+/** All settings as signals, by name. */
 export const settings = /** @type {Settings} */ (
   Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]))
 );
 
 /**
- * An option of a run as the page's setting: its row's kind says what it is.
+ * Return the setting of a run option; the `kind` of its row defines the type.
  *
  * @param {string} name
  */
@@ -200,7 +199,7 @@ export const optionSetting = (name) =>
   /** @type {Signal<OptionValue>} */ (/** @type {Record<string, unknown>} */ (settings)[name]);
 
 /**
- * The settings of a query string, by name; unknown names and values that do not parse are left out.
+ * Parse the settings of a query string, by name; unknown names and invalid values are left out.
  *
  * @param {string} query
  */
@@ -216,7 +215,7 @@ export function parseQuery(query, table = TABLE) {
 }
 
 /**
- * The query string of settings that differ from their initial values.
+ * Return the query string of the settings that differ from their initial values.
  *
  * @param {Record<string, unknown>} values
  */
@@ -230,30 +229,30 @@ export function writeQuery(values, table = TABLE) {
 }
 
 /**
- * The settings of an address: its query, and its hash (`#step=12`), which wins.
+ * Parse the settings of an address: its query, and its hash (`#step=12`), which wins.
  * @param {{search: string, hash: string}} location
  */
 export function parseAddress(location, table = TABLE) {
   return { ...parseQuery(location.search, table), ...parseQuery(location.hash.slice(1), table) };
 }
 
-const WRITE_DELAY = 150; // ms without a change before the address follows
+const WRITE_DELAY = 150; // ms without a change before the address is updated
 let writeNow = () => {};
 let enterNew = false;
 
-/** The next change of the address is a new entry of the browser's history: Back comes back to where one is now. */
+/** Push the next change of the address as a new history entry, so that Back returns to the current view. */
 export function markPlace() {
   writeNow();
   enterNew = true;
 }
 
 /**
- * Read this device's memory, then the address; from then on write both back as settings change. `table` and its
- * `signals` are another page's, where it has its own.
+ * Read this device's storage, then the address; from then on write both back as settings change. Other pages pass their
+ * own `table` and `signals`.
  *
  * @param {{search: string, hash: string, pathname: string}} location
  * @param {Pick<History, "pushState" | "replaceState">} history
- * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: a visit is not remembered
+ * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: nothing is stored
  * @param {{addEventListener?: (name: "popstate", listener: () => void) => void}} [events]
  * @param {SettingTable} [table]
  * @param {Record<string, Signal<unknown>>} [signals]
@@ -264,7 +263,7 @@ export function connectSettings(location, history, storage, events = globalThis,
   try {
     remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
   } catch {
-    // unreadable memory is no memory
+    // unreadable storage counts as empty
   }
   for (const [name, row] of Object.entries(table)) {
     const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
@@ -280,10 +279,10 @@ export function connectSettings(location, history, storage, events = globalThis,
     clearTimeout(timer);
     const query = writeQuery(values, table);
     try {
-      const anchor = location.hash.includes("=") ? "" : location.hash; // a place on the page, no settings
+      const anchor = location.hash.includes("=") ? "" : location.hash; // an anchor of the page, not settings
       history[enterNew ? "pushState" : "replaceState"](null, "", (query ? `?${query}` : location.pathname) + anchor);
     } catch {
-      // a page inside a frame of another page, as in a notebook, has no address of its own
+      // a page in a frame, as in a notebook, has no address of its own
     }
     enterNew = false;
     const keep = Object.fromEntries(
@@ -294,7 +293,7 @@ export function connectSettings(location, history, storage, events = globalThis,
     try {
       storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
     } catch {
-      // private windows may refuse; the link still carries everything
+      // storage may be refused in a private window; the link still carries everything
     }
   };
   effect(() => {
@@ -305,7 +304,7 @@ export function connectSettings(location, history, storage, events = globalThis,
 }
 
 /**
- * Look again where an address of the history looked; the run and its settings stay what they are.
+ * Restore the view settings of a history entry; the run and its settings stay unchanged.
  *
  * @param {Record<string, unknown>} found
  * @param {SettingTable} table

@@ -1,5 +1,5 @@
-// The moment as what shows the sequence on stage has it: as state/moment.js says, but a sequence that has finished and
-// is shown as it was is shown whole, whatever moves elsewhere.
+// The moment (state/moment.js) of the sequence on stage. A finished sequence shown at its last record is always
+// complete, regardless of motion elsewhere.
 
 import { computed } from "../../vendor/signals/signals.js";
 import * as moment from "./moment.js";
@@ -8,14 +8,14 @@ import { looksBack } from "./store.js";
 const WHOLE = moment.phaseProgress(moment.PHASES.length);
 
 /**
- * Progress of one phase, in [0, 1].
+ * Return the progress of one phase, in [0, 1].
  *
  * @param {import("./moment.js").Phase} name
  */
 export const phase = (name) => (looksBack.value ? 1 : moment.phase(name));
 
-/** All of them without asking for the frames to come. */
+/** Return the progress of all phases without subscribing to frames. */
 export const phasesNow = () => (looksBack.peek() ? WHOLE : moment.phasesNow());
 
-/** The sub-step as far as which it is shown; null: whole. */
+/** The sub-step up to which it is shown; null: complete. */
 export const viewSub = computed(() => (looksBack.value ? null : moment.viewSub.value));

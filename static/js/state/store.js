@@ -1,4 +1,4 @@
-// What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
+// The page's state as signals: the log, the record on view, and what is pointed at.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { isBare } from "../core/bare.js";
@@ -22,75 +22,75 @@ import { settings } from "./settings.js";
  */
 
 /**
- * What is pointed at or held: core/provenance.js says which fields go together.
+ * A selection, hovered or pinned; core/provenance.js defines which fields go together.
  *
  * @typedef {import("../core/provenance/types.js").Selection} Selection
  */
 
 export { own, ownIsShown, status };
 
-/** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
+/** The log on show; null before the first header. It grows in place: read `numRecords` to subscribe. */
 export const log = computed(() => onShow.value.log.value);
 export const numRecords = computed(() => onShow.value.numRecords.value);
-/** The page's own run, where it is shown and too long to be read; else null. */
+/** The page's own run if it is on show and too long to load; otherwise null. */
 export const longRun = computed(() => (ownIsShown.value ? own.large.value : null));
-/** Records of it that have not arrived yet. */
+/** Number of its records that have not arrived yet. */
 export const behind = computed(() => onShow.value.behind.value);
-/** Steps a second that its engine takes now, 0 = as fast as it goes; null while it takes none. */
+/** Current steps per second of its engine, 0 = unlimited; null while it is idle. */
 export const pace = computed(() => onShow.value.pace.value);
 
 /**
- * How the page stands to its own run; only the session sets it.
+ * Connection state of the page's own run; set only by the session.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
  */
 export const connection = signal("connecting");
-/** Whether the page shows a recording, or is about to. */
+/** Whether the page shows a recording or is about to. */
 export const isReplay = computed(
   () => connection.value === "replay" || (connection.value === "connecting" && settings.recording.value !== null),
 );
-/** Whether the server is reached by polling, since no WebSocket gets through. */
+/** Whether the connection uses polling because no WebSocket gets through. */
 export const isPolling = signal(false);
 /**
- * Facts of `/api/model`, or null.
+ * Response of `/api/model`, or null.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
  */
 export const modelFacts = signal(null);
 /**
- * How far the server's first model is, as it says; null while it has not said.
+ * Loading status of the server's first model; null until reported.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<import("../core/wire.js").ModelStatus | null>}
  */
 export const serverModel = signal(null);
 /**
- * How far each of the server's models is, by name.
+ * Loading status of each of the server's models, by name.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Record<string, import("../core/wire.js").ModelStatus>>}
  */
 export const models = signal({});
-/** The name of the first, on which runs are that name none; null while the server has not said. */
+/** Name of the first model, used by runs that name none; null until reported. */
 export const firstModel = computed(
   () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
 );
-/** The model that the run waits for: the first, or the one that was chosen; null: none is on its way. */
+/** The model the run waits for, the first or the chosen one; null if it is loaded. */
 export const onItsWay = computed(() => {
   const awaited = [serverModel.value, models.value[settings.model.value ?? ""]];
   return awaited.find((one) => one?.state === "loading") ?? null;
 });
-/** Whether the server is there and its model is on its way. */
+/** Whether the server is reachable and its model is still loading. */
 export const isLoading = computed(() => onItsWay.value !== null);
 effect(() => {
   const machine = log.value?.header.machine ?? modelFacts.value?.machine;
   onGpu.value = (machine?.device || "cpu") !== "cpu";
 });
-/** The exhibits of the fault museum that the server has; empty while it has not said. */
+/** Exhibits of the server's fault museum; empty until reported. */
 export const exhibits = computed(() => modelFacts.value?.museum ?? []);
 const underWay = signal(0);
-/** Whether a command is under way. */
+/** Whether a command is in flight. */
 export const busy = computed(() => underWay.value > 0);
 /**
- * Do `work`, a command of which there may be several at once; its result.
+ * Run `work`, a command that may overlap with others, and return its result.
  *
  * @template T
  * @param {() => Promise<T>} work
@@ -104,17 +104,17 @@ export async function whileBusy(work) {
   }
 }
 /**
- * Sentences to show for a while.
+ * Sentences shown for a few seconds.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string, tone: Tone}[]>}
  */
 export const toasts = signal([]);
-/** Grows when a capture arrived later than its record. */
+/** Grows when a capture arrives later than its record. */
 export const captureVersion = signal(0);
-/** How many arrays are on their way. */
+/** Number of arrays being fetched. */
 export const fetching = signal(0);
 
-/** Index of the record asked for (-1: before the first). */
+/** Index of the requested record (-1: before the first). */
 export const viewIndex = computed(() => {
   const pinned = settings.step.value;
   const last = numRecords.value - 1;
@@ -124,28 +124,27 @@ export const viewIndex = computed(() => {
 /** Whether the view follows the log's tail. */
 export const following = computed(() => settings.step.value === null);
 
-/** The record that the motion draws now: only state/moment.js sets it. */
+/** Record the motion draws now; set only by state/moment.js. */
 export const drawing = signal(-1);
-/** Index of the record being drawn. What is shown follows it; it reaches `viewIndex` when a motion ends. */
+/** Index of the record being drawn. The views follow it; it reaches `viewIndex` when a motion ends. */
 export const drawnIndex = computed(() => Math.min(drawing.value, numRecords.value - 1));
 
 export const record = computed(() => (log.value && drawnIndex.value >= 0 ? log.value.records[drawnIndex.value] : null));
 export const state = computed(() => (log.value ? log.value.stateAt(drawnIndex.value) : null));
 
-/** The sequence on stage: the chosen one, else one the record computed, else the newest. */
+/** The sequence on stage: the chosen one, else one that the record computed, else the newest. */
 export const shownSeq = computed(() => {
   if (!state.value) return null;
   const { sequences, running } = state.value;
   const chosen = settings.seq.value;
   if (chosen !== null && sequences.has(chosen)) return chosen;
   const { batch = [], ops = [] } = record.value ?? {};
-  const came = ops.find((op) => op.type === "arrive"); // what is moved is shown
+  const came = ops.find((op) => op.type === "arrive"); // a moved sequence is shown
   return batch[0]?.seq_id ?? came?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
 /**
- * The record as at which the sequence on stage is shown: the one that is drawn; of a sequence that has finished before,
- * the last one that computed it.
+ * Record at which the sequence on stage is shown: the drawn one, or for a finished sequence the last that computed it.
  */
 export const stageIndex = computed(() => {
   const [now, seq, index] = [log.value, shownSeq.value, drawnIndex.value];
@@ -153,10 +152,10 @@ export const stageIndex = computed(() => {
   const last = now.lastComputed(seq, index);
   return last < 0 ? index : last;
 });
-/** Whether that is an earlier record than the one that is drawn. */
+/** Whether that record is earlier than the drawn one. */
 export const looksBack = computed(() => stageIndex.value !== drawnIndex.value);
 
-/** The layer and head that the run is best explained with: decided once, when the first arrays are here. */
+/** The layer and head that show the most structure, chosen once when the first arrays arrive. */
 const teaching = computed(() => {
   numRecords.value;
   captureVersion.value;
@@ -178,10 +177,10 @@ export const sequenceView = computed(() => {
   return sequenceViewAt(log.value, stageIndex.value, shownSeq.value, layer.value, head.value);
 });
 
-/** Whether the run was recorded without arrays: what would show them gives its room to what there is. */
+/** Whether the run was recorded without arrays: views that need them yield their space. */
 export const bare = computed(() => numRecords.value > 0 && log.value !== null && isBare(log.value));
 
-/** What the newest capture that left something out says of it (English, from the engine), or "". */
+/** The engine's note (in English) on what the newest incomplete capture omits, or "". */
 export const omitted = computed(() => {
   captureVersion.value;
   for (let i = numRecords.value - 1, seen = 0; i >= 0 && seen < 8; i--) {
@@ -194,8 +193,7 @@ export const omitted = computed(() => {
 });
 
 /**
- * What is pointed at and what is held: a selection of core/provenance.js, such as {position} or {block, offset}; null
- * for nothing.
+ * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Selection | null>}
  */
@@ -205,7 +203,7 @@ export const selected = signal(null);
 export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
 /**
- * A position of a sequence that is not on stage says nothing about the columns there.
+ * Return `target`, or null if it is a position of a sequence that is not on stage: the columns belong to another.
  *
  * @type {(target: Selection | null) => Selection | null}
  */
@@ -215,8 +213,8 @@ const onStage = (target) =>
 const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer: layer.value, head: head.value }));
 
 /**
- * Whether `target` is a position of the sequence on stage as it was: what it was then is told, and no slot of the pool
- * is framed, because another sequence may have it now.
+ * Return whether `target` is a position of a finished sequence on stage. Its provenance is that of its last record, and
+ * no pool slot is highlighted, since another sequence may have it now.
  *
  * @type {(target: Selection | null) => boolean}
  */
@@ -227,11 +225,11 @@ const isPast = (target) =>
 const provenanceNow = (target) =>
   log.value && provenanceOf(log.value, isPast(target) ? stageIndex.value : drawnIndex.value, target, view.value);
 
-/** The provenance of what is pointed at (the one line) and of what is held (the panel); null for nothing. */
+/** Provenance of the hovered selection (the one line) and of the pinned one (the panel); null for nothing. */
 export const chain = computed(() => provenanceNow(pointed.value));
 export const provenance = computed(() => provenanceNow(selected.value));
 
-/** What hangs together with what is pointed at: {blocks, slots, seqs}, sets of ids; null for nothing. */
+/** Everything connected with what is pointed at: {blocks, slots, seqs}, sets of ids; null for nothing. */
 export const connected = computed(() =>
   log.value && pointed.value && !isPast(pointed.value)
     ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value)
@@ -239,8 +237,8 @@ export const connected = computed(() =>
 );
 
 /**
- * Show record `index`. At or past the newest of a live run it is followed again; the last one of a recording is a place
- * as any other is, so that a link to it leads there.
+ * Show record `index`. At or past the newest record of a live run, the run is followed again. The last record of a
+ * recording is pinned like any other, so that a link to it leads there.
  *
  * @param {number} index
  */
@@ -258,7 +256,7 @@ export function backToLive() {
 }
 
 /**
- * Hold `target`, a selection of core/provenance.js; the same again lets go.
+ * Pin `target`, a selection of core/provenance.js; unpin it if it is already pinned.
  *
  * @param {Selection} target
  */
@@ -274,9 +272,9 @@ export function select(target) {
 let nextToast = 0;
 
 /**
- * Show a sentence; it leaves by itself.
+ * Show a sentence for a few seconds.
  *
- * @param {string | null} text nothing is shown without one
+ * @param {string | null} text nothing is shown for null
  * @param {Tone} [tone]
  */
 export function toast(text, tone = "info") {

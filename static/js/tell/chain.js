@@ -1,4 +1,4 @@
-// The links of a provenance chain in words. Values come from core/provenance.js; here they only get their names.
+// Links of a provenance chain in words. Values come from core/provenance.js; only their names are added here.
 
 import { labelText } from "../core/labels.js";
 import { FIGURES, sentence } from "./chain_figures.js";
@@ -6,7 +6,7 @@ import { inLayers, keysText, layersText } from "./groups.js";
 import { hashText, sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
 import { probabilityText, t } from "./words.js";
 
-/** The record that a link goes to; people count from 1. @param {{go?: number}} link */
+/** Return the name of the record that a link leads to, counted from 1. @param {{go?: number}} link */
 const recordName = ({ go = 0 }) => t("chain.record", { record: go + 1 });
 
 /** @param {{label: import("../core/labels.js").Label, position: number}} link */
@@ -14,7 +14,7 @@ const at = (link) => t("chain.at", { token: labelText(link.label), position: lin
 
 /**
  * A link in words. `value` and `second` are the short form, `lines` sentences with the numbers; a link without `value`
- * has no short form. `term` names an entry of the glossary.
+ * has no short form. `term` is a glossary entry.
  * @typedef {{name: string, term: string | null, value?: string | number | number[], second?: string, lines: string[]}}
  *   Words
  */
@@ -263,7 +263,7 @@ const exact = (weight) => String(Number(weight.toPrecision(4)));
 
 const HIDDEN = new Set(["type", "prompt_token_ids", "prompt_token_bytes", "token_ids", "sampling", "detail"]);
 
-/** The fields of an operation as the log has them. @param {import("../core/trace.js").Op} op */
+/** Return the fields of an operation as the log has them. @param {import("../core/trace.js").Op} op */
 function factsOf(op) {
   const shown = (/** @type {unknown} */ value) =>
     value instanceof Uint8Array

@@ -1,4 +1,4 @@
-// The links of a provenance chain that are figures, in words: bytes, their parts, what moved, other reservations.
+// Figure links of a provenance chain in words: bytes, their parts, data moved, other reservations.
 
 import { labelText } from "../core/labels.js";
 import { layersText } from "./groups.js";
@@ -11,7 +11,7 @@ import { bytesText, grouped, percentText, secondsText, t } from "./words.js";
  * @typedef {import("../core/provenance/types.js").LinkOf<K>} LinkOf
  */
 
-/** A text with its first letter large. @param {string} text */
+/** Return a text with its first letter capitalized. @param {string} text */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @type {{[K in "bytes" | "state" | "moved" | "figure" | "part" | "contiguous"]: (link: LinkOf<K>) => Words}} */
@@ -119,7 +119,7 @@ const oneFigure = (l) =>
 function contiguousWords(l) {
   const n = l.requests.length;
   const bytes = (/** @type {number} */ slots) => grouped(Math.round(slots * l.per_token));
-  // the bytes of several pools need not be whole slots
+  // bytes of several pools need not be whole slots
   const short = (/** @type {number} */ slots) => grouped(Number(slots.toFixed(1)));
   return {
     name: t("chain.contiguous"),

@@ -1,4 +1,4 @@
-// The field's words, each defined in every language: the page's terms, the tooltips and the help read this.
+// Glossary: the field's terms with definitions in every language, used by terms, tooltips and the help.
 
 import { LANGUAGES, language } from "./language.js";
 import { GLOSSARIES } from "./words.js";
@@ -8,12 +8,13 @@ import { GLOSSARIES } from "./words.js";
  * @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm
  */
 
-/** Groups of the glossary, in the order in which the help shows them. */
+/** Return the groups of the glossary, in the order of the help. */
 export const groupsOfTerms = () => Object.keys(GLOSSARIES[language.value]);
 
 /**
- * A term in the page's language and in the one beside it: {id, group, own: [term, definition], other, otherLanguage}.
- * @param {string} id @returns {FoundTerm | undefined}
+ * Return a term in the page's language and in a second one: {id, group, own: [term, definition], other, otherLanguage}.
+ * @param {string} id
+ * @returns {FoundTerm | undefined}
  */
 export function termOf(id) {
   const other = otherLanguage();
@@ -24,13 +25,14 @@ export function termOf(id) {
 }
 
 /**
- * Who reads one language often knows the term in another: English beside all others, Chinese beside English.
+ * Return the second language, since readers often know a term in another one: English beside all others, Chinese beside
+ * English.
  * @returns {typeof LANGUAGES[0]}
  */
 const otherLanguage = () => LANGUAGES.find((one) => (one.code === "en") !== (language.value === "en")) ?? LANGUAGES[0];
 
 /**
- * Terms whose name or definition, in either language, contains every word of `query`.
+ * Return the terms whose name or definition, in either language, contains every word of `query`.
  * @param {string} query
  */
 export function findTerms(query) {

@@ -1,13 +1,13 @@
-// Block groups in words: which layers, and which keys they keep.
+// Block groups in words: their layers and the keys they retain.
 
 import { hasSiblings, isOfStates } from "../core/groups.js";
 import { instanceName } from "../core/instances.js";
 import { bytesText, t } from "./words.js";
 
-const NAMED = 6; // more layers than these are a number; all of them are on hover
+const NAMED = 6; // more layers than this are given as a number and listed on hover
 
 /**
- * "layers 1, 3, 5", or how many they are; no layers with keys are those with a state.
+ * Return "layers 1, 3, 5", or their number; an empty list stands for the layers with a state.
  * @param {number[]} layers
  */
 export function layersText(layers) {
@@ -17,14 +17,14 @@ export function layersText(layers) {
 }
 
 /**
- * Every layer by its number.
+ * Return the numbers of all layers of a group.
  * @param {import("../core/groups.js").Group} group
  */
 export const allLayers = (group) =>
   isOfStates(group) ? t("group.with_state") : t("group.layers", { layers: group.layers.join(", ") });
 
 /**
- * What a group's layers keep: all keys, a window of them, or a state.
+ * Return what a group's layers retain: all keys, a window of them, or a state.
  * @param {Pick<import("../core/groups.js").Group, "window" | "sinks"> & {state_bytes?: number}} group
  */
 export function keysText({ window, sinks, state_bytes = 0 }) {
@@ -34,7 +34,7 @@ export function keysText({ window, sinks, state_bytes = 0 }) {
 }
 
 /**
- * The shortest name of a group beside another.
+ * Return the shortest name that distinguishes a group.
  * @param {Pick<import("../core/groups.js").Group, "window" | "state_bytes">} group
  */
 export function shortKeys({ window, state_bytes }) {
@@ -48,9 +48,10 @@ export function groupName(group) {
 }
 
 /**
- * What a group is called beside the others of a run: its instance, where there are several, and then in short which
- * keys it keeps, where others of that instance keep others; else its layers, where these are not all.
- * @param {import("../core/trace.js").Header | undefined} header @param {import("../core/groups.js").Group[]} groups
+ * Return a group's title among the groups of a run: its instance if there are several, then the retained keys if other
+ * groups of that instance differ; otherwise its layers unless it has all.
+ * @param {import("../core/trace.js").Header | undefined} header
+ * @param {import("../core/groups.js").Group[]} groups
  * @param {number} at
  */
 export function groupTitle(header, groups, at) {
@@ -60,7 +61,8 @@ export function groupTitle(header, groups, at) {
 }
 
 /**
- * A sentence about some layers' blocks.
- * @param {number[]} layers @param {string} text
+ * Return a sentence about the blocks of some layers.
+ * @param {number[]} layers
+ * @param {string} text
  */
 export const inLayers = (layers, text) => t("group.in", { layers: layersText(layers), text });

@@ -1,4 +1,4 @@
-// Operations and sentences in words: what core/telling.js, sentence.js and phase_sentence.js found to say.
+// Operations and sentences in words: renders the facts of core/telling.js, sentence.js and phase_sentence.js.
 
 import { instanceName } from "../core/instances.js";
 import { isBlocks, isSequence } from "../core/telling.js";
@@ -6,8 +6,7 @@ import { inLayers, layersText } from "./groups.js";
 import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
 
 /**
- * An objection {rule, text, seq_id, block_id, said, counted} as a clause; one without a rule that is known here is
- * quoted.
+ * Return an objection {rule, text, seq_id, block_id, said, counted} as a clause; unknown rules are quoted.
  * @param {import("../core/trace.js").Objection} one
  */
 export function objectionWords(one) {
@@ -16,7 +15,7 @@ export function objectionWords(one) {
 }
 
 /**
- * That a step failed by it.
+ * Return the sentence for a step that failed with an objection.
  * @param {import("../core/trace.js").Objection} one
  */
 export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });
@@ -27,23 +26,25 @@ export const stepFailed = (one) => t("error.step", { text: objectionWords(one) }
  * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
  */
 
-const MAX_NAMED = 6; // of a longer list only the first are told
-const MISSING = "–"; // for a value that a log lacks, because it contradicts itself
+const MAX_NAMED = 6; // longer lists are truncated
+const MISSING = "–"; // for a value missing from a log that contradicts itself
 
-/** The name of a sequence. @param {number} id */
+/** Return the name of a sequence. @param {number} id */
 export const sequenceName = (id) => t("sequence.name", { id });
 
-/** The first bytes of a hash, as hexadecimal. @param {Uint8Array} hash */
+/** Return the first bytes of a hash in hexadecimal. @param {Uint8Array} hash */
 export function hashText(hash) {
   return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The name of a type of operation; a later program may know more of them. @param {string} type */
+/** Return the name of an operation type; types of newer programs keep their identifier. @param {string} type */
 export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
 
 /**
- * The texts that parts have in a register, with their values; what has no plain one is told in the short one.
- * @param {Part[]} parts @param {Register} register @returns {Part[]}
+ * Select the texts of parts in a register, with their values; parts without a plain text use the short one.
+ * @param {Part[]} parts
+ * @param {Register} register
+ * @returns {Part[]}
  */
 export function inRegister(parts, register) {
   const found = parts
@@ -52,11 +53,11 @@ export function inRegister(parts, register) {
   return found.length || register !== "plain" ? found : inRegister(parts, "short");
 }
 
-/** Parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
+/** Return parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
 export const tell = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));
 
 /**
- * An entry of `operationsOf` in words, with what later records add.
+ * Return an entry of `operationsOf` in words, with additions of later records.
  * @param {import("../core/operations.js").Entry} entry
  */
 export function tellEntry({ parts, later, layers }) {
@@ -66,7 +67,7 @@ export function tellEntry({ parts, later, layers }) {
 }
 
 /**
- * A text with its values in words, by their names: sequences, layers, bytes, blocks. Those of `within` are said first.
+ * Return a text with its values in words, by name: sequences, layers, bytes, blocks. Parts in `within` come first.
  * @param {Part} part
  */
 export function inWords([key, values]) {
@@ -78,27 +79,32 @@ export function inWords([key, values]) {
 }
 
 /**
- * Sentences of record `index`: the first says whose it is, where there are several instances.
- * @param {import("../core/log.js").TraceLog} log @param {number} index @param {string[]} said
+ * Prefix the sentences of record `index` with the instance if there are several.
+ * @param {import("../core/log.js").TraceLog} log
+ * @param {number} index
+ * @param {string[]} said
  */
 export function atInstance(log, index, said) {
   const instance = index < 0 ? "" : instanceName(log.header, log.records[index]?.instance ?? 0);
   return instance && said.length ? [t("sentence.at", { instance, text: said[0] }), ...said.slice(1)] : said;
 }
 
-/** @param {string} name @param {any} value a field of any type */
+/**
+ * @param {string} name
+ * @param {any} value field of any type
+ */
 function shown(name, value) {
   if (isSequence(name)) return [value].flat().map(sequenceName).join(t("join.list"));
   if (name === "layers" && Array.isArray(value)) return layersText(value);
   if (name === "num_bytes") return bytesText(value);
   if (name === "media") return [...new Set(value)].map((one) => t(`medium.${one}`)).join(t("join.list")) || MISSING;
   if (name.endsWith("_seconds") || name === "lease") return secondsText(value);
-  if (name === "evicted_in") return value + 1; // people count records from 1
+  if (name === "evicted_in") return value + 1; // records are counted from 1 in texts
   if (isBlocks(name)) return rangesText([value].flat());
   return Array.isArray(value) ? value.join(name.endsWith("_steps") ? "–" : t("join.list")) : value;
 }
 
-/** Block ids, neighbours as ranges: 3–7, 12. @param {number[]} ids */
+/** Return block ids with neighbours as ranges: 3–7, 12. @param {number[]} ids */
 export function rangesText(ids) {
   /** @type {[number, number][]} */
   const ranges = [];

@@ -1,4 +1,4 @@
-// Words of the options: label, help and values. They lie beside the table, in engine/options/words.
+// Words of the options: label, help and values. They are stored beside the table, in engine/options/words.
 
 import { hasText, t } from "./words.js";
 
@@ -8,14 +8,15 @@ export const optionLabel = (name) => t(`option.${name}`);
 export const optionHelp = (name) => t(`option.${name}.help`);
 
 /**
- * What no value means.
+ * Return the meaning of an empty value.
  * @param {string} name
  */
 export const noneText = (name) => t(`option.${name}.none`);
 
 /**
- * A value, of a choice or a switch too.
- * @param {string} name @param {unknown} value
+ * Return the text of a value, including those of choices and switches.
+ * @param {string} name
+ * @param {unknown} value
  */
 export const valueText = (name, value) =>
   typeof value === "boolean"
@@ -25,8 +26,9 @@ export const valueText = (name, value) =>
       : String(value);
 
 /**
- * A setting with its value.
- * @param {string} name @param {unknown} value
+ * Return a setting with its value.
+ * @param {string} name
+ * @param {unknown} value
  */
 export const settingText = (name, value) =>
   t(typeof value === "boolean" ? "setting.switch" : "setting", {
@@ -35,7 +37,8 @@ export const settingText = (name, value) =>
   });
 
 /**
- * What `ablate` switches off, as the log's header has it: LAYER.HEAD@RECORD or LAYER@RECORD, with spaces between.
+ * Return the components that `ablate` disables, in the header's form: LAYER.HEAD@RECORD or LAYER@RECORD, separated by
+ * spaces.
  * @param {string | null | undefined} ablate
  */
 export const offText = (ablate) =>
@@ -51,14 +54,16 @@ export const offText = (ablate) =>
     : noneText("ablate");
 
 /**
- * What a value of a choice does, a sentence.
- * @param {string} name @param {unknown} value
+ * Return a sentence on the effect of a choice's value.
+ * @param {string} name
+ * @param {unknown} value
  */
 export const valueHelp = (name, value) => t(`option.${name}.${value}.help`);
 
 /**
- * One of the usual numbers.
- * @param {string} name @param {number} n
+ * Return the label of a preset number.
+ * @param {string} name
+ * @param {number} n
  */
 export const numberText = (name, n) =>
   hasText(`option.${name}.number`) ? t(`option.${name}.number`, { n }) : String(n);

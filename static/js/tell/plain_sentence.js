@@ -1,5 +1,5 @@
-// The sentences of a record for who is new here: first what is new in it, in words that need no other. The same facts
-// as sentence.js has for who knows the words.
+// Sentences of a record for newcomers: its news first, in words that need no others. Uses the same facts as
+// sentence.js, which is for experts.
 
 import { endOf, outputIn } from "../core/drafts.js";
 import { ownAtCompute, recordBefore } from "../core/instances.js";
@@ -13,19 +13,19 @@ import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sen
  * @typedef {import("../core/trace.js").Op} Op
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {NonNullable<ReturnType<Log["tail"]["sequences"]["get"]>>} Sequence
- * @typedef {object} At what is told about
+ * @typedef {object} At subject of a sentence
  * @property {Log} log
  * @property {number} index
  * @property {import("../core/trace.js").StepRecord} record
  * @property {BatchEntry} entry
  * @property {Sequence} seq
  * @property {import("../core/groups.js").Group[]} groups of its instance
- * @property {number[]} table its block table in the layers that see most
- * @property {number} end the position after its last token
- * @property {boolean} alone whether no other sequence is to be told from it, so that it needs no name
+ * @property {number[]} table its block table in the layers that retain most
+ * @property {number} end position after its last token
+ * @property {boolean} alone whether it is the only sequence and needs no name
  */
 
-/** Each is news by itself. */
+/** Each is reported separately. */
 const EVENTS = new Set([
   "lost",
   "transfer_failed",
@@ -41,14 +41,18 @@ const EVENTS = new Set([
   "adjust",
   "known_since",
 ]);
-const TOGETHER = ["removed", "stored", "swap_in", "load", "receive"]; // news too, all of a type at once
-const AFTER = new Set(["arrive", "await", "finish", "hold", "rank"]); // said after what is computed
+const TOGETHER = ["removed", "stored", "swap_in", "load", "receive"]; // also reported, all of a type together
+const AFTER = new Set(["arrive", "await", "finish", "hold", "rank"]); // reported after the computation
 const AFTER_TOGETHER = ["fork", "release", "evict", "store"];
 
 /**
- * The texts of record `index` with their values, about the shown sequence where one must be chosen. `onlyOne`: the page
- * shows no other, so that its steps need no name.
- * @param {Log} log @param {number} index @param {number | null} shownSeq @param {boolean} [onlyOne] @returns {Part[]}
+ * Return the texts of record `index` with their values, about the shown sequence if one must be chosen. `onlyOne`: the
+ * page shows no other sequence, so its steps need no name.
+ * @param {Log} log
+ * @param {number} index
+ * @param {number | null} shownSeq
+ * @param {boolean} [onlyOne]
+ * @returns {Part[]}
  */
 export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   if (index < 0) return [[log.length ? "sentence.before" : "sentence.start.plain", {}]];
@@ -60,7 +64,7 @@ export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   for (const type of TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   const news = found.length > 0;
   const waits = (/** @type {Op} */ op) => op.type === "defer" && op.seq_id === shownSeq && !gaveWay(op);
-  found.push(...each(log, index, waits, "plain")); // the stage of who waits is empty: that is why
+  found.push(...each(log, index, waits, "plain")); // explains why the stage of a waiting sequence is empty
   if (entry) found.push(...computed(log, index, entry, news, onlyOne));
   for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, (op) => AFTER.has(op.type) || (!waits(op) && beginsToWait(log, index, op)), "plain"));
@@ -71,12 +75,18 @@ export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
 /** @param {Op} op */
 const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
 
-/** That who has just given way waits goes without saying. @param {import("../core/trace.js").Defer} op */
+/**
+ * Return whether a deferral follows from a preemption in the same step, which is reported already.
+ *
+ * @param {import("../core/trace.js").Defer} op
+ */
 const gaveWay = (op) => op.reason === "step_preempted";
 
 /**
- * Whether `op` says that a sequence waits, or waits for another reason than in its instance's record before.
- * @param {Log} log @param {number} index @param {Op} op
+ * Return whether `op` starts a wait, or changes its reason since the previous record of its instance.
+ * @param {Log} log
+ * @param {number} index
+ * @param {Op} op
  */
 function beginsToWait(log, index, op) {
   if (op.type !== "defer" || gaveWay(op)) return false;
@@ -87,8 +97,13 @@ function beginsToWait(log, index, op) {
 }
 
 /**
- * What was computed of a sequence, and what came of it; `brief`: a usual step is not explained beside other news.
- * @param {Log} log @param {number} index @param {BatchEntry} entry @param {boolean} brief @param {boolean} onlyOne
+ * Return the computation of a sequence and its results; `brief`: leave out the explanation of an ordinary step beside
+ * other news.
+ * @param {Log} log
+ * @param {number} index
+ * @param {BatchEntry} entry
+ * @param {boolean} brief
+ * @param {boolean} onlyOne
  * @returns {Part[]}
  */
 function computed(log, index, entry, brief, onlyOne) {
@@ -109,7 +124,7 @@ function computed(log, index, entry, brief, onlyOne) {
 /** @param {string} key @param {Record<string, any>} values @returns {Part} */
 const part = (key, values) => [key, values];
 
-/** The token that was chosen; none while the prompt is not read to its end. @param {At} at @returns {Part[]} */
+/** Return the chosen token; empty until the whole prompt is processed. @param {At} at @returns {Part[]} */
 function next({ log, record, seq, end, alone }) {
   const output = outputIn(record, seq.seq_id);
   if (!output) return [];
@@ -148,7 +163,8 @@ function decode({ log, record, entry, seq, groups, table, end }) {
   const taken = (record.ops ?? []).some(
     (op) => op.type === "allocate" && op.seq_id === entry.seq_id && op.block_id === place?.block,
   );
-  const copied = (record.ops ?? []).some((op) => op.type === "copy" && op.dst === place?.block); // told by itself
+  // reported by its own operation
+  const copied = (record.ops ?? []).some((op) => op.type === "copy" && op.dst === place?.block);
   const others = groups.slice(1).map(({ layers }) => {
     const keys = keysRead(log, end, layers, entry.seq_id);
     return part("group.also_keys", { layers, keys, blocks: blocksRead(log, end, layers, entry.seq_id) });

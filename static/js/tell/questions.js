@@ -1,8 +1,8 @@
-// A lesson's question in words: its stem, its answers.
+// Questions of a lesson in words: stem and answers.
 
 import { bytesText, grouped, t } from "./words.js";
 
-/** Numbers as the page writes them: bytes with their unit. @param {Record<string, string | number>} values */
+/** Return numbers in the page's format, bytes with their unit. @param {Record<string, string | number>} values */
 export const shownValues = (values) =>
   Object.fromEntries(
     Object.entries(values).map(([name, value]) => {
@@ -11,15 +11,15 @@ export const shownValues = (values) =>
     }),
   );
 
-/** What is asked. @param {import("../core/wire.js").ToldAsk} item */
+/** Return the stem of a question. @param {import("../core/wire.js").ToldAsk} item */
 export function stemText({ rule, values, of = null }) {
   const stem = t(`question.${rule}.stem`, shownValues(values));
   return of === null ? stem : t("question.of_sequence", { seq: of, stem });
 }
 
-/** An answer. @param {import("../core/wire.js").ToldOption} option */
+/** Return the text of an answer. @param {import("../core/wire.js").ToldOption} option */
 export const optionText = ({ text, values }) =>
   t(text, text === "answer.bytes" ? { n: bytesText(Number(values.n)) } : shownValues(values));
 
-/** What answers are called where they are chosen and where they are shown: A, B, C. @param {number} i */
+/** Return the letter of an answer: A, B, C. @param {number} i */
 export const letter = (i) => String.fromCharCode(65 + i);

@@ -1,5 +1,5 @@
-// The sentence that says what a record did, with its numbers, for who knows the words (plain_sentence.js: for who does
-// not). Facts come from the log alone; tell/operations.js writes them out.
+// Sentences on what a record did, with its numbers, for experts (plain_sentence.js is for newcomers). Facts come from
+// the log alone; tell/operations.js renders them.
 
 import { visibleKeys } from "../core/attention.js";
 import { endOf, outputIn } from "../core/drafts.js";
@@ -23,7 +23,7 @@ import { inRegister } from "./operations.js";
  * @typedef {import("./operations.js").Register} Register
  */
 
-// said before what is computed, each by itself
+// reported before the computation, each separately
 const RARE = new Set([
   "lost",
   "transfer_failed",
@@ -39,13 +39,17 @@ const RARE = new Set([
   "adjust",
   "known_since",
 ]);
-const OF_BLOCKS = ["removed", "stored", "evict", "swap_in", "load", "receive"]; // said there too, all of a type at once
-const OF_BLOCKS_LAST = ["release", "store"]; // all of a type at once, after it
-const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // said after it
+// also before it, all of a type together
+const OF_BLOCKS = ["removed", "stored", "evict", "swap_in", "load", "receive"];
+const OF_BLOCKS_LAST = ["release", "store"]; // after it, all of a type together
+const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // after it, each separately
 
 /**
- * The texts of record `index` with their values, the shown sequence first. `inWords` writes them.
- * @param {Log} log @param {number} index @param {number | null} shownSeq @returns {Part[]}
+ * Return the texts of record `index` with their values, the shown sequence first. `inWords` renders them.
+ * @param {Log} log
+ * @param {number} index
+ * @param {number | null} shownSeq
+ * @returns {Part[]}
  */
 export function sentencesOf(log, index, shownSeq) {
   if (index < 0) return [[log.length ? "sentence.before" : "sentence.start", {}]];
@@ -63,12 +67,15 @@ export function sentencesOf(log, index, shownSeq) {
   return found.length ? found : [[record.seen ? "sentence.seen" : "sentence.idle", {}]];
 }
 
-/** Whether a store outside the pool had something, loaded or not. @param {Op} op */
+/** Return whether a store outside the pool had a match, loaded or not. @param {Op} op */
 export const foundOutside = (op) => op.type === "lookup_external" && op.verdict !== "miss";
 
 /**
- * The operations that are `wanted`, one by one.
- * @param {Log} log @param {number} index @param {(op: Op) => boolean} wanted @param {Register} [register]
+ * Return the `wanted` operations, one by one.
+ * @param {Log} log
+ * @param {number} index
+ * @param {(op: Op) => boolean} wanted
+ * @param {Register} [register]
  * @returns {Part[]}
  */
 export const each = (log, index, wanted, register = "short") =>
@@ -77,8 +84,11 @@ export const each = (log, index, wanted, register = "short") =>
   );
 
 /**
- * The operations that are `wanted`, which are of one type, told together.
- * @param {Log} log @param {number} index @param {(op: Op, at: number) => boolean} wanted @param {Register} [register]
+ * Return the `wanted` operations, which have one type, as a single report.
+ * @param {Log} log
+ * @param {number} index
+ * @param {(op: Op, at: number) => boolean} wanted
+ * @param {Register} [register]
  * @returns {Part[]}
  */
 export const briefly = (log, index, wanted, register = "short") => inRegister(partsWhere(log, index, wanted), register);
@@ -90,7 +100,7 @@ function entrySentences(log, index, record, entry) {
   if (!seq) return [];
   const size = state.block_size;
   const own = ownAtCompute(log, index, entry.seq_id);
-  const table = own.tables[0] ?? []; // of the layers that see most
+  const table = own.tables[0] ?? []; // in the layers that retain most
   const count = entry.token_ids.length;
   const end = endOf(record, entry);
   /** @type {Part[]} */
@@ -148,8 +158,10 @@ function entrySentences(log, index, record, entry) {
 }
 
 /**
- * The block groups after the first that have a slot for `position`.
- * @param {Log} log @param {Own} own @param {number} position
+ * Return the block groups after the first that have a slot for `position`.
+ * @param {Log} log
+ * @param {Own} own
+ * @param {number} position
  * @returns {[group: import("../core/groups.js").Group, place: import("../core/metrics.js").Slot][]}
  */
 function otherPlaces(log, { groups, tables }, position) {
@@ -158,8 +170,11 @@ function otherPlaces(log, { groups, tables }, position) {
 }
 
 /**
- * Where the key and value of `position` went in the block groups after the first.
- * @param {Log} log @param {Own} own @param {number} position @returns {Part[]}
+ * Return where the key and value of `position` are stored in the block groups after the first.
+ * @param {Log} log
+ * @param {Own} own
+ * @param {number} position
+ * @returns {Part[]}
  */
 export function alsoSlot(log, own, position) {
   return otherPlaces(log, own, position).map(([{ layers }, place]) => [
@@ -169,8 +184,12 @@ export function alsoSlot(log, own, position) {
 }
 
 /**
- * The same of the positions [start, end).
- * @param {Log} log @param {Own} own @param {number} start @param {number} end @returns {Part[]}
+ * Same for the positions [start, end).
+ * @param {Log} log
+ * @param {Own} own
+ * @param {number} start
+ * @param {number} end
+ * @returns {Part[]}
  */
 export function alsoBlocks(log, { groups, tables }, start, end) {
   const size = blockSize(log.header);
@@ -181,9 +200,13 @@ export function alsoBlocks(log, { groups, tables }, start, end) {
 }
 
 /**
- * Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees
- * farthest. `seqId`: its sequence, whose heads may have forgotten some; of these the one that sees most.
- * @param {Log} log @param {number} context @param {number[] | null} [layers] @param {number} [seqId]
+ * Return the number of keys read by a query with `context` tokens up to and including itself, in the layer of `layers`
+ * (null: all) with the widest span. `seqId`: its sequence, whose heads may have dropped keys; the head with the most
+ * counts.
+ * @param {Log} log
+ * @param {number} context
+ * @param {number[] | null} [layers]
+ * @param {number} [seqId]
  */
 export function keysRead(log, context, layers = null, seqId = -1) {
   const { model, engine } = log.header;
@@ -202,8 +225,11 @@ export function keysRead(log, context, layers = null, seqId = -1) {
 }
 
 /**
- * What each KV head of a layer still sees of the keys up to a query; empty where nothing is forgotten.
- * @param {Log} log @param {number} layer @param {number} context @param {number} seqId
+ * Return the keys that each KV head of a layer still has up to a query; empty if none were dropped.
+ * @param {Log} log
+ * @param {number} layer
+ * @param {number} context
+ * @param {number} seqId
  */
 function headsOf(log, layer, context, seqId) {
   const sequence = seqId < 0 ? null : log.tail.sequences.get(seqId);
@@ -213,8 +239,11 @@ function headsOf(log, layer, context, seqId) {
 }
 
 /**
- * Logical blocks in which those keys lie: the window's, and the sinks' where they are others; those of all heads.
- * @param {Log} log @param {number} context @param {number[] | null} [layers] @param {number} [seqId]
+ * Return the number of logical blocks that contain those keys: of the window and separate sinks, for all heads.
+ * @param {Log} log
+ * @param {number} context
+ * @param {number[] | null} [layers]
+ * @param {number} [seqId]
  */
 export function blocksRead(log, context, layers = null, seqId = -1) {
   const all = layers ?? [...log.header.model.sliding_windows.keys()];
@@ -227,9 +256,10 @@ export function blocksRead(log, context, layers = null, seqId = -1) {
 }
 
 /**
- * How probable a chosen token was; a private log does not say, nor one that no model wrote, or another engine.
+ * Return the probability of a chosen token; "–" for private logs, logs without a model, and other engines.
  *
- * @param {Log} log @param {import("../core/trace.js").Output} output
+ * @param {Log} log
+ * @param {import("../core/trace.js").Output} output
  */
 export const chance = ({ header }, output) =>
   header.engine.private === true || isSilent(header) ? "–" : probability(Math.exp(output.logprob));
@@ -237,5 +267,5 @@ export const chance = ({ header }, output) =>
 /** @param {Log["header"]} header */
 const isSilent = ({ simulated, watched }) => Boolean(simulated || watched);
 
-/** A probability in words: two decimals, four where that would be 0.00. @param {number} p */
+/** Return a probability with two decimals, or four if it would round to 0.00. @param {number} p */
 export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);

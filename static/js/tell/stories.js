@@ -1,5 +1,5 @@
-// What happened to a sequence in sentences: core/stories.js in words. The command line tells the same with the same
-// texts (app/cli/trace_explain.py).
+// Timeline of a sequence in sentences, from core/stories.js. The command line (app/cli/trace_explain.py) uses the same
+// texts.
 
 import { partsWhere } from "../core/operations.js";
 import { tell } from "./operations.js";
@@ -12,8 +12,9 @@ import { sentences, t } from "./words.js";
  */
 
 /**
- * A moment: its operation, what its return costs, how long it had waited and for what.
- * @param {Log} log @param {Moment} moment
+ * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.
+ * @param {Log} log
+ * @param {Moment} moment
  */
 export function tellMoment(log, { record, at, again, wait }) {
   const said = [tell(partsWhere(log, record, (_, place) => place === at))];
@@ -22,7 +23,7 @@ export function tellMoment(log, { record, at, again, wait }) {
   return sentences(said);
 }
 
-/** A wait that lasts until the log ends. @param {Wait} wait */
+/** Return a wait that lasts until the end of the log. @param {Wait} wait */
 export const tellWaiting = (wait) => tellWait("story.waits", wait);
 
 /** @param {string} key @param {Wait} wait */

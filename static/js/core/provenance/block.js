@@ -1,4 +1,4 @@
-// A block or a slot: who holds it and since when, who wrote it, which decision took it, what became of it. Pure.
+// Provenance of a block or slot: owners, writer, the decision that allocated it, and its later fate. Pure.
 
 import { groupOf } from "../groups.js";
 import { blockHistory, lastOf } from "../history.js";
@@ -29,8 +29,11 @@ export function ofBlock(at, block, offset) {
 }
 
 /**
- * What the log tells of a block: who holds it and since when, who wrote it, which decision took it, what became of it.
- * @param {At} at @param {number} block @param {number | null} offset @returns {Link[]}
+ * Return the links of a block: owners and since when, writer, the decision that allocated it, and its later fate.
+ * @param {At} at
+ * @param {number} block
+ * @param {number | null} offset
+ * @returns {Link[]}
  */
 export function blockLinks(at, block, offset) {
   const events = blockHistory(at.log, block, at.index);
@@ -75,9 +78,12 @@ export function blockLinks(at, block, offset) {
 }
 
 /**
- * How a block's content came from another instance.
- * @param {At} at @param {number} block @param {import("../slot_origins.js").Arrival} origin
- * @param {import("../state.js").Sequence} writer @returns {Link}
+ * Return the link for a block's content received from another instance.
+ * @param {At} at
+ * @param {number} block
+ * @param {import("../slot_origins.js").Arrival} origin
+ * @param {import("../state.js").Sequence} writer
+ * @returns {Link}
  */
 function movedLink({ log }, block, origin, writer) {
   const { record, from = null } = /** @type {import("../slot_origins.js").Loaded} */ (origin.loaded);
@@ -99,7 +105,7 @@ function movedLink({ log }, block, origin, writer) {
   };
 }
 
-/** How a sequence came to hold the block. @param {Event[]} life @param {number} seq */
+/** Return how a sequence came to hold the block. @param {Event[]} life @param {number} seq */
 function joined(life, seq) {
   const event = life.findLast(
     ({ op }) => (op.type === "allocate" || op.type === "share" || op.type === "fork") && op.seq_id === seq,
@@ -108,8 +114,12 @@ function joined(life, seq) {
 }
 
 /**
- * Freed, evicted, or held by others before: what happened around the life that the block has now.
- * @param {At} at @param {number} block @param {Event[]} events @param {number} began @returns {Link[]}
+ * Return links for events outside the block's current life: freed, evicted, or held by others before.
+ * @param {At} at
+ * @param {number} block
+ * @param {Event[]} events
+ * @param {number} began
+ * @returns {Link[]}
  */
 function fateLinks(at, block, events, began) {
   /** @type {Link[]} */

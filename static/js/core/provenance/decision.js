@@ -1,4 +1,4 @@
-// A decision: an operation of a record, why it was made and what it was about. Pure.
+// Provenance of a decision: an operation of a record, its reason and its subject. Pure.
 
 import { evictionBefore, operationsWithReasons } from "../decisions.js";
 import { groupOf } from "../groups.js";
@@ -13,8 +13,11 @@ import { blockLink, bytesLink, cachedLink, inGroup, requestLink } from "./links.
 /** @typedef {import("../trace.js").Op} Op */
 
 /**
- * The allocation that gave a block to its sequence: who asked, for which request, and why.
- * @param {At["log"]} log @param {number} record @param {number} at @returns {Link[]}
+ * Return the links of the allocation that gave a block to its sequence: sequence, request and reason.
+ * @param {At["log"]} log
+ * @param {number} record
+ * @param {number} at
+ * @returns {Link[]}
  */
 export function decisionLinks(log, record, at) {
   const ops = operationsWithReasons(log.header, log.records[record]);
@@ -40,9 +43,11 @@ export function decisionLinks(log, record, at) {
 }
 
 /**
- * The reason that the operation at `place` of a record says, or that stands beside it in an older log; "none" if
- * neither.
- * @param {At["log"]} log @param {number} record @param {number} place @returns {string}
+ * Return the reason of operation `place` of a record, inferred for older logs; "none" if unknown.
+ * @param {At["log"]} log
+ * @param {number} record
+ * @param {number} place
+ * @returns {string}
  */
 export function reasonAt(log, record, place) {
   const op = operationsWithReasons(log.header, log.records[record])[place];
@@ -58,7 +63,7 @@ export function ofDecision(log, record, place) {
   const blockGroup = (/** @type {Op} */ one) => ("block_id" in one ? groupOf(log.groups, one.block_id) : -1);
   const group = blockGroup(op);
   const alike = ops.filter(
-    // one decision, block by block
+    // one decision for several blocks
     (other) => other.type === op.type && sequenceOf(other) === sequenceOf(op) && blockGroup(other) === group,
   );
   const told = operationsOf(log, record).findLast(
@@ -92,8 +97,11 @@ export function ofDecision(log, record, place) {
 }
 
 /**
- * The allocation that took an evicted block, and how it had come by its hash.
- * @param {At["log"]} log @param {number} record @param {number} place @param {import("../trace.js").Evict} evicted
+ * Return links to the allocation that took an evicted block, and to the origin of its hash.
+ * @param {At["log"]} log
+ * @param {number} record
+ * @param {number} place
+ * @param {import("../trace.js").Evict} evicted
  * @returns {Link[]}
  */
 function evictionLinks(log, record, place, { block_id: block, block_hash: hash }) {

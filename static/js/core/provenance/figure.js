@@ -1,4 +1,4 @@
-// A byte figure: the slots that it counts in each block group, and what each sequence contributes. Pure.
+// Provenance of a byte figure: its slots in each block group and each sequence's share. Pure.
 
 import { counterfactual } from "../counterfactual.js";
 import { figuresByGroup, groupOf, heldIn, isOfStates } from "../groups.js";
@@ -60,9 +60,10 @@ export function ofFigure(at, name) {
 const groupWith = (at, block) => at.log.groups[groupOf(at.log.groups, block)];
 
 /**
- * The slots that a figure counts in each block group, of states their number: [{slots, per_token, bytes, layers,
- * of_states}]; `per_token` is then the bytes of a state.
- * @param {At} at @param {Counted} name
+ * Return the slots that a figure counts in each block group, for states their number: [{slots, per_token, bytes,
+ * layers, of_states}]; `per_token` is then the bytes of a state.
+ * @param {At} at
+ * @param {Counted} name
  */
 function slotsByGroup(at, name) {
   const size = at.state.block_size;
@@ -92,9 +93,11 @@ const MEMBERS = {
 };
 
 /**
- * What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it,
- * so that the parts add up.
- * @param {At} at @param {Counted} name @returns {Link[]}
+ * Return each sequence's share in each block group; a shared block counts for the first sequence that holds it, so that
+ * the shares add up.
+ * @param {At} at
+ * @param {Counted} name
+ * @returns {Link[]}
  */
 function parts(at, name) {
   /** @type {Set<number>} */

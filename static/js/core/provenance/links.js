@@ -1,4 +1,4 @@
-// Links that several provenance chains have: slot, block, table, bytes, request. Pure.
+// Links shared by several provenance chains: slot, block, table, bytes, request. Pure.
 
 import { groupOf, hasSiblings, isOfStates } from "../groups.js";
 import { tokenLabels } from "../labels.js";
@@ -8,8 +8,9 @@ import { sequenceOf } from "../operation_kinds.js";
 /** @typedef {import("./types.js").At} At */
 
 /**
- * What a link says of the group that it is about: its layers, where there is more than one group.
- * @param {{log: At["log"]}} at @param {number} group
+ * Return the group fields of a link: its layers, if there is more than one group.
+ * @param {{log: At["log"]}} at
+ * @param {number} group
  */
 export const inGroup = ({ log }, group) => (hasSiblings(log.groups, group) ? { layers: log.groups[group].layers } : {});
 
@@ -84,8 +85,9 @@ export function blockLink(at, id) {
 }
 
 /**
- * Sequences whose table has the block, and where: [{seq, logical}].
- * @param {{state: At["state"]}} at @param {number} block
+ * Return the sequences whose table contains the block, and its index there: [{seq, logical}].
+ * @param {{state: At["state"]}} at
+ * @param {number} block
  */
 export function ownersOf({ state }, block) {
   const found = [];
@@ -98,8 +100,11 @@ export function ownersOf({ state }, block) {
 }
 
 /**
- * Bytes of `slots` slots: of a block group, or of all layers. Of a group with states: of the states in so many blocks.
- * @param {At} at @param {number} slots @param {number} [group]
+ * Return the link for the bytes of `slots` slots of a block group, or of all layers. For a group with states, `slots`
+ * counts states.
+ * @param {At} at
+ * @param {number} slots
+ * @param {number} [group]
  * @returns {import("./types.js").LinkOf<"bytes"> | import("./types.js").LinkOf<"state">}
  */
 export function bytesLink(at, slots, group = -1) {
@@ -136,8 +141,10 @@ export function requestLink(seq) {
 }
 
 /**
- * The hash that a block got in a record.
- * @param {import("../trace.js").Cache} op @param {number} record @returns {import("./types.js").LinkOf<"cached">}
+ * Return the link for the hash that a block got in a record.
+ * @param {import("../trace.js").Cache} op
+ * @param {number} record
+ * @returns {import("./types.js").LinkOf<"cached">}
  */
 export const cachedLink = (op, record) => ({
   kind: "cached",

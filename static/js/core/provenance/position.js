@@ -1,4 +1,4 @@
-// A position: query → weight → key → slot → block → table → owners → decision → bytes. Pure.
+// Provenance of a position: query → weight → key → slot → block → table → owners → decision → bytes. Pure.
 
 import { visibleKeys } from "../attention.js";
 import { endOf } from "../drafts.js";
@@ -64,8 +64,11 @@ export function ofPosition(at, seqId, position, query) {
 }
 
 /**
- * The layer's group let the key go, another one keeps it.
- * @param {At} at @param {number} group @param {number} kept @param {number} block
+ * Return the link for a key that the layer's group released and another group retains.
+ * @param {At} at
+ * @param {number} group
+ * @param {number} kept
+ * @param {number} block
  * @returns {import("./types.js").LinkOf<"released">}
  */
 function releasedLink({ log }, group, kept, block) {
@@ -91,7 +94,7 @@ function weightLinks(at, seq, query, position) {
   if (record < 0) return [];
   const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
-  // a later key is no key of this query, unless the capture says that it was read
+  // a later key is not read by this query unless the capture says so
   if (query < position && !value) return [];
   const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
   const rank =

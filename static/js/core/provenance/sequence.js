@@ -1,4 +1,4 @@
-// A sequence: its request, its lookup, its blocks and their bytes, the turns of its life. Pure.
+// Provenance of a sequence: request, lookup, blocks and their bytes, and its status changes. Pure.
 
 import { heldBy, heldIn } from "../groups.js";
 import { lastOf, sequenceHistory } from "../history.js";

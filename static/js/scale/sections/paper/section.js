@@ -1,4 +1,4 @@
-// A paper's figures, made again from public inputs: DistServe's 1, 3, 4 and 5, each beside what the paper prints.
+// Figures of a paper reproduced from public inputs: DistServe's 1, 3, 4 and 5, each beside the published values.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { colours } from "../../../kit/colour.js";
@@ -13,11 +13,11 @@ import { lineAt, Plot } from "../../plot.js";
 export const TABLE = { paper: { type: name, initial: "", place: true } };
 
 const values = inputs(TABLE);
-const SHOWN = "distserve"; // what the link says
-const HIGHEST = 4; // of a queue's curve, in units of where it begins
+const SHOWN = "distserve"; // name in the link
+const HIGHEST = 4; // upper end of a queue's curve, as a multiple of its start
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const SEQUENCES = [5, 2, 4, 1];
-const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // what doubles from point to point
+const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // quantities on logarithmic steps of two
 
 /**
  * @typedef {{kind: string, value: number | null, points: [number, number][]}} Line

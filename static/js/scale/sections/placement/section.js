@@ -1,4 +1,4 @@
-// Placement: how many GPUs serve a demand, with prefill and decode apart, side by side in a node, or together.
+// Placement: GPUs needed for a demand, with prefill and decode on separate nodes, side by side in a node, or together.
 
 import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
@@ -19,7 +19,7 @@ function Trial({ way, asked, share }) {
   const [state, setState] = useState(/** @type {{tried?: Tried, problem?: string, runs?: boolean}} */ ({}));
   const given = Object.entries({ ...asked, way }).filter(([, value]) => value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-  useEffect(() => setState({}), [query]); // what was tried was another demand's
+  useEffect(() => setState({}), [query]); // trial results belong to the previous demand
   const run = async () => {
     setState({ runs: true });
     try {
@@ -58,8 +58,8 @@ function told(tried, share) {
 /** @param {number} share */
 const percent = (share) => String(Number((100 * share).toFixed(1)));
 
-const MAX = 16; // nodes that are drawn
-const FEW = 4; // that are drawn even where they are free
+const MAX = 16; // maximum number of nodes drawn
+const FEW = 4; // drawn even if they are free
 
 /** @param {{placement: Placement, nodes: number, gpus: number}} props */
 function Cluster({ placement, nodes, gpus }) {
@@ -84,7 +84,7 @@ function Cluster({ placement, nodes, gpus }) {
 /** @param {string} kind */
 const kindText = (kind) => t(`scale.placement.kind.${kind}`);
 
-/** Counts and their least. @type {Record<string, [initial: number, least: number]>} */
+/** Counts with initial value and minimum. @type {Record<string, [initial: number, least: number]>} */
 const COUNTS = {
   p_nodes: [4, 1],
   p_node_gpus: [8, 1],
@@ -114,7 +114,7 @@ export const TABLE = {
 const values = inputs(TABLE);
 
 /**
- * As `engine/simulate/placement.py` and `app/scale/placement.py` have it.
+ * As defined in `engine/simulate/placement.py` and `app/scale/placement.py`.
  *
  * @typedef {"prefill" | "decode" | "mixed"} Kind
  * @typedef {{
@@ -140,7 +140,8 @@ export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("placement", asked);
-  const answered = useRef(/** @type {Answer | null} */ (null)); // what cannot be leaves the lists to choose anew
+  // after an invalid input the previous lists stay available
+  const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;
   const lists = answered.current;
   const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>

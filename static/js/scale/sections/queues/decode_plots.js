@@ -1,4 +1,4 @@
-// Decode over the number of GPUs, and what each arrangement serves of an application, drawn.
+// Plots of decode over the number of GPUs, and of the goodput of each arrangement for an application.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { colours } from "../../../kit/colour.js";
@@ -17,7 +17,7 @@ import { Plot } from "../../plot.js";
 const SPLIT = /** @type {Arrangement[]} */ (["inter", "intra"]); // with more than one GPU
 const ALL = /** @type {Arrangement[]} */ (["one", "inter", "intra"]);
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
-const SEQUENCES = { one: 5, inter: 4, intra: 2 }; // as the curves above have them
+const SEQUENCES = { one: 5, inter: 4, intra: 2 }; // same as in the curves above
 
 /** @param {Degree} degree @param {Arrangement} arrangement @param {What} what */
 function of(degree, arrangement, what) {
@@ -25,7 +25,11 @@ function of(degree, arrangement, what) {
   return typeof held === "number" ? held : held.value;
 }
 
-/** Seconds of a step, or tokens a second, over the GPUs. @param {{answer: Answer, what: What}} props */
+/**
+ * Plot of seconds per step, or tokens per second, over the number of GPUs.
+ *
+ * @param {{answer: Answer, what: What}} props
+ */
 export function OverDegrees({ answer, what }) {
   const drawn = useCallback(() => overDegrees(answer, what), [answer, what]);
   const rows = () => [
@@ -55,7 +59,7 @@ function overDegrees({ decode }, what) {
   return { data, layout };
 }
 
-/** Requests a second for each GPU within an application's objectives. @param {{answer: Answer}} props */
+/** Plot of requests per second and GPU within an application's objectives. @param {{answer: Answer}} props */
 export function Goodput({ answer }) {
   const drawn = useCallback(() => goodput(answer), [answer]);
   const rows = () => [

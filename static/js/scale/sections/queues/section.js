@@ -1,4 +1,5 @@
-// Queues: one GPU, several in stages, several that split, over the rate of requests; what each serves in time.
+// Queues: one GPU, several pipeline stages, several tensor-parallel GPUs, over the request rate; and the goodput of
+// each.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { colours } from "../../../kit/colour.js";
@@ -12,7 +13,7 @@ import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 
-const HIGHEST = 4; // of a curve, in service times: beyond it a queue only grows
+const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
 const SEQUENCES = { one: 5, inter: 4, intra: 2 };
 
@@ -51,7 +52,7 @@ function rows({ lines }) {
 }
 
 /**
- * What the server is asked, by the name that the link has for it: the slider's ends and step.
+ * Query parameters of the server, by name in the link, with the slider's range and step.
  * @type {Record<string, {asks: string, least: number, most: number, step: number, initial: number}>}
  */
 const SLIDERS = {

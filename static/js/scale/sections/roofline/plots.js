@@ -1,4 +1,4 @@
-// The plots of "Compute or bandwidth". All axes are logarithmic but where shares are compared.
+// Plots of "Compute or bandwidth". All axes are logarithmic except for shares.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { colours } from "../../../kit/colour.js";
@@ -14,11 +14,11 @@ import { lineAt, Plot } from "../../plot.js";
  */
 
 const PHASES = /** @type {Phase[]} */ (["decode", "prefill"]);
-const COLOURS = { decode: 4, prefill: 2 }; // of the sequences' palette
+const COLOURS = { decode: 4, prefill: 2 }; // indices in the palette of sequences
 const SYMBOLS = { decode: "circle", prefill: "square" };
 
 /**
- * What all plots here are made of.
+ * Return a plot of this section.
  *
  * @param {string} id
  * @param {Answer} answer
@@ -34,13 +34,13 @@ function plot(id, answer, figure, rows) {
 /** @param {string} id @param {Record<string, unknown>} [more] */
 const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", exponentformat: "SI", ...more });
 
-/** @param {...string} ids of the words of a table's columns */
+/** @param {...string} ids word ids of a table's columns */
 const heads = (...ids) => ids.map((id) => t(`scale.roofline.${id}`));
 
 /** @param {Phase} phase */
 const phaseText = (phase) => t(`scale.roofline.measured.${phase}`);
 
-/** What a row of a family ends with. @param {import("./section.js").StepPoint} point */
+/** Return the last columns of a family's row. @param {import("./section.js").StepPoint} point */
 const told = (point) => [
   point.intensity,
   point.flops_per_second,
@@ -48,7 +48,7 @@ const told = (point) => [
   point.seconds ?? "",
 ];
 
-/** The two roofs, steps that ran under them, and the step that is chosen. @param {Props} props */
+/** Plot of both roofs, measured steps below them, and the chosen step. @param {Props} props */
 export function Roofs({ answer }) {
   return plot("roofs", answer, roofs, (one) => [
     heads("step", "axis.batch", "axis.tokens", "axis.intensity", "axis.rate"),
@@ -103,7 +103,7 @@ function roofs({ roof, ridge, dots, chosen }) {
 }
 
 /**
- * A family: what the roofs allow, one line for each of `lines`.
+ * Return a family of curves: the limits of the roofs, one per entry of `lines`.
  *
  * @param {{name: string, points: {x: number, y: number}[]}[]} lines
  * @param {string} x
@@ -170,7 +170,7 @@ export function Prefill({ answer }) {
   );
 }
 
-/** Measured steps over predicted ones, with the line on which both are equal. @param {Props} props */
+/** Plot of measured over predicted steps, with the line of equality. @param {Props} props */
 export function Measured({ answer }) {
   return plot("measured", answer, measured, ({ errors }) => [
     heads("step", "variant", "axis.tokens", "axis.predicted", "axis.took", "low", "high"),
@@ -223,7 +223,7 @@ function measured({ errors }) {
   return { data: [equal, ...data], layout: { xaxis: log("predicted"), yaxis: log("took") } };
 }
 
-/** Measured rates of prefill on two axes, with the fit. @param {Props} props */
+/** Plots of measured prefill rates on two axes, with the fit. @param {Props} props */
 export function Saturated({ answer }) {
   return plot("saturated", answer, saturated, ({ saturation }) => [
     heads("axis.batch", "axis.tokens", "axis.prefill_rate", "low", "high", "fitted"),

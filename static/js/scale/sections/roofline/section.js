@@ -1,4 +1,4 @@
-// Compute or bandwidth: what limits a step of prefill and of decode, and how far off such a prediction is.
+// Compute or bandwidth: the limit of a prefill and a decode step, and the error of that prediction.
 
 import { useRef } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
@@ -21,11 +21,11 @@ export const TABLE = {
 };
 
 const values = inputs(TABLE);
-const OURS = new Set(["here", "recorded"]); // this machine as it is now, and as it was when nothing else ran
-const MAX_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
+const OURS = new Set(["here", "recorded"]); // this machine now, and as recorded while idle
+const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the model's limit
 
 /**
- * As `app/scale/steps.py` has it.
+ * As defined in `app/scale/steps.py`.
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"prefill" | "decode"} Phase
@@ -72,7 +72,8 @@ export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("roofline", asked);
-  const answered = useRef(/** @type {Answer | null} */ (null)); // what cannot be leaves the lists to choose anew
+  // after an invalid input the previous lists stay available
+  const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;
   const lists = answered.current;
   const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
@@ -92,7 +93,7 @@ export function Section() {
 }
 
 /**
- * In which the GPU multiplies; without a choice, in the model's own where the GPU has it.
+ * Data type of the GPU's multiplications; by default the model's own if the GPU supports it.
  *
  * @param {{dtypes: string[], chosen: string}} props
  */
@@ -207,7 +208,7 @@ function PrefillCrossings({ answer }) {
   </ul>`;
 }
 
-/** Where a crossing lies under the roofs that were reached. @param {Span | null} expected */
+/** Return the crossing under the roofs that were reached. @param {Span | null} expected */
 function reached(expected) {
   if (!expected) return "";
   const [least, most] = expected.map((one) => (one === null ? t("scale.roofline.nowhere") : grouped(one)));

@@ -1,4 +1,4 @@
-// A model of the reader's: its config.json, dropped, chosen or pasted. The server reads it and keeps nothing.
+// Input of the user's own model by its config.json: dropped, chosen or pasted. The server parses it and stores nothing.
 
 import { useState } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";

@@ -1,4 +1,4 @@
-// The plots of "What it costs": the terms of the sum beside the cards, and the requests of one card over their length.
+// Plots of "What it costs": the terms of the sum beside the cards, and the requests per card over their length.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { colours } from "../../../kit/colour.js";
@@ -12,17 +12,17 @@ import { Plot } from "../../plot.js";
 const GIB = 2 ** 30;
 const TERMS = ["weights", "kv_batch", "activations", "reserve"];
 const HELD = ["reserved", "paged", "shared"];
-const COLOURS = [2, 4, 6, 0]; // of the sequences' palette
+const COLOURS = [2, 4, 6, 0]; // indices in the palette of sequences
 const DASHES = ["dot", "solid", "dash"];
 
-/** Bytes of each term. @param {Answer} answer @returns {[string, number][]} */
+/** Return the bytes of each term. @param {Answer} answer @returns {[string, number][]} */
 function terms({ sizes, load }) {
   const found = new Map(sizes.map(({ id, value }) => [id, value]));
   found.set("reserve", load.reserve_bytes);
   return TERMS.filter((id) => found.has(id)).map((id) => [id, found.get(id) ?? 0]);
 }
 
-/** The terms as one bar, and below it what each card gives. @param {{answer: Answer}} props */
+/** Plot of the terms as one bar, above the memory of each card. @param {{answer: Answer}} props */
 export function Terms({ answer }) {
   const figure = useCallback(() => termsFigure(answer), [answer]);
   const rows = () => [
@@ -62,7 +62,7 @@ function termsFigure(answer) {
   return { data: [...own, cards], layout };
 }
 
-/** Requests that a card holds over their tokens. @param {{answer: Answer, gpu: string}} props */
+/** Plot of the requests that a card holds, over their tokens. @param {{answer: Answer, gpu: string}} props */
 export function Requests({ answer, gpu }) {
   const figure = useCallback(() => requestsFigure(answer), [answer]);
   const shown = HELD.filter((id) => answer.curve.some((point) => point[id] !== undefined));

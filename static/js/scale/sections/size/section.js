@@ -1,4 +1,5 @@
-// What it costs: weights, cache and activations of a model under a load, what each GPU holds, what each link takes.
+// What it costs: weights, cache and activations of a model under a load, the capacity of each GPU, the traffic of each
+// link.
 
 import { signal } from "../../../../vendor/signals/signals.js";
 import { html } from "../../../kit/html.js";
@@ -12,7 +13,7 @@ import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 
 /**
- * As `engine/accounting/cited.py` has it.
+ * As defined in `engine/accounting/cited.py`.
  *
  * @typedef {{id: string, value: number, to: number | null, unit: string, source: string, dated: string}} Fact
  */
@@ -48,8 +49,8 @@ function printed({ value, to, unit }) {
   return t("scale.with_unit", { value: numbers, unit });
 }
 
-const SHIPPED = "shipped"; // as the checkpoint has them
-const AUTO = "auto"; // keys and values as it says
+const SHIPPED = "shipped"; // as in the checkpoint
+const AUTO = "auto"; // keys and values in the model's type
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
@@ -87,16 +88,16 @@ const COUNTS = [
   "utilization",
 ];
 const MIB = 2 ** 20;
-const ANY = new Set(["arrivals", "utilization", "reserve_bytes"]); // need not be whole
+const ANY = new Set(["arrivals", "utilization", "reserve_bytes"]); // fractions are allowed
 const AT_LEAST_ONE = new Set(["max_model_len", "max_num_batched_tokens", "block_size"]);
-const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns, of which the last may be missing
+const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns; the last may be missing
 const values = inputs(TABLE);
 
-/** A config.json of the reader's that no link can carry, and what any is called. */
+/** A config.json too long for a link, and the name of the current one. */
 const large = signal(/** @type {import("./config_file.js").Held | null} */ (null));
 const called = signal("");
 
-/** The config.json that is held: a short one in the link, and nowhere else. */
+/** The current config.json; a short one is stored only in the link. */
 const config = {
   get value() {
     const text = values.config.value;
@@ -111,7 +112,7 @@ const config = {
 };
 
 /**
- * As `app/scale/size.py` has it.
+ * As defined in `app/scale/size.py`.
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} Choice
@@ -212,7 +213,7 @@ function Found({ answer, card, over }) {
     <${Sources} things=${[model, ...gpus, ...links]} />`;
 }
 
-/** What lengths are that the model has no positions for; 0: nobody said how many. @param {{answer: Answer}} props */
+/** Warning for lengths beyond the model's positions; 0: unknown limit. @param {{answer: Answer}} props */
 function Beyond({ answer: { model, load } }) {
   const most = model.max_position;
   if (!most || load.max_model_len <= most) return null;
@@ -221,7 +222,7 @@ function Beyond({ answer: { model, load } }) {
   </p>`;
 }
 
-/** What of a configuration is in no size. @param {{model: Answer["model"]}} props */
+/** Fields of a configuration that no size includes. @param {{model: Answer["model"]}} props */
 function Unread({ model: { unread } }) {
   if (unread.length === 0) return null;
   return html`<p class="hint" id="scale-unread">${t("scale.size.unread", { fields: unread.join("; ") })}</p>`;
