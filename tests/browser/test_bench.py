@@ -246,7 +246,7 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
 
 
 PAGES = {
-    "bench": ".header-tools", "scale": "#scale-paper", "prompts": "main", "?region=setup": "#prompt",
+    "bench": ".header-tools", "scale": "#scale-paper-show", "prompts": "main", "?region=setup": "#prompt",
     "?distance=look": "#look", "?distance=room": ".stage", "?distance=learn": ".lessons, .article, main",
     "?distance=learn&lesson=pages": ".article", "docs/index": "main", "j/": "#code",
 }  # fmt: skip
@@ -257,6 +257,8 @@ PAGES = {
 def test_no_page_is_wider_than_a_phone(lent: Lent, live_server: str, path: str, width: int) -> None:
     address = f"{live_server}/{path}{'&' if '?' in path else '?'}lang=en"
     page = lent.page(address, ViewportSize(width=width, height=844), {"locale": "en-US"})
+    page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+    page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
     page.goto(address)
     page.wait_for_selector(PAGES[path])
     assert page.evaluate("document.scrollingElement.scrollWidth") == width

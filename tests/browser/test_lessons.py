@@ -9,7 +9,7 @@ from app.lessons.catalogue import lesson_files, shipped_folder
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
 from tests.browser.lesson_walk import stands_at, unsurely_to
-from tests.browser.settling import resized, settled, still
+from tests.browser.settling import comes_to, resized, settled, still
 
 TWO = "/?distance=learn&lesson=not-yet"
 
@@ -473,3 +473,29 @@ def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) ->
     page.reload()
     expect(page.locator(".came-back")).to_have_count(1)
     expect(page.locator(".question[data-over=true]")).to_have_count(1)
+
+
+def test_marks_of_bytes_leave_the_heading_free_and_a_wrong_reason_has_a_hint(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=memory-that-does-not-grow", width=390, height=844, until="#lesson")
+    unsurely_to(page, '.mark[data-kind="bytes"]')
+    expect(page.locator('.mark[data-kind="bytes"]')).to_have_count(5)
+    comes_to(
+        page,
+        """(() => {
+          const boxes = (selector) => [...document.querySelectorAll(selector)].map((e) => e.getBoundingClientRect());
+          const [title] = boxes(".learn-figure .figures .panel-title");
+          return boxes('.mark[data-kind="bytes"] .mark-label').every(({ top }) => top >= title.bottom);
+        })()""",
+        True,
+    )
+    for _ in range(30):
+        question = page.locator(".question[data-over=false]", has_text="Why does it not find more")
+        if stands_at(page, "#lesson-answer", "#lesson-go:enabled") == "#lesson-go:enabled":
+            page.click("#lesson-go")
+        elif question.count():
+            break
+        else:
+            page.locator(".question[data-over=false] .unsure").last.click()
+            page.click("#lesson-answer")
+    give(page, "there is no more that it could find")
+    expect(page.locator(".question").last).to_contain_text("Then the log would name no reason")

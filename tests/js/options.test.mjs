@@ -35,10 +35,12 @@ test("every option that is offered is a setting, in a group, with words in both 
 test("an option's values travel in a link, and those that it does not have are left out", () => {
   const examples = { integer: 7, number: 0.25, switch: true, text: "a", list: "a" };
   for (const row of [...ENGINE, ...SAMPLING]) {
-    const value = row.kind === "choice" ? row.choices.at(-1) : examples[row.kind];
+    const example = row.le === undefined ? examples[row.kind] : Math.min(examples[row.kind], row.le);
+    const value = row.kind === "choice" ? row.choices.at(-1) : example;
     assert.deepEqual(parseQuery(writeQuery({ ...initial(), [row.name]: value })), { [row.name]: value }, row.name);
   }
   assert.deepEqual(parseQuery("kv_cache_dtype=int5&strategy=int8"), {});
+  assert.deepEqual(parseQuery("temperature=1e20&top_p=1.5&max_num_seqs=-1&after=-5&priority=0.5"), {});
 });
 
 test("words of values: their own where there are some, else the value itself", () => {

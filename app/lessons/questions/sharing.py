@@ -68,8 +68,8 @@ def hit_reason(scene: Scene, seq: int) -> Question:
     right = op.reason or "all"
     keys = [key for key in ("all", *REASONS) if key != "no_state" or scene.header.model.state_bytes]
     evidence = by(found, "lookup.reason")
-    size = scene.block_size
-    return choice("hit_reason", right, keys, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)
+    shared, size = op.num_shared_tokens, scene.block_size
+    return choice("hit_reason", right, keys, evidence, why=keys, seq=seq, shared=shared, block_size=size)
 
 
 @rule

@@ -26,8 +26,8 @@ export function useHeldFocus(now, otherwise = null) {
 }
 
 /**
- * Give the focus back when what was opened is closed, if it is nowhere then: to the element that had it, to the one that
- * has its id by now, or to the one with the id `otherwise`.
+ * Give the focus back when what was opened is closed, if it is nowhere then: to the element that had it, to the one
+ * that has its id by now, or to the one with the id `otherwise`.
  *
  * @param {boolean} isOpen
  * @param {string} [otherwise]

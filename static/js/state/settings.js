@@ -3,7 +3,8 @@
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
 import { LANGUAGES } from "../tell/language.js";
-import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from "./options.js";
+import { APPLICATIONS, boundsOf, ENGINE, PROMPT_BOUNDS, SAMPLING } from "./options.js";
+import { flag, integer, modelId, number, oneOf, order, text, within, word } from "./setting_types.js";
 
 /**
  * @template T
@@ -14,13 +15,7 @@ import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from ".
  * @typedef {import("../core/wire.js").SamplingParams} SamplingParams
  */
 
-/**
- * Type of a setting: how it is parsed from a link (undefined: invalid) and written into one.
- *
- * @typedef {{
- *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]
- * }} SettingType `write` is given what `parse` gives
- */
+/** @typedef {import("./setting_types.js").SettingType} SettingType */
 
 /**
  * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
@@ -59,52 +54,8 @@ import { APPLICATIONS, boundsOf, ENGINE, fits, PROMPT_BOUNDS, SAMPLING } from ".
  * @typedef {{[K in keyof SettingValues]: Signal<SettingValues[K]>}} Settings
  */
 
-/** @type {SettingType} */
-const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
-/** @type {SettingType} */
-const number = {
-  parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
-  write: String,
-};
-/** @type {SettingType} */
-const text = { parse: (value) => value || undefined, write: String };
-/** @type {SettingType} */
-const order = { parse: (value) => (/^-?[a-z_]+$/.test(value) ? value : undefined), write: String };
-/** @type {SettingType} */
-const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
-/** @type {SettingType} */
-const modelId = { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String };
-/** @type {SettingType} */
-const flag = {
-  parse: (text) => (text === "1" || text === "0" ? text === "1" : undefined),
-  write: (value) => (value ? "1" : "0"),
-};
-
-/** @type {(...choices: string[]) => SettingType} */
-const oneOf = (...choices) => ({
-  parse: (value) => (choices.includes(value) ? value : undefined),
-  write: String,
-  choices,
-});
-
 /** @type {Record<string, SettingType>} */
 const TYPES = { integer, number, switch: flag, text, list: text };
-
-/**
- * A number within bounds, or the one that stands for none; no other is read from a link.
- *
- * @param {SettingType} type
- * @param {import("./options.js").Bounds} bounds
- * @param {unknown} [none]
- * @returns {SettingType}
- */
-const within = (type, bounds, none) => ({
-  ...type,
-  parse: (written) => {
-    const n = type.parse(written);
-    return n !== undefined && (n === none || fits(Number(n), bounds)) ? n : undefined;
-  },
-});
 
 /**
  * Return the settings of run options; null: the server's default.
@@ -116,7 +67,8 @@ function optionRows(rows) {
   const typeOf = (row) => {
     const { kind, choices, control } = row;
     if (kind === "choice") return oneOf(...(choices ?? []), ...(control.none_as ? [`${control.none_as}`] : []));
-    return kind === "integer" || kind === "number" ? within(TYPES[kind], boundsOf(row), control.none_as) : TYPES[kind];
+    const isNumber = kind === "integer" || kind === "number";
+    return isNumber ? within(TYPES[kind], boundsOf(row), control.none_as) : TYPES[kind];
   };
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }

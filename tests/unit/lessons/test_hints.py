@@ -427,6 +427,8 @@ def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
                 earlier = course.logs[course.moment.run - 1] if course.moment.run else None
                 scene = Scene(shown(course.log, len(course.log)), course.moment.records, earlier)
                 found += false_hints(scene, course.question, item.arguments)
+                if item.rule == "hit_reason":  # each answer is a word: a wrong one has a hint of its own
+                    assert sum(option.why is None for option in course.question.options) == 1
             course.answer_right()
             course.go_on()
         stage.close()

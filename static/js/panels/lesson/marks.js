@@ -38,15 +38,16 @@ export function Marks() {
       clearTimeout(later);
       later = setTimeout(() => schedule(measure), SETTLED);
     };
+    const figure = /** @type {HTMLElement | null} */ (document.querySelector(".learn-figure"));
     const stop = effect(() => {
       [marks.value, shownPart.value, state.value, sequenceView.value, drawnIndex.value];
       soon();
     });
     const stopSight = effect(() => {
-      marks.value;
+      const onBar = marks.value.filter(({ place }) => place.kind === "bytes").length;
+      figure?.style.setProperty("--byte-marks", String(onBar)); // their words stand above the bar
       schedule(intoSight);
     });
-    const figure = document.querySelector(".learn-figure");
     const sizes = new ResizeObserver(soon);
     if (figure) sizes.observe(figure);
     addEventListener("scroll", soon, true);
@@ -56,6 +57,7 @@ export function Marks() {
       sizes.disconnect();
       removeEventListener("scroll", soon, true);
       clearTimeout(later);
+      figure?.style.removeProperty("--byte-marks");
       drawn.value = [];
     };
   }, []);

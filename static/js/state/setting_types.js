@@ -1,0 +1,55 @@
+// Types of settings: how each is read from a link and written into one.
+
+import { fits } from "./options.js";
+
+/**
+ * What a setting may be: how it is read from a link (undefined: it is none) and written into one.
+ *
+ * @typedef {{
+ *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]
+ * }} SettingType `write` is given what `parse` gives
+ */
+
+/** @type {SettingType} */
+export const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
+/** @type {SettingType} */
+export const number = {
+  parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
+  write: String,
+};
+/** @type {SettingType} */
+export const text = { parse: (value) => value || undefined, write: String };
+/** @type {SettingType} */
+export const order = { parse: (value) => (/^-?[a-z_]+$/.test(value) ? value : undefined), write: String };
+/** @type {SettingType} */
+export const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
+/** @type {SettingType} */
+export const modelId = { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String };
+/** @type {SettingType} */
+export const flag = {
+  parse: (text) => (text === "1" || text === "0" ? text === "1" : undefined),
+  write: (value) => (value ? "1" : "0"),
+};
+
+/** @type {(...choices: string[]) => SettingType} */
+export const oneOf = (...choices) => ({
+  parse: (value) => (choices.includes(value) ? value : undefined),
+  write: String,
+  choices,
+});
+
+/**
+ * A number within bounds, or the one that stands for none; no other is read from a link.
+ *
+ * @param {SettingType} type
+ * @param {import("./options.js").Bounds} bounds
+ * @param {unknown} [none]
+ * @returns {SettingType}
+ */
+export const within = (type, bounds, none) => ({
+  ...type,
+  parse: (written) => {
+    const n = type.parse(written);
+    return n !== undefined && (n === none || fits(Number(n), bounds)) ? n : undefined;
+  },
+});
