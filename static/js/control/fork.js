@@ -10,8 +10,8 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
  * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *
- * A change. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a head or
- * a layer.
+ * A change. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a head
+ * or a layer.
  * @typedef {import("../core/wire.js").ForkToken & {record: number}} TokenChange
  * @typedef {import("../core/wire.js").ForkKeep & {record: number}} KeepChange
  * @typedef {import("../core/wire.js").ForkAblate & {record: number}} AblateChange
