@@ -12,6 +12,8 @@ README_WORDS = 900
 CHANGELOG_COLUMNS = 160
 MAX_ODD_DOCSTRINGS = 0
 MAX_MOST_NAMES = 0
+MAX_ODD_COMMENTS = 0
+GENERATED = ("schema.js",)
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -45,8 +47,25 @@ def most_names() -> list[str]:
     ]
 
 
+def odd_comments() -> list[str]:
+    """JSDoc and file headers of static/js that begin with a word that is neither a verb nor names the thing."""
+    found = []
+    for path in sorted((ROOT / "static" / "js").rglob("*.js")):
+        if path.name in GENERATED:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(r"(?:\A//|/\*\*)[\s*]*(?:What|One|Of|Who)\b", text):
+            found.append(f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}")
+    return found
+
+
 def test_docstrings_begin_with_a_verb_or_name_the_thing() -> None:
     assert len(odd_docstrings()) <= MAX_ODD_DOCSTRINGS, odd_docstrings()
+
+
+def test_comments_of_scripts_begin_with_a_verb_or_name_the_thing() -> None:
+    odd = [where for where in odd_comments() if not where.startswith("static/js/panels/")]
+    assert len(odd) <= MAX_ODD_COMMENTS, odd
 
 
 def test_limits_are_named_max() -> None:

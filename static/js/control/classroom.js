@@ -15,7 +15,7 @@ import * as room from "./room.js";
 
 const CAST_EVERY = 100; // ms between two messages with the driver's view
 const INTENT = 700; // ms after a touch or a key within which a change counts as the user's own
-const NARROW = 700; // px; narrower windows show the intro view instead of the room view
+const NARROW = 700; // px; narrower windows show the room view in place of any other
 
 /** Settings cast by the driver: all view settings except the one that depends on this device's size. */
 const CAST = Object.fromEntries(Object.entries(TABLE).filter(([name, row]) => row.place && name !== "region"));

@@ -5,13 +5,10 @@ import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_vie
 import { isElsewhere } from "./slot_origins.js";
 
 /**
- * `positions`: of the row's keys, in order; `values`: their V; `kept`: the captured output, or null; `largest`: max
- * |kept − sum|.
- *
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
  *
- * `positions`: of the keys of the row, in order, `values` their V; `kept`: what was captured, null where it was not;
- * `largest`: max |kept − sum|.
+ * `positions`: of the row's keys, in order; `values`: their V; `kept`: the captured output, or null; `largest`: max
+ * |kept − sum|.
  * @typedef {{
  *   positions: number[], weights: Float32Array, values: Float32Array[], sum: Float64Array, kept: Float32Array | null,
  *   largest: number | null,

@@ -19,23 +19,23 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @property {number} submittedIn record
  * @property {number[]} promptIds
  * @property {Uint8Array[]} promptBytes
- * @property {number | null} tokenize seconds, of all texts of the submission; null: not known
+ * @property {number | null} tokenize seconds for all texts of the submission; null: unknown
  * @property {boolean} isStep whether the record computed anything
- * @property {boolean} isSubmission whether it is the one in which the request came
+ * @property {boolean} isSubmission whether the request was submitted in it
  * @property {number} waiting sequences before the record
  * @property {number} running
- * @property {number} seqs that the step computed
- * @property {number} tokens of all of them
- * @property {number | null} budget tokens that a step may have; null: without a cache it takes them all
- * @property {import("./trace.js").BatchEntry | null} entry of this sequence; null: it is not in the step
- * @property {number[]} taken blocks that it was given in the record
- * @property {number} hit tokens that the prefix cache had of it in the record
- * @property {number} free blocks that nobody holds after the record
- * @property {{first: number, last: number} | null} slots that its tokens' K and V were written to; null: the sequence
- *   has tensors of its own, or there is no cache
+ * @property {number} seqs in the step
+ * @property {number} tokens in the step
+ * @property {number | null} budget token limit of a step; null: unlimited, without a cache
+ * @property {import("./trace.js").BatchEntry | null} entry of this sequence; null if it is not in the step
+ * @property {number[]} taken blocks allocated to it in the record
+ * @property {number} hit tokens found in the prefix cache in the record
+ * @property {number} free blocks without an owner after the record
+ * @property {{first: number, last: number} | null} slots written with its tokens' K and V; null if the sequence has its
+ * own tensors or there is no cache
  * @property {Chosen | null} chosen
  * @property {Uint8Array[]} output bytes of its output tokens after the record
- * @property {string | null} end why it ended in the record
+ * @property {string | null} end finish reason in the record
  * @property {{schedule: number, draft: number, prepare: number, forward: number, sample: number, detokenize: number}}
  *   seconds of the step; `draft` is part of `schedule`, `sample` is without `detokenize`
  */

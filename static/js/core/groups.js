@@ -6,8 +6,7 @@
  * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
  *   {num_layers: number}}} Header
  * @typedef {Required<import("./trace.js").BlockGroup>} Group its layers, its blocks [first_block, first_block +
- *   num_blocks), what its
- *   queries see
+ * num_blocks), and its attention span
  * @typedef {object} GroupFigures
  * @property {number} blocks_held
  * @property {number} blocks_cached

@@ -18,7 +18,7 @@ import { standingAt, standingsOf } from "./heard_standings.js";
  *   lora: string | null, count: number,
  * }} Family contents with the same properties
  * @typedef {[at: number, value: number]} Point a metric at one scrape; `at`: seconds
- * @typedef {object} Said by one rank
+ * @typedef {object} Said state of one rank
  * @property {Since | null} since last
  * @property {number} gaps
  * @property {number} messages
@@ -45,7 +45,7 @@ import { standingAt, standingsOf } from "./heard_standings.js";
  * of each size; `unkept`: contents that the server drops because of too many predecessors
  * @typedef {object} Heard queries on an observed cache
  * @property {number} still ms that a record stays on view before the query
- * @property {(index: number) => Said[] | Promise<Said[]>} said by each rank
+ * @property {(index: number) => Said[] | Promise<Said[]>} said for each rank
  * @property {(rank: number, index: number) => Root[] | Promise<Root[]>} roots the last ones
  * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
  */

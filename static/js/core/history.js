@@ -11,8 +11,7 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
  * record
  * @typedef {Map<number, number[][]>} Tables by sequence and block group
  * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index
- *   `tables`: those of
- *   the log's end
+ * `tables`: those at the log's end
  */
 
 /** @type {WeakMap<Log, Index>} */

@@ -6,7 +6,7 @@
  * @typedef {"owner" | "age" | "refs" | "hits" | "group" | "tier"} Meaning
  * @typedef {"id" | "owner" | "used"} Order
  * @typedef {{paper: Rgb, ink: Rgb, owners: Rgb[], scale: Rgb[], cached: number}} Inks `scale`: from the least to the
- *   most; `cached`: the share of its colour that a block has that nobody holds
+ * most; `cached`: share of the colour for a block without an owner
  */
 
 /** @type {readonly Meaning[]} */

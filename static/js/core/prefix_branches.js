@@ -11,13 +11,13 @@
  * @property {string} id
  * @property {Branch} branch
  * @property {Node[]} nodes those of the branch, or the one that this row is for
- * @property {boolean} single whether it is one block of a branch that is opened out
+ * @property {boolean} single whether it is one block of an expanded branch
  * @property {number} level from 1 on
- * @property {number} place among those of its level below the same row, from 1 on
- * @property {number} of how many these are
- * @property {number} parent the row above it in the tree, by its place in the list; -1: none
- * @property {boolean | null} open whether what goes on from it is shown, or where nothing does, its blocks one by one;
- *   null: it is one block, and the last
+ * @property {number} place index among its siblings, from 1 on
+ * @property {number} of number of siblings
+ * @property {number} parent index of the parent row; -1: none
+ * @property {boolean | null} open whether its children are shown, or for a leaf its blocks; null: a single block
+ * without children
  */
 
 /**

@@ -179,8 +179,8 @@ export function missingUpTo(node, groups, size) {
 }
 
 /**
- * Return the number of contents on a path from a root whose keys are all present, ignoring layers with states; 0 if no
- * layer has keys.
+ * Return the number of contents on a path from a root whose keys are all present, ignoring groups of states; 0 if there
+ * are no such groups.
  * @param {Node[]} way
  * @param {Group[]} groups
  * @param {number} size

@@ -191,21 +191,21 @@ export const [WAITING, RUNNING, PREEMPTED] = [0, 1, 2]; // kinds of spans
 const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
 
 /**
- * A sequence, row by row; records are indices, -1: that has not happened. `spans`: when it waited, ran, was preempted.
- * What a table of a short run has too is called as there.
+ * Row of a sequence; records are indices, -1: did not happen. `spans`: when it waited, ran, was preempted. Fields have
+ * the names used in the table of a short run.
  * @typedef {object} SequenceRow
  * @property {number} row
  * @property {number} seq
  * @property {string} request
- * @property {string | null} client who sent it; null: the log does not say
+ * @property {string | null} client null: not in the log
  * @property {number} prompt tokens
- * @property {number | null} hit tokens of its prompt that were cached when it was first admitted; null: it was not yet
+ * @property {number | null} hit tokens of its prompt that were cached at its first admission; null before it
  * @property {number} output tokens
- * @property {number} preempted how often, in the whole run
+ * @property {number} preempted number of preemptions in the whole run
  * @property {number | null} ttft seconds
  * @property {number | null} tpot seconds
  * @property {number | null} missed seconds from the eviction of the block at which its hits ended to its lookup
- * @property {number} lost_in when that block was evicted
+ * @property {number} lost_in record of that eviction
  * @property {number | null} waited records from its submission to its first admission; a fork's is 0
  * @property {number} submitted_in
  * @property {number} admitted_in

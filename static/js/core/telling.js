@@ -17,8 +17,8 @@ import { STRUCTS } from "./schema.js";
  * @typedef {object} Aspect
  * @property {string} name
  * @property {string[]} values
- * @property {(op: any, context: Context | null) => string | null} of `op` is of the type that the aspect belongs to
- * @property {boolean} [apart] of several operations each is told by itself
+ * @property {(op: any, context: Context | null) => string | null} of `op` has the type of the facet
+ * @property {boolean} [apart] operations are reported separately instead of merged
  */
 
 /**

@@ -27,11 +27,12 @@ export async function look(theater) {
  * @typedef {{
  *   lesson: string, language: string, theater: string | null, at: number,
  *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
- * }} Wish a lesson as far as item `at`, or as far as the answers lead
- * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
- * @property {"live" | "server" | "file" | "class"} source whose run it is, and who has the answers: a model's and a
- *   recorded one's are held back by the server; a file's are in the page; a class's presenter goes on
- * @property {(wish: Wish, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: still
+ * }} Wish a lesson up to item `at`, or as far as the answers lead
+ * @typedef {object} Course source of a lesson's questions and run: a server, or the page itself
+ * @property {"live" | "server" | "file" | "class"} source owner of the run and the answers: for live and recorded
+ * lessons the server holds them back; for a file they are in the page; for a class its presenter advances
+ * @property {(wish: Wish, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: whether the lesson is
+ * still requested
  * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
  * @property {(theater: string, item: number, given: Given) => Promise<LessonState>} answer null: not sure
  * @property {(theater: string) => Promise<unknown>} follow show its run

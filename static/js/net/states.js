@@ -1,28 +1,28 @@
 // Transition table of the page's session. STATES.md shows it as a diagram.
 
 /**
- * - `idle`: the page has just begun
- * - `connecting`: on its way to a first answer of the server
- * - `offline`: the server is away, and nothing was followed yet
- * - `live`: a theater is followed
- * - `lost`: a theater was followed, and the server is away; its log goes on when the server is back
- * - `recording`: a recording of the server is read; the server may be away meanwhile
- * - `file`: a log that no server adds to: a file's, or what is left of a recording that was deleted
- * - `gone`: there is no run any more, or none came; what is here can be read on
+ * - `idle`: the page has just started
+ * - `connecting`: waiting for the server's first response
+ * - `offline`: the server is unreachable, and nothing was followed yet
+ * - `live`: a session is followed
+ * - `lost`: a session is followed, and the server is unreachable; its log continues when the server is back
+ * - `recording`: a recording of the server is shown; the server may be unreachable meanwhile
+ * - `file`: a log without a server: a file's, or that of a deleted recording
+ * - `gone`: the run is lost, or there was none; the loaded log stays readable
  *
  * @typedef {"idle" | "connecting" | "offline" | "live" | "lost" | "recording" | "file" | "gone"} SessionState
  */
 
 /**
- * - `connect`: a connection is made, and nothing is followed
- * - `follow`: the server's answer that begins or goes on with a theater
+ * - `connect`: a connection is opened, and nothing is followed
+ * - `follow`: a response that starts or continues a session
  * - `replay`: the same with a recording
- * - `drop`: the connection went away
- * - `lose`: the server says that there is no such run, or none at all
- * - `show`: a file takes the place of whatever was shown
- * - `keep`: the file on show is a recording of the server now
- * - `remove`: the recording on show was deleted
- * - `reread`: the log contradicts itself, and is read again from its beginning
+ * - `drop`: the connection is lost
+ * - `lose`: the server does not know the run, or has none
+ * - `show`: a file replaces what was shown
+ * - `keep`: the shown file has become a recording of the server
+ * - `remove`: the shown recording was deleted
+ * - `reread`: the log contradicts itself and is reloaded
  *
  * @typedef {"connect" | "follow" | "replay" | "drop" | "lose" | "show" | "keep" | "remove" | "reread"} SessionEvent
  */

@@ -20,8 +20,8 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
  * @typedef {{
  *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
  *   num_sequences: number, series: string[], media: string[], seconds: number,
- * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""; `series`: numbers that it says,
- *   `media`: outside the pool, of which it says what lies there
+ * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
+ * `media`: media outside the pool with indexed contents
  * @typedef {import("../core/survey.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */

@@ -12,7 +12,7 @@ import { own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const MANY = 8; // sequences from which a table is clearer than lanes
+const MANY = 8; // for more sequences, a table is clearer than lanes
 const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
 const bare = computed(() => own.numRecords.value > 0 && own.log.value !== null && isBare(own.log.value));

@@ -1,4 +1,4 @@
-// One of several runs: its session, and its log so far.
+// Lane: one of several runs, with its session and its log so far.
 
 import { asBytes } from "../core/codec.js";
 import { unfinished } from "../core/instances.js";

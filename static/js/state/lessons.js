@@ -24,13 +24,13 @@ import { settings } from "./settings.js";
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
  *   items: Item[], source: "live" | "server" | "file" | "class",
  *   progress: import("../core/wire.js").Progress, changes: Record<string, number>, again: Earlier[],
- * }} Opened `source`: whose run it is; `changes`: settings that the learner has changed; what is learned under them is
- *   not remembered; `again`: questions of earlier lessons that come back where this lesson's run decides them
+ * }} Opened `source`: origin of the run; `changes`: settings changed by the learner, under which progress is not
+ * stored; `again`: questions of earlier lessons that this lesson's run decides
  * @typedef {{
  *   at: number, answers: Record<string, Given[]>, over: boolean, theater: string | null,
  *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
- * }} Kept `results`: by rule of the questions, how the first try was; `missed`: items of those that were not right;
- *   `recalled`: earlier lessons' questions that came back
+ * }} Kept `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
+ * `recalled`: questions of earlier lessons that were asked again
  * @typedef {import("../core/wire.js").Earlier} Earlier
  * @typedef {"right" | "wrong" | "unsure"} Result
  */

@@ -17,7 +17,7 @@ const SHOWN = "distserve"; // name in the link
 const HIGHEST = 4; // upper end of a queue's curve, as a multiple of its start
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const SEQUENCES = [5, 2, 4, 1];
-const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // quantities on logarithmic steps of two
+const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // x doubles from point to point
 
 /**
  * @typedef {{kind: string, value: number | null, points: [number, number][]}} Line

@@ -1,5 +1,5 @@
-// What it costs: weights, cache and activations of a model under a load, the capacity of each GPU, the traffic of each
-// link.
+// Section "What it costs": weights, cache and activations of a model under a load, the capacity of each GPU, the
+// traffic of each link.
 
 import { signal } from "../../../../vendor/signals/signals.js";
 import { html } from "../../../kit/html.js";
