@@ -1,4 +1,4 @@
-// Two questions about a watched server: why nothing hits there, and what it has cached for a prompt.
+// Two questions about a monitored server: why its prefix cache gets no hits, and what it has cached for a prompt.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { useAnswer } from "../../kit/answer.js";
@@ -14,9 +14,12 @@ import { whyNoHits } from "./hits.js";
  * @typedef {import("./asked.js").Answer} Answer
  */
 
-const prompt = signal(""); // it stays when the log becomes too long to be here
+const prompt = signal(""); // module state: the text survives when the log outgrows the page
 
-/** @param {{heard: Heard, said: Said, rank: number, index: number, blockSize: number}} props `index`: of `said` */
+/**
+ * @param {{heard: Heard, said: Said, rank: number, index: number, blockSize: number}} props `index`: of the record that
+ *   `said` belongs to
+ */
 export function WhyNoHits({ heard, said, rank, index, blockSize }) {
   const { answer: found } = useAnswer(() => whyNoHits(said, blockSize, () => heard.roots(rank, index)), [said]);
   if (!found) return null;
@@ -26,7 +29,7 @@ export function WhyNoHits({ heard, said, rank, index, blockSize }) {
   )}</p>`;
 }
 
-/** @param {{heard: Heard, index: number}} props `index`: of the record after which it is asked */
+/** @param {{heard: Heard, index: number}} props `index`: of the record after which the cache is queried */
 export function AskedFor({ heard, index }) {
   const text = prompt.value;
   const ids = idsIn(text);

@@ -1,4 +1,4 @@
-// What a watched server has cached for a prompt, as far as its events say: by the tokens of its contents, by group.
+// What a monitored server has cached for a prompt, derived from its cache events per token content and cache group.
 
 /**
  * @typedef {import("../../core/heard.js").Chains} Chains
@@ -19,7 +19,8 @@
  */
 
 /**
- * The ids that a text lists: numbers, a JSON array, or what `/tokenize` answered; null: it is something else.
+ * Parse a list of token ids: numbers, a JSON array or a `/tokenize` response. Returns null for anything else.
+ *
  * @param {string} text @returns {number[] | null}
  */
 export function idsIn(text) {
@@ -41,7 +42,8 @@ export function idsIn(text) {
 }
 
 /**
- * An answer for no salt, and one for each under which the prompt's beginning is known.
+ * Return one answer without a salt and one for each salt under which the beginning of the prompt is known.
+ *
  * @param {Chains} chains of a rank @param {number} count tokens of the prompt
  * @returns {Answer[]}
  */
@@ -87,7 +89,8 @@ function under(groups, chains, count, salt) {
 }
 
 /**
- * Where a hit may end for a group alone, in tokens; null: the events do not say it of such a group.
+ * Return the token counts at which a hit may end for `group` alone. Returns null if the events cannot tell.
+ *
  * @param {Group} group @param {Link[]} chain @param {number} most
  * @returns {number[] | null}
  */
@@ -97,8 +100,8 @@ function endsOf(group, chain, most) {
   const ends = chain.map(({ end }) => end);
   const may = (/** @type {number} */ i) => ends[i] <= most;
   if (kind === "mamba") {
-    // of a group that keeps only some of its blocks the events do not say whose the tokens are, but its hashes are
-    // those of the blocks of another group that end there
+    // For a group that caches only some of its blocks, the events do not state which tokens a block holds. Its hashes
+    // equal those of another group's blocks that end at the same token.
     if (!group.size && !chain.some(({ ever }) => ever.includes(group.id))) return null;
     return ends.filter((_, i) => there[i] && may(i));
   }
@@ -122,7 +125,7 @@ function outsideOf(chain) {
 }
 
 /**
- * @param {Group[]} groups @param {Link[]} chain @param {boolean} isLast what is left is less than a block
+ * @param {Group[]} groups @param {Link[]} chain @param {boolean} isLast fewer tokens are left than fill a block
  * @param {number} hit @returns {Answer["next"]}
  */
 function nextOf(groups, chain, isLast, hit) {

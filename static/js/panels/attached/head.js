@@ -1,9 +1,9 @@
-// What an attached run is headed, whether the page has all of its log or looks at it in windows.
+// Header of a monitored run, for complete logs and for logs that are read in windows.
 
 import { html } from "../../kit/html.js";
 import { t } from "../../tell/words.js";
 
-/** @param {{header: import("../../core/trace.js").Header}} props of a watched server's log */
+/** @param {{header: import("../../core/trace.js").Header}} props of a monitored server's log */
 export const Panel = ({ header: { observed, model } }) => html`<h2>${t("attached.of", {
   source: observed?.source ?? "?",
   model: model.name || "?",

@@ -1,18 +1,21 @@
-// Why nothing hits on a watched server, by what its events and its numbers allow to say.
+// Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
 /**
  * @typedef {import("../../core/heard.js").Said} Said
  * @typedef {import("../../core/heard.js").Root} Root
- * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its words are `attached.why.<name>`
+ * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `attached.why.<name>`
  */
 
 const SETTING = "vllm:cache_config_info.";
 
 /**
- * Why not one token hit since the watch began; null: some did, none was asked for, or the server does not say.
- * @param {Said} said by the rank
+ * Explain why no token has hit since monitoring began. Returns null if some did, if no prefix was queried, or if the
+ * server does not report it.
+ *
+ * @param {Said} said report of the rank
  * @param {number} blockSize of the pool
- * @param {() => Root[] | Promise<Root[]>} roots what its sequences began with: asked for where nothing else says why
+ * @param {() => Root[] | Promise<Root[]>} roots beginnings of its sequences; called only if nothing else explains the
+ *   misses
  * @returns {Verdict | null | Promise<Verdict | null>}
  */
 export function whyNoHits(said, blockSize, roots) {
@@ -31,7 +34,8 @@ export function whyNoHits(said, blockSize, roots) {
 }
 
 /**
- * A content was named again while it stood: who computed it anew did not find it.
+ * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
+ *
  * @param {Said} said @param {number} alignment @returns {Verdict | null}
  */
 function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
@@ -43,19 +47,23 @@ function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
   return { name: "group", facts: { n: worst.count, of: n, group: worst.group, kind } };
 }
 
-/** What was needed again had been removed. @param {Said} said @returns {Verdict | null} */
+/** The needed contents had been evicted. @param {Said} said @returns {Verdict | null} */
 const ofPool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
 
-/** The same beginnings went to other ranks. @param {Said} said @returns {Verdict | null} */
+/** Requests with the same beginning were routed to other ranks. @param {Said} said @returns {Verdict | null} */
 const ofRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
 
-/** Nothing was ever named twice, and there is no second beginning. @param {Said} said @returns {Verdict | null} */
+/** No content was stored twice, and there is at most one beginning. @param {Said} said @returns {Verdict | null} */
 const ofOneRoot = ({ roots }) =>
   roots > 1 ? null : roots ? { name: "one", facts: {} } : { name: "unsaid", facts: {} };
 
 /**
- * Nothing was ever named twice: how far any two beginnings agree.
- * @param {Root[]} some the last ones @param {number} n all of them @param {number} size @param {number} alignment
+ * No content was stored twice: compare how far any two beginnings agree.
+ *
+ * @param {Root[]} some the most recent beginnings
+ * @param {number} n number of all beginnings
+ * @param {number} size
+ * @param {number} alignment
  * @returns {Verdict}
  */
 function ofRoots(some, n, size, alignment) {
@@ -69,8 +77,9 @@ function ofRoots(some, n, size, alignment) {
 const closests = new WeakMap();
 
 /**
- * How many tokens the two that are most alike share, of those under one salt; and under how many salts one same content
- * came, at most.
+ * Return the longest common prefix in tokens of any two beginnings under one salt, and the largest number of salts
+ * under which one identical content occurs.
+ *
  * @param {Root[]} roots
  */
 function closest(roots) {

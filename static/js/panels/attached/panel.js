@@ -1,4 +1,4 @@
-// A server that is watched from outside: what it said, and what nobody said.
+// A server that is monitored from outside: its reported state, and what it does not report.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
@@ -16,11 +16,11 @@ import { Panel as Head } from "./head.js";
 
 const MAX_HEIGHT = 220; // CSS pixels
 const LARGEST = 12;
-const FRESH = 32; // records for which a content counts as new
+const FRESH = 32; // records for which a content counts as newly stored
 
 /** @typedef {import("../../core/state_parts.js").Block} Block */
 
-/** The side of a cell where `count` of them fill `width`. @param {number} count @param {number} width */
+/** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {
   const rough = Math.sqrt((Math.max(1, width) * MAX_HEIGHT) / Math.max(1, count));
   return Math.max(1, Math.min(LARGEST, Math.floor(rough)));
@@ -42,7 +42,7 @@ function paintPlaces(canvas, places, index) {
       context.fillRect(x, y, side - gap, side - gap);
     } else if (side > 5) {
       context.strokeStyle = line;
-      context.beginPath(); // a diagonal: not empty, but unknown
+      context.beginPath(); // a diagonal marks unknown contents, not an empty block
       context.moveTo(x + 1, y + side - 2);
       context.lineTo(x + side - 2, y + 1);
       context.stroke();
@@ -50,7 +50,7 @@ function paintPlaces(canvas, places, index) {
   }
 }
 
-/** The place under the pointer; null: none. @param {PointerEvent} event @param {number} count */
+/** Index of the block under the pointer, or null. @param {PointerEvent} event @param {number} count */
 function cellAt(event, count) {
   const canvas = /** @type {HTMLCanvasElement} */ (event.currentTarget);
   const width = canvas.parentElement?.clientWidth ?? 300;
@@ -62,7 +62,7 @@ function cellAt(event, count) {
 }
 
 const BRANCHES = 60;
-/** By name, what vLLM calls it, and SGLang where it has it. */
+/** Metric names by figure: vLLM's, then SGLang's if it exports one. */
 const READINGS = [
   ["running", "vllm:num_requests_running", "sglang:num_running_reqs"],
   ["waiting", "vllm:num_requests_waiting", "sglang:num_queue_reqs"],
@@ -80,8 +80,8 @@ const READINGS = [
  */
 
 /**
- * `whole`: questions over the whole log, `branches`: the prefix cache as its largest branches; they are panels of their
- * own.
+ * Panel of a monitored server. `whole` (queries over the whole log) and `branches` (largest branches of the prefix
+ * cache) are panels of their own.
  *
  * @param {{whole: Component, branches: Component}} props
  */
@@ -97,8 +97,8 @@ export function Panel({ whole, branches }) {
 }
 
 /**
- * What it said up to a record. Where the log is here, its contents are drawn too, and `whole` and `branches` with them:
- * of a longer one the long run's own panel does that.
+ * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `whole` and `branches` are
+ * shown too; for a longer log the long run's panel shows them.
  *
  * @param {{heard: Heard, header: Header, index: number, whole?: Component, branches?: Component}} props
  */
@@ -126,11 +126,11 @@ function Everywhere({ heard, header, index, whole, branches }) {
  * @param {{
  *   heard: Heard, said: Said, rank: number, index: number, header: Header, from: string, many: boolean,
  *   branches?: Component,
- * }} props `index`: of the record up to which it was said
+ * }} props `index`: of the last record that `said` covers
  */
 function OneRank({ heard, said, rank, index, header, from, many, branches }) {
   const { since, problem } = said;
-  const isOpen = since?.reason === "cleared" && since.outside; // a cleared GPU says nothing of what stands elsewhere
+  const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
   return html`<div class="attached-rank">
     <h3>${many ? t("attached.rank", { n: rank }) : t("attached.events")} <small>${from}</small></h3>
     <p class="attached-since" data-reason=${since?.reason}>${
@@ -184,7 +184,7 @@ function Readings({ said: { readings, hits: since } }) {
   </dl>`;
 }
 
-/** The last two minutes of a number. @param {{points: import("../../core/heard.js").Point[]}} props */
+/** Sparkline of the last two minutes of a metric. @param {{points: import("../../core/heard.js").Point[]}} props */
 function Line({ points }) {
   if (points.length < 2) return null;
   const [first, last] = [points[0][0], points[points.length - 1][0]];
@@ -198,7 +198,7 @@ function Line({ points }) {
     points=${drawn.join(" ")} /></svg>`;
 }
 
-/** The pool's places: of each whether a content is known there. @param {{instance: number}} props */
+/** Blocks of the pool, and whether the content of each is known. @param {{instance: number}} props */
 function Places({ instance }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
@@ -233,7 +233,7 @@ function Places({ instance }) {
   </figure>`;
 }
 
-/** What most of the cache begins with. @param {{instance: number, branches: Component}} props */
+/** The largest branches of the prefix cache. @param {{instance: number, branches: Component}} props */
 function Beginnings({ instance, branches }) {
   if (!log.value || !state.value) return null;
   const found = branchesIn(prefixTree(log.value, state.value, instance), BRANCHES);
@@ -241,7 +241,7 @@ function Beginnings({ instance, branches }) {
   return html`<h4>${t("attached.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
 }
 
-/** What is cached where, and for which layers and adapters. @param {{found: Said["families"]}} props */
+/** Cached contents by medium, layer group and adapter. @param {{found: Said["families"]}} props */
 function Families({ found }) {
   if (!found.length) return null;
   const unsaid = html`<span class="is-unknown">${t("attached.unknown")}</span>`;
@@ -257,7 +257,7 @@ function Families({ found }) {
     )}</tbody></table>`;
 }
 
-/** @param {{names: string[], open: boolean}} props `open`: at first */
+/** @param {{names: string[], open: boolean}} props `open`: initially expanded */
 const Unknowns = ({ names, open }) =>
   html`<details class="attached-unknowns" open=${open}><summary>${t("attached.unknowns", { n: names.length })}</summary>
     <dl>${names.map(

@@ -1,4 +1,4 @@
-// What the model could have said: the most probable tokens of the step's output.
+// Candidates of the step: the most probable tokens of the model's output.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFork, fork, progress } from "../../control/fork.js";
@@ -12,15 +12,15 @@ import { phase } from "../../state/stage_moment.js";
 import { sequenceView } from "../../state/store.js";
 import { langOf, probabilityText, t } from "../../tell/words.js";
 
-/** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
+/** Whether the next token has been sampled in the shown sub-step. */
 const sampled = computed(() => phase("sample") > 0);
 
-const ROW = 18; // px that a line needs, with the border of what can be taken
-const FEWEST = 3; // the chosen one, another, and the rest
+const ROW = 18; // px of a line, including the border of a button
+const FEWEST = 3; // the sampled token, one alternative, and the rest
 
 /**
- * `choice`: what stands in place of the title where two panels share one place. `fits`: its height is given, and
- * as many candidates are listed as can be read in it.
+ * List of candidates. `choice` replaces the title where two panels share one place. `fits`: the height is given, and
+ * only as many candidates are listed as fit.
  *
  * @param {{choice?: import("../../kit/html.js").Children, fits?: boolean}} props
  */
@@ -38,7 +38,7 @@ export function Candidates({ choice = null, fits = false }) {
 }
 
 /**
- * The most probable ones, the chosen one among them, and the rest: `most` lines at most.
+ * The most probable tokens including the sampled one, then the rest: at most `most` lines.
  *
  * @param {{output: import("../../core/trace.js").Output, most: number}} props
  */
@@ -69,7 +69,7 @@ function List({ output, most }) {
 }
 
 /**
- * The run once more, up to the record shown; there the sequence gets this token.
+ * Fork the run at the shown record with `token` as the sequence's next token.
  *
  * @param {number} seq
  * @param {number} token

@@ -1,5 +1,5 @@
-// The map of a model with many heads: a cell for each layer and head, coloured by what the head looks at in this run,
-// or holding its newest row. Choose one to see it large; a layer's number shows that layer's heads alone.
+// Map of a model with many heads: one cell per layer and head, coloured by the head's role in this run or showing its
+// newest row. Click a cell to enlarge the head; click a layer's number to show that layer alone.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -20,14 +20,15 @@ import { attended } from "./overview_paint.js";
 /** @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout */
 
 /**
- * The kind of heads that stands out while its name is pointed at.
+ * Kind of heads that is highlighted while its legend entry is hovered.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
 const shownAlone = signal(null);
 
 /**
- * `zoom` shows the chosen head's layer alone; `low`: the colours' names stand beside the map, not below it.
+ * Map with its legend. `zoom` shows the chosen head's layer alone. `low`: the legend is beside the map instead of
+ * below.
  *
  * @param {{zoom: () => void, low: boolean}} props
  */
@@ -90,7 +91,7 @@ export function HeadMap({ zoom, low }) {
 }
 
 /**
- * Arrow keys choose the neighbour, Enter shows its layer alone.
+ * Choose the neighbouring head on arrow keys; show its layer alone on Enter.
  *
  * @param {KeyboardEvent} event
  * @param {() => void} zoom
@@ -108,7 +109,7 @@ function move(event, zoom) {
   });
 }
 
-/** What the colours mean, and how many heads of each kind there are; choosing one leads to its clearest head. */
+/** Legend with the number of heads of each kind. Clicking a kind selects its clearest head. */
 function Legend() {
   const kinds = countKinds();
   const enough = roles.value?.hasEnough() ? "overview.no_roles" : "overview.few_queries";

@@ -1,4 +1,4 @@
-// What is said of one head, and how the keyboard goes from one to the next.
+// Texts about one head, and the keyboard navigation between heads.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { rowOf, strongest } from "../../core/attention.js";
@@ -12,7 +12,7 @@ import { grouped, probabilityText, t } from "../../tell/words.js";
 import { sources } from "./matrix_image.js";
 
 /**
- * Its layer, its own number and its KV head's.
+ * Name of a head: its layer, its number and its KV head.
  *
  * @param {number} l
  * @param {number} h
@@ -23,7 +23,7 @@ export function headName(l, h) {
 }
 
 /**
- * What a head says: its place, the key that its newest query read most, what it is known to look at.
+ * Lines of a head's tooltip: its name, the key with the largest weight for the newest query, and its known role.
  *
  * @param {number} l
  * @param {number} h
@@ -67,7 +67,7 @@ const said = (key, { pattern, mean_weight, uniform, queries }) =>
   });
 
 /**
- * Choose a head; over an edge, the last one there.
+ * Choose a head; indices beyond the edge are clamped.
  *
  * @param {number} l
  * @param {number} h
@@ -91,9 +91,5 @@ const MOVES = {
   PageDown: [0, 0, 1],
 };
 
-/**
- * Where a key leads: down, right, layers on; undefined for other keys.
- *
- * @param {string} key
- */
+/** Step of a navigation key as [down, right, layers]; undefined for other keys. @param {string} key */
 export const moves = (key) => MOVES[key];

@@ -1,4 +1,4 @@
-// Geometry of the small multiples: a picture for each query head, heads that share a KV head close together. Pure.
+// Geometry of the small multiples: one picture per query head; heads that share a KV head are adjacent. Pure.
 
 import { groupOf, kvShapeOf } from "../../core/shape.js";
 
@@ -6,32 +6,32 @@ const GUTTER = 18; // px for the layers' numbers
 const BRACKET = 16; // px for the KV heads
 const GAP = 2;
 const GROUP_GAP = 8;
-const LEAST = 12; // px of a cell: where more are needed, the map shows them all (map_geometry.js)
+const LEAST = 12; // px; smaller cells are shown as a map instead (map_geometry.js)
 const MAX = 64;
-const STRIP = 30; // px of a cell's height at most when it shows one row
+const STRIP = 30; // maximum height in px of a cell that shows one row
 
 /**
  * @typedef {import("../../core/shape.js").Model} Shape
  * @typedef {{layer: number, head: number, x: number, y: number}} Cell
  * @typedef {object} HeadsLayout
  * @property {number} group query heads that share a KV head
- * @property {Cell[][]} lines of cells, as they stand
+ * @property {Cell[][]} lines cells by line, in display order
  * @property {number} across px of a cell
  * @property {number} down
  * @property {{kv: number, left: number, width: number}[]} brackets of each KV head that query heads share
- * @property {boolean} isLayer whether it is one layer alone
+ * @property {boolean} isLayer whether it shows a single layer
  */
 
-/** @param {number} group @param {number} count of heads: the space between them */
+/** @param {number} group @param {number} count number of heads; returns the space between them */
 const gapsOf = (group, count) =>
   (count - 1) * GAP + Math.floor((count - 1) / group) * (group > 1 ? GROUP_GAP - GAP : 0);
 
-/** @param {number} group @param {number} across @param {number} place of a head in its line */
+/** @param {number} group @param {number} across @param {number} place index of the head in its line */
 const xOf = (group, across, place) => place * across + gapsOf(group, place + 1);
 
 /**
- * All layers and heads in width × height; null where a cell would be smaller than a picture can be. `square`: a cell
- * shows a matrix, not a row.
+ * Lay out all layers and heads in width × height. Returns null if a cell would be smaller than the minimum. `square`: a
+ * cell shows a matrix, not a row.
  *
  * @param {Shape} model
  * @param {number} width
@@ -59,7 +59,7 @@ export function headsLayout(model, width, height, square) {
 }
 
 /**
- * The heads of one layer in width × height, as large as they can be, in as many lines as that takes.
+ * Lay out the heads of one layer in width × height, with the number of lines that makes the cells largest.
  *
  * @param {Shape} model
  * @param {number} layer
@@ -83,7 +83,7 @@ export function layerLayout(model, layer, width, height, square) {
     if (across * down > best.across * best.down) best = { columns, across, down };
   }
   const { columns, across, down } = best;
-  const together = columns % group ? count : group; // heads of one KV head stand in one line, or are not set apart
+  const together = columns % group ? count : group; // no gaps between KV groups if a group would span two lines
   const lines = range(Math.ceil(count / columns)).map((line) =>
     range(Math.min(columns, count - line * columns)).map((place) => ({
       layer,

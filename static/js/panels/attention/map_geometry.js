@@ -1,25 +1,25 @@
-// Geometry of the map of all layers and heads: a cell of a few pixels for each, whatever the model's size. Pure.
+// Geometry of the map of all layers and heads: one cell of a few pixels for each, for any model size. Pure.
 
 import { groupOf } from "../../core/shape.js";
 
 const LEFT = 24; // px for the layers' numbers
 const TOP = 17; // px for the heads' numbers, and the KV heads under them
 const [MAX_ACROSS, MAX_DOWN] = [48, 24];
-const GAP_FROM = 5; // px of a cell from which there is a pixel between two
-const GROUP_GAP = 2; // px more between heads of two KV heads
+const GAP_FROM = 5; // px of a cell from which cells are 1 px apart
+const GROUP_GAP = 2; // extra px between heads of different KV heads
 const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
 
 /**
  * @typedef {object} HeadMapLayout
- * @property {number[]} layers from above; every n-th where there are more than pixels
+ * @property {number[]} layers from the top; every n-th if there are more layers than pixels
  * @property {number[]} heads
- * @property {(place: number) => number} across px of a cell by its place in `heads`
+ * @property {(place: number) => number} across px of a cell, by its index in `heads`
  * @property {(place: number) => number} down
- * @property {(place: number) => number} x of a cell by its place in `heads`
+ * @property {(place: number) => number} x of a cell, by its index in `heads`
  * @property {(place: number) => number} y
  * @property {number} group query heads that share a KV head
  * @property {number} top
- * @property {number[]} namedLayers places of the layers whose numbers there is room for
+ * @property {number[]} namedLayers indices of the layers whose numbers are drawn
  * @property {number[]} namedHeads
  * @property {(x: number, y: number) => {layer: number, head: number | null} | null} hit the cell at a place; `head`
  *   null: the layer's number
@@ -29,7 +29,7 @@ const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
  * @param {import("./heads_geometry.js").Shape} model
  * @param {number} width
  * @param {number} height
- * @param {number} ratio pixels of the screen for each CSS pixel
+ * @param {number} ratio device pixels per CSS pixel
  * @returns {HeadMapLayout}
  */
 export function mapLayout(model, width, height, ratio) {
@@ -40,7 +40,7 @@ export function mapLayout(model, width, height, ratio) {
   const spaces = Math.floor((heads.length - 1) / group) * apart;
   const stepX = Math.min(MAX_ACROSS, (width - LEFT - spaces) / heads.length);
   const stepY = Math.min(MAX_DOWN, (height - TOP) / layers.length);
-  /** @param {number} at the edge of a cell, on a pixel of the screen */
+  /** @param {number} at edge of a cell; snapped to device pixels */
   const snapped = (at) => Math.round(at * ratio) / ratio;
   /** @param {number} place */
   const x = (place) => LEFT + snapped(place * stepX) + Math.floor(place / group) * apart;
@@ -64,7 +64,7 @@ export function mapLayout(model, width, height, ratio) {
       if (line < 0 || line >= layers.length) return null;
       if (px < LEFT) return { layer: layers[line], head: null };
       let place = Math.min(heads.length - 1, Math.floor((px - LEFT) / stepX));
-      while (place > 0 && x(place) > px) place -= 1; // the space between groups has moved it on
+      while (place > 0 && x(place) > px) place -= 1; // undo the shift by gaps between groups
       return px < x(place) + stepX ? { layer: layers[line], head: heads[place] } : null;
     },
   };
@@ -77,7 +77,7 @@ function everyNth(count, pixels) {
 }
 
 /**
- * Places with a number: every one, or every second, fourth, …
+ * Indices that are labelled: every one, every second, every fourth, …
  *
  * @param {number} count
  * @param {number} step

@@ -1,4 +1,4 @@
-// Painting the map of all layers and heads: what each head looks at, or its newest row.
+// Painting of the map of all layers and heads, by the heads' roles or their newest rows.
 
 import { pooled, rowOf } from "../../core/attention.js";
 import { isWhole, layersHere } from "../../core/wide_rows.js";
@@ -16,12 +16,13 @@ import { lookupTable } from "./rows.js";
  * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("../../core/log.js").Origin} Source
- * @typedef {{count: number, best: import("../../core/heads.js").HeadPattern}} Kind of heads: how many, and the clearest
+ * @typedef {{count: number, best: import("../../core/heads.js").HeadPattern}} Kind number of such heads, and the
+ *   clearest one
  */
 
 /**
- * Patterns that one colour stands for: `hue` of the sequences' eight, which colour-vision deficiencies leave apart, and
- * `mark`, where in its row, from 0 to 1, such a head looks.
+ * Patterns that share one colour: `hue` indexes the eight sequence colours, chosen to be distinct under colour-vision
+ * deficiencies. `mark` is where in its row, from 0 to 1, such a head looks.
  */
 export const FAMILIES = /** @type {const} */ ([
   { name: "before", patterns: ["previous_token"], hue: 5, mark: 0.8 },
@@ -31,11 +32,11 @@ export const FAMILIES = /** @type {const} */ ([
   { name: "clause", patterns: ["parallel_clause", "clause_start", "last_punctuation"], hue: 2, mark: 0.55 },
 ]);
 
-const MEASURED = 12; // records of a recording that are fetched to measure on, beside those that are looked at
-const MARKED_FROM = 8; // px of a cell from which a mark says where the head looks
-const [FAINTEST, APART] = [0.4, 0.12]; // opacity of the weakest role; of what is not spoken about
+const MEASURED = 12; // records fetched to measure roles, in addition to those on display
+const MARKED_FROM = 8; // px of a cell from which a mark shows where the head looks
+const [FAINTEST, APART] = [0.4, 0.12]; // opacity of the weakest role; of kinds that are not highlighted
 
-/** The colour's name of a pattern. @param {string} pattern */
+/** Name of the colour of a pattern. @param {string} pattern */
 export const familyOf = (pattern) => found(pattern).name;
 
 /** @param {string} pattern */
@@ -46,7 +47,7 @@ const found = (pattern) =>
  * @param {HTMLCanvasElement | null} canvas
  * @param {import("../../kit/canvas.js").Size} size
  * @param {HeadMapLayout} at
- * @param {string | null} alone the family that stands out
+ * @param {string | null} alone the highlighted family
  */
 export function paintMap(canvas, { width, height }, at, alone) {
   if (!canvas) return;
@@ -57,7 +58,7 @@ export function paintMap(canvas, { width, height }, at, alone) {
   if (settings.overview.value === "matrix") {
     const key = `roles/${now.log.id}/${roles.value?.version}/${alone}`;
     drawCells(c, key, (context) => paintRoles(context, at, alone));
-    fetchWhole(now, from, MEASURED); // the prompt's first: one record has many queries
+    fetchWhole(now, from, MEASURED); // prefill records first: one has many queries
   } else {
     const keys = now.entry && !attended.value ? now.entry.start : now.numFilled;
     const source = from[keys - 1] ?? null;
@@ -69,15 +70,15 @@ export function paintMap(canvas, { width, height }, at, alone) {
   paintAxes(c, now, at);
 }
 
-/** @type {{canvas: HTMLCanvasElement, key: string} | null} the map as it was painted last, without its axes */
+/** @type {{canvas: HTMLCanvasElement, key: string} | null} the last painted map, without axes */
 let picture = null;
 
 /**
- * Draw the cells, painted again only when `key` is another.
+ * Draw the cells from a cached image, repainted only if `key` changes.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {string} key what the picture depends on, beside the canvas and the theme
- * @param {(context: CanvasRenderingContext2D) => void} make paints them, in the canvas' own coordinates
+ * @param {string} key everything the image depends on, except canvas and theme
+ * @param {(context: CanvasRenderingContext2D) => void} make paints the cells in the canvas' coordinates
  */
 function drawCells(c, key, make) {
   const { width, height } = c.canvas;
@@ -124,13 +125,13 @@ function paintRoles(c, at, alone) {
 }
 
 /**
- * The newest row of each head: as many stretches of keys as its cell has pixels, each as dark as its largest weight.
+ * Paint the newest row of each head. Keys are pooled to the cell's pixels; a pixel shows the largest weight of its bin.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {HeadMapLayout} at
- * @param {Source | null} source whose row it is
- * @param {number} keys of the row
+ * @param {Source | null} source origin of the row
+ * @param {number} keys number of keys in the row
  */
 function paintRows(c, now, at, source, keys) {
   const { width, height } = c.canvas;
@@ -157,13 +158,13 @@ function paintRows(c, now, at, source, keys) {
 }
 
 /**
- * What stands at a part `t` of the way, as a share of `max`.
+ * Return the value at fraction `t` of the row, as a share of `max`.
  *
  * @type {(shares: Float32Array, t: number, max: number) => number}
  */
 const shareAt = (shares, t, max) => shares[Math.floor(t * shares.length)] / (max || 1);
 
-/** A colour of the style sheet as a pixel. @param {CanvasRenderingContext2D} c @param {string} colour */
+/** Convert a CSS colour to a pixel. @param {CanvasRenderingContext2D} c @param {string} colour */
 function rgbOf(c, colour) {
   c.fillStyle = colour;
   const value = Number.parseInt(String(c.fillStyle).slice(1), 16); // #rrggbb
@@ -171,7 +172,7 @@ function rgbOf(c, colour) {
 }
 
 /**
- * Ask for all arrays of the first `most` records, of those that computed rows of the text, that are not here.
+ * Fetch missing arrays of the first `most` records that computed rows of the text.
  *
  * @param {View} now
  * @param {(Source | null)[]} from
@@ -183,7 +184,7 @@ function fetchWhole(now, from, most) {
 }
 
 /**
- * Numbers of layers and heads, lines under the heads that share a KV head, and the frame of the chosen head.
+ * Paint layer and head numbers, lines under heads that share a KV head, and the frame of the chosen head.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
@@ -223,7 +224,7 @@ function paintAxes(c, now, at) {
   c.strokeRect(x - 1, y - 1, across + 2, down + 2);
 }
 
-/** The page's font: asking for it costs a layout. @param {HTMLCanvasElement} canvas */
+/** The page's font, cached because reading it forces a layout. @param {HTMLCanvasElement} canvas */
 function fontOf(canvas) {
   font ??= getComputedStyle(canvas).fontFamily;
   return font;
@@ -233,7 +234,7 @@ function fontOf(canvas) {
 let font = null;
 
 /**
- * The places that are named, and the chosen one in the stead of its nearest neighbour.
+ * Return the labelled indices with `chosen` in place of its nearest neighbours.
  *
  * @param {number[]} named
  * @param {number} chosen

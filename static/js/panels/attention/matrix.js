@@ -1,5 +1,5 @@
-// The causal matrix: one row for each query of the shown sequence, in the chosen layer and head. Rows grow by steps and
-// stay.
+// The causal matrix: one row for each query of the shown sequence, for the chosen layer and head. Rows are appended
+// step by step and never change.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { rowOf } from "../../core/attention.js";
@@ -22,9 +22,9 @@ import { cellsFor } from "./rows.js";
  * @typedef {{query: number, key: number}} Cell
  */
 
-const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
+const LABELLED = 9.5; // px of a cell from which tokens are drawn along the diagonal
 
-const cursor = signal(/** @type {Cell | null} */ (null)); // {query, key}: where the keyboard is
+const cursor = signal(/** @type {Cell | null} */ (null)); // keyboard cursor
 /** @param {MouseEvent} event */
 const click = (event) => choose(cellAt(event));
 
@@ -77,7 +77,7 @@ export function Matrix() {
 }
 
 /**
- * Rows that read later keys are no attention of this model: the worst weight, to be held and followed.
+ * Warning for rows that read later keys, which is not causal. The worst cell can be pinned and followed.
  *
  * @param {{now: View, found: import("./matrix_image.js").Later}} props
  */
@@ -123,7 +123,7 @@ function paint(canvas, width, height) {
   const count = now.numFilled;
   const { cell } = geometry(width, height, count);
   const from = sources.peek();
-  const newest = now.entry ? now.entry.start : count; // rows from here on were computed in the record that is drawn
+  const newest = now.entry ? now.entry.start : count; // rows from here on were computed in the shown record
   const shown = phasesNow().attend;
   paintGround(c, palette, count, cell);
   image.draw(c, 0, newest, cell, globalThis.devicePixelRatio || 1);
@@ -158,7 +158,7 @@ function cellAt(event) {
 }
 
 /**
- * The last key of a row: the query's own, or a later one where the capture says that it was read.
+ * Last key of a row: the query's own position, or a later one if the capture has a weight for it.
  *
  * @param {View} now
  * @param {number} query
@@ -224,7 +224,7 @@ function cellLines(now, cell) {
 const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
 /**
- * A cell, if it is one of the first `count` rows: an earlier record, or another run, has fewer than there were.
+ * Return `cell` if it lies within the first `count` rows, else null. Earlier records and other runs have fewer rows.
  *
  * @template {Cell} T
  * @param {T | null} cell
@@ -235,11 +235,7 @@ const inside = (cell, count) => (cell && Math.max(cell.query, cell.key) < count 
 /** @type {Record<string, [number, number]>} */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/**
- * Arrow keys walk over the rows, Enter holds the weight under the cursor.
- *
- * @param {KeyboardEvent} event
- */
+/** Move the cursor with the arrow keys; pin the weight under it with Enter. @param {KeyboardEvent} event */
 function move(event) {
   const now = sequenceView.value;
   if (!now?.numFilled) return;

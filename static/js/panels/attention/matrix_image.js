@@ -1,4 +1,4 @@
-// The rows of the causal matrix as one image, filled frame by frame: rows grow by steps and stay.
+// The rows of the causal matrix as one image, filled incrementally over several frames.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { canFetch, rowOf, rowSources } from "../../core/attention.js";
@@ -14,19 +14,19 @@ import { RowImage } from "./rows.js";
  * @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later
  */
 
-const FILL_MS = 7; // of a frame, for reading rows
+const FILL_MS = 7; // time budget of a frame for reading rows
 const FETCHED_AT_ONCE = 128;
 
 export const image = new RowImage();
-export const filling = signal(0); // grows while rows are still being read
-// {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
+export const filling = signal(0); // increments while rows are still being read
+// Largest weight of a row of the image `of` for a key after its query; null if all rows are causal.
 export const later = signal(/** @type {Later | null} */ (null));
 
-/** Who computed each row; read again only when the stage is another. */
+/** Record and sequence that computed each row. */
 export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
 
 /**
- * The most that one of the first `count` rows gives to a later key.
+ * Return the largest weight that one of the first `count` rows gives to a later key.
  *
  * @param {number} count
  * @returns {Later | null}
@@ -40,22 +40,14 @@ export function worstLater(count) {
   return found;
 }
 
-/**
- * Whether rows of this layer were computed but did not fit their capture.
- *
- * @param {View} now
- */
+/** Return whether rows of this layer were computed but left out of the capture for size. @param {View} now */
 function leftOut(now) {
   const first = sources.value[0];
   if (!first) return false;
   return now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
 }
 
-/**
- * What there is to say of the rows: what they are, or why some are hatched.
- *
- * @param {View | null} now
- */
+/** Return the message key of the foot: the meaning of the rows, or why some are hatched. @param {View | null} now */
 export function footOf(now) {
   if (now && leftOut(now)) return "matrix.omitted";
   const elsewhere = (/** @type {unknown} */ source, /** @type {number} */ position) =>
@@ -63,19 +55,15 @@ export function footOf(now) {
   return sources.value.some(elsewhere) ? "matrix.elsewhere" : "matrix.axes";
 }
 
-/**
- * Which image of rows the stage asks for.
- *
- * @param {View} now
- */
+/** Key of the row image for the shown sequence, layer and head. @param {View} now */
 export const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`;
 
 /** @param {{record: number, seq_id: number, position: number}} source */
 export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.position}`;
 
 /**
- * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be
- * fetched. Whether every row that is here has been put in.
+ * Add missing rows to the image, newest first, within the frame's time budget, and request those that can be fetched.
+ * Returns whether every loaded row has been added.
  *
  * @param {View} now
  */

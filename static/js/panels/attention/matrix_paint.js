@@ -1,5 +1,4 @@
-// Painting the causal matrix around its rows: the ground, what is not known, the query in flight, labels, what is
-// pointed at.
+// Painting of the causal matrix around its rows: background, unknown rows, the current query, labels and the selection.
 
 import { canFetch } from "../../core/attention.js";
 import { labelText } from "../../core/labels.js";
@@ -15,7 +14,7 @@ import { worstCell } from "./proof.js";
  */
 
 /**
- * The triangle that causality leaves.
+ * Paint the triangle of causal cells.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
@@ -37,7 +36,7 @@ export function paintGround(c, palette, count, cell) {
 }
 
 /**
- * Rows that the log does not have.
+ * Hatch the rows that are not in the log.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
@@ -55,7 +54,7 @@ export function paintUnknown(c, palette, from, now, cell) {
 }
 
 /**
- * The query in flight, and the rows that this record computed.
+ * Outline the current query and mark the rows computed in this record.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
@@ -70,7 +69,7 @@ export function paintFlight(c, palette, now, cell) {
 }
 
 /**
- * Each token once, at the diagonal: where its row ends and its column begins.
+ * Draw each token once, at the diagonal, where its row ends and its column begins.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
@@ -87,7 +86,7 @@ export function paintLabels(c, palette, now, cell) {
 }
 
 /**
- * The cell or the key that is pointed at, and the worst cell of a proof.
+ * Highlight the hovered or pinned cell or key, and the worst cell of a proof.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
@@ -98,7 +97,7 @@ export function paintPointed(c, palette, count, cell) {
   const target = pointed.value;
   const key = target?.position;
   if (!target || key === undefined || key >= count) {
-    // nothing of this matrix is pointed at
+    // the target is outside this matrix
   } else if (target.query !== undefined && target.query < count) {
     c.fillStyle = alpha(palette.focus, 0.16);
     c.fillRect(0, target.query * cell, (key + 1) * cell, cell);

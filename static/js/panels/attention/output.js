@@ -1,5 +1,5 @@
-// What a query takes with it, the one in flight or the one that is held: each value times its weight, added up; and
-// that the engine's own vector is just that.
+// Attention output of a query, current or pinned: each value times its weight, summed and compared with the engine's
+// own vector.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { outputOf, queryAt } from "../../core/attention_output.js";
@@ -30,7 +30,7 @@ const attended = computed(() => phase("attend") > 0);
 const whole = () => 1;
 
 /**
- * What is shown: a problem in words, or the output of a query.
+ * The message to show, or the output of a query.
  *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
@@ -77,7 +77,7 @@ export function Output({ choice = null }) {
   </section>`;
 }
 
-/** That both are one, in numbers. @param {{output: AttentionOutput}} props */
+/** Comparison of the computed sum with the captured output. @param {{output: AttentionOutput}} props */
 function Foot({ output: { kept, largest } }) {
   const summed = html`Σ <${Fidelity} kind="derived" formula=${t("output.formula")} />`;
   return html`<p class="panel-foot num" id="output-foot">${summed}${
@@ -111,11 +111,11 @@ function Picture({ found: { output, view, place } }) {
 }
 
 /**
- * The numbers behind the cell under the pointer; its key lights up everywhere.
+ * Show the numbers behind the cell under the pointer and highlight its key in all views.
  *
  * @param {PointerEvent & {currentTarget: HTMLElement}} event
  * @param {View} view
- * @param {number} place of the query
+ * @param {number} place position of the query
  * @param {AttentionOutput} output
  */
 function point(event, view, place, output) {

@@ -1,4 +1,4 @@
-// The picture of Σ weight · V: a row for each key, its V and its share of the sum, and below them what they come to.
+// Picture of Σ weight · V: one row per key with its V and its share of the sum, then the sum.
 
 import { rowsFor, weightedSum } from "../../core/attention_output.js";
 import { labelText } from "../../core/labels.js";
@@ -16,17 +16,14 @@ import { probabilityText, t } from "../../tell/words.js";
 const TOKEN = 52; // px for a token's text
 const WEIGHT = 38; // px for its weight
 const GAP = 12; // px between V and weight · V
-const HEAD = 14; // px above the rows, for what the columns are
+const HEAD = 14; // px above the rows, for column titles
 const LEAST = 13; // px of a row
 const MAX = 22;
-const BOTH = 300; // px of width from which V stands beside weight · V
+const BOTH = 300; // px of width from which V is shown beside weight · V
 
-/**
- * Where everything stands.
- * @param {AttentionOutput} output @param {Size} size
- */
+/** Compute the layout of rows and columns. @param {AttentionOutput} output @param {Size} size */
 export function layoutOf(output, { width, height }) {
-  const ends = output.kept ? 2 : 1; // the sum, and what was captured
+  const ends = output.kept ? 2 : 1; // the sum, and the captured vector
   const room = Math.max(1, Math.floor((height - HEAD - 4) / LEAST) - ends);
   const { shown, rest } = rowsFor(output, room);
   const count = shown.length + (rest.length ? 1 : 0) + ends;
@@ -43,7 +40,7 @@ export function layoutOf(output, { width, height }) {
   return { rows, row, stripe, value: both ? left : null, part, scale: scaleOf(output) };
 }
 
-/** The largest number of each column, which has the full colour. @param {AttentionOutput} output */
+/** Largest magnitude of each column, drawn in the full colour. @param {AttentionOutput} output */
 function scaleOf({ weights, values, sum }) {
   let value = 0;
   let part = sum.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
@@ -56,7 +53,8 @@ function scaleOf({ weights, values, sum }) {
 }
 
 /**
- * What a row adds to the sum as far as that has come, `count` keys.
+ * Return the contribution of a row to the sum over the first `count` keys.
+ *
  * @param {AttentionOutput} output @param {Row} row @param {number} count
  */
 export function partOf(output, row, count = output.weights.length) {
@@ -67,7 +65,8 @@ export function partOf(output, row, count = output.weights.length) {
 }
 
 /**
- * `progress` from 0 to 1: as far as the keys are added up, in the order of the text.
+ * Paint the output. `progress` (0 to 1) is the share of the keys, in text order, that are summed.
+ *
  * @param {CanvasRenderingContext2D} c @param {View} now @param {AttentionOutput} output @param {Size} size
  * @param {number} progress
  */

@@ -1,5 +1,5 @@
-// Every layer and head at once: as small multiples of the causal matrix or of the row in flight where there is room for
-// them, else as a map, from which one layer is looked at alone. Choose one head to see it large.
+// All layers and heads at once: as small multiples of the causal matrix or of the current row if they fit, else as a
+// map from which a single layer can be opened. Choose a head to enlarge it.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { usePainter } from "../../kit/canvas.js";
@@ -23,15 +23,15 @@ import { attended, paint } from "./overview_paint.js";
  */
 
 const AROUND = 50; // px of title and foot
-const LOW = 150; // px of the panel under which the map has what stands below it at its side
-const WIDE = 270; // px from which the way to one layer has room beside the title
+const LOW = 150; // px of the panel's height below which the map's legend moves to its side
+const WIDE = 270; // px from which the single-layer button fits beside the title
 
-/** Whether one layer of a model that has a map is looked at alone. */
+/** Whether a single layer is shown for a model that has a map. */
 const alone = signal(false);
 const toLayer = () => (alone.value = true);
 const toAll = () => (alone.value = false);
 
-/** Many heads are shown by models of some size alone. */
+/** Loaded lazily: only larger models have a map. */
 const HeadMap = lazy(
   () => import("./head_map.js").then((m) => m.HeadMap),
   () => html`<div class="panel-canvas"></div>`,
@@ -65,11 +65,7 @@ export function Overview() {
   </section>`;
 }
 
-/**
- * From the map to one layer, and back.
- *
- * @param {{isLayer: boolean}} props
- */
+/** Toggle between the map and a single layer. @param {{isLayer: boolean}} props */
 function Way({ isLayer }) {
   return html`<button class="to-layer num" id="overview-layer" aria-pressed=${isLayer}
     onClick=${isLayer ? toAll : toLayer}>${
@@ -78,7 +74,7 @@ function Way({ isLayer }) {
 }
 
 /**
- * A small picture for each head: of all layers, or of one, with the way back below where the title has no room for it.
+ * Small picture per head, for all layers or one. The back button is below if it does not fit beside the title.
  *
  * @param {{model: ModelFacts | undefined, isLayer: boolean, isNarrow: boolean}} props
  */
@@ -109,11 +105,7 @@ function Pictures({ model, isLayer, isNarrow }) {
       ${isLayer && isNarrow ? html`<${Way} isLayer />` : null}</p>`;
 }
 
-/**
- * The cells as buttons over the picture: what can be focused and named.
- *
- * @param {{at: HeadsLayout}} props
- */
+/** The cells as buttons over the picture, for focus and accessible names. @param {{at: HeadsLayout}} props */
 function Cells({ at }) {
   return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(event, at)} onPointerLeave=${hideTip}>
@@ -163,7 +155,8 @@ function Cell({ at, cell }) {
 }
 
 /**
- * Arrow keys go to the neighbours; in one layer's lines up and down is a line, and Page Up and Page Down a layer.
+ * Move to the neighbouring head with the arrow keys. In a single layer, up and down move by a line, Page Up and Page
+ * Down by a layer.
  *
  * @param {KeyboardEvent} event
  * @param {HeadsLayout} at
@@ -175,7 +168,7 @@ function move(event, at) {
   const [down, right, page] = found;
   if (at.isLayer) {
     const to = head.value + right + down * at.lines[0].length;
-    const is = at.lines.flat().some((cell) => cell.head === to); // there is no line above the first
+    const is = at.lines.flat().some((cell) => cell.head === to); // false above the first and below the last line
     choose(layer.value + page, is ? to : head.value);
   } else choose(layer.value + down + page, head.value + right);
   const grid = /** @type {HTMLElement} */ (event.currentTarget);

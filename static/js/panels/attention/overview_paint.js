@@ -1,4 +1,4 @@
-// Painting every layer and head at once: a small picture each, of the newest rows.
+// Painting of all layers and heads at once: a small picture of the newest rows for each.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFetch, pooled, rowOf } from "../../core/attention.js";
@@ -18,18 +18,18 @@ import { lookupTable } from "./rows.js";
  * @typedef {{record: number, seq_id: number, position: number}} Source
  */
 
-/** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */
+/** Whether the current row has been attended in the shown sub-step. */
 export const attended = computed(() => phase("attend") > 0);
 
-const ROWS = 32; // newest queries in a small matrix
-const BINS = 64; // stretches of keys at most
+const ROWS = 32; // newest queries shown in a small matrix
+const BINS = 64; // maximum number of key bins
 
 const FETCHED_AT_ONCE = 64;
-const KEPT = 512; // rows of all layers and heads, as they are painted
+const KEPT = 512; // cached rows, each with all layers and heads
 
 /**
- * What each head's row is painted from, by the row's source: a byte for each stretch of keys, its share of the row's
- * largest weight as in a pyramid's line. A row that is here never changes.
+ * Cache of painted rows by source: for each head one byte per key bin, its share of the row's largest weight, as in a
+ * line of `RowPyramid`. Rows never change once computed.
  *
  * @type {Map<string, (Uint8Array | undefined)[]>}
  */
@@ -39,7 +39,7 @@ const lines = new Map();
 let tile = null;
 
 /**
- * The kept lines of a source's row, by layer and head.
+ * Return the cached lines of a source's row, by layer and head.
  *
  * @param {View} now
  * @param {Source} source
@@ -54,7 +54,7 @@ function linesOf(now, source, stretch) {
 }
 
 /**
- * The line of one head; null when the row is not here.
+ * Return the line of one head, or null if the row is not loaded.
  *
  * @param {View} now
  * @param {Source} source
@@ -65,7 +65,7 @@ function linesOf(now, source, stretch) {
 function lineOf(now, source, l, h, stretch) {
   const row = rowOf(now.log, source, l, h);
   if (!row) return null;
-  const seen = Math.max(source.position + 1, row.keyStart + row.weights.length); // a row may see keys after its query
+  const seen = Math.max(source.position + 1, row.keyStart + row.weights.length); // non-causal rows see later keys
   const shares = pooled(row, stretch, Math.ceil(seen / stretch));
   return Uint8Array.from(shares, (share, bin) =>
     bin * stretch <= source.position || share > 0 ? 1 + Math.round(254 * (row.max > 0 ? share / row.max : 0)) : 0,
@@ -109,7 +109,7 @@ export function paint(canvas, { width, height }, at) {
 }
 
 /**
- * The pictures of a line of cells, one below the other: an image for all of them is put once.
+ * Paint the pictures of a line of cells into one image, stacked vertically, so that it is uploaded once.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
@@ -147,7 +147,7 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
 }
 
 /**
- * Ask for layers that did not travel with their records: the newest row's first.
+ * Fetch layers that were not sent with their records, those of the newest row first.
  *
  * @param {View} now
  * @param {number[]} layers

@@ -1,5 +1,5 @@
-// The attention panel: the causal matrix with its proof, every layer and head at once, the softmax of the query in
-// flight, and what was chosen from it. What stands beside what follows from the room.
+// The attention panel: the causal matrix with its proof, all layers and heads at once, the softmax of the current
+// query, and the sampled candidates. The layout depends on the available space.
 
 import { html } from "../../kit/html.js";
 import { Segmented } from "../../kit/inputs.js";
@@ -12,7 +12,7 @@ import { Candidates } from "./candidates.js";
 import { Matrix } from "./matrix.js";
 import { Overview } from "./overview.js";
 
-/** Where there is room for one answer it is the candidates at first; its place is kept where both are shown. */
+/** Lazy: narrow layouts show the candidates first. The placeholder reserves its space where both are shown. */
 const Softmax = lazy(
   () => import("./softmax.js").then((m) => m.Softmax),
   () => html`<section class="panel softmax"></section>`,
@@ -23,10 +23,11 @@ const Output = lazy(
   () => html`<section class="panel softmax"></section>`,
 );
 
-const MANY = 64; // heads of all layers, from which on their overview gets more of the width
+const MANY = 64; // total number of heads from which the overview is wider
 
 /**
- * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three.
+ * Layout by size. stack: one below the other; tall: the matrix large, the rest beside it; wide: four columns; three:
+ * three columns.
  *
  * @param {{width: number, height: number}} size
  */
@@ -38,12 +39,12 @@ function layoutFor({ width, height }) {
 
 /** @param {string} name */
 const title = (name) => t(`${name}.title`);
-/** Where three stand beside each other. @param {string} name */
+/** Title for the three-column layout. @param {string} name */
 const short = (name) => t(`attention.short.${name}`);
 
 export function Panel() {
   const [box, size] = useBox();
-  // before the first measure no wider than the window
+  // before the first measurement, assume the window's width
   const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 });
   const both = layout !== "three";
   const model = log.value?.header.model;

@@ -1,5 +1,5 @@
-// The proof that old rows never change: the same tokens computed all at once without the cache, compared number by
-// number with what was captured over all the steps, in every layer.
+// Proof that cached rows never change: the same tokens are recomputed at once without the cache and compared number by
+// number with the captures of all steps, in every layer.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { asBytes, decode } from "../../core/codec.js";
@@ -11,13 +11,13 @@ import { command } from "../../net/commands.js";
 import { connection, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 
-const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of a layer is compared; above it the chosen one
-const ONE_PASS = 1 << 22; // layers · heads · tokens² that the server hands back at once: above it a pass for each layer
+const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
+const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer
 
 /** @typedef {import("../../core/trace.js").LayerCapture} LayerCapture */
 
 /**
- * What is compared, and what came of it; `running` while it goes on. `layers`: those that are compared so far.
+ * A comparison and its results. `layers`: those compared so far.
  *
  * @typedef {import("../../state/store.js").View} View
  * @typedef {{query: number, key: number, head: number, kept: number, again: number}} WorstCell
@@ -32,30 +32,26 @@ const ONE_PASS = 1 << 22; // layers · heads · tokens² that the server hands b
 const Result = lazy(() => import("./proof_result.js").then((found) => found.Result));
 const Verdict = lazy(() => import("./proof_result.js").then((found) => found.Verdict));
 
-/**
- * The last comparison; null before it.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<Comparison | null>}
- */
+/** The last comparison, or null. @type {import("../../../vendor/signals/signals.js").Signal<Comparison | null>} */
 const proof = signal(null);
 
-/** The comparison of what is shown now, or null. */
+/** The comparison that applies to the shown view, or null. */
 const current = computed(() => {
   const [now, found] = [sequenceView.value, proof.value];
   if (!now || !found || found.log !== now.log || found.seq_id !== now.seq.seq_id) return null;
   return found.tokens <= now.numFilled && (found.all || found.heads.includes(now.head)) ? found : null;
 });
 
-/** What was compared of the layer that is shown, or null. */
+/** Results for the shown layer, or null. */
 const shown = computed(() => current.value?.layers.find(({ layer }) => layer === sequenceView.value?.layer) ?? null);
 
-/** {query, key} of the largest difference, where it belongs to the head that is shown. */
+/** Cell with the largest difference, if it belongs to the shown head. */
 export const worstCell = computed(() => {
   const worst = shown.value?.weights.worst;
   return worst && worst.head === sequenceView.value?.head ? worst : null;
 });
 
-/** Recompute the shown sequence as far as it is shown and compare. */
+/** Recompute the shown sequence up to the shown record and compare. */
 async function prove() {
   const now = sequenceView.value;
   if (!now) return;
@@ -66,7 +62,7 @@ async function prove() {
   /** @type {Comparison} */
   let mine = { log: now.log, seq_id: now.seq.seq_id, heads, all, tokens, running: true, layers: [] };
   proof.value = mine;
-  /** @param {Partial<Comparison>} more whether this is still the comparison that was asked for */
+  /** @param {Partial<Comparison>} more returns whether this comparison is still the latest one */
   const go = (more) => {
     if (proof.peek() !== mine) return false;
     proof.value = mine = { ...mine, ...more };
@@ -110,7 +106,7 @@ export function Proof() {
   </div>`;
 }
 
-/** What the comparison came to, in a sentence, or what stands there else. @param {{else: string}} props */
+/** The result of the comparison in a sentence, or `else` if there is none. @param {{else: string}} props */
 export function ProofFoot({ else: other }) {
   const found = current.value;
   return html`<span role="status">${found && !found.running ? html`<${Verdict} found=${found} />` : null}</span>${

@@ -1,10 +1,10 @@
-// A recomputed layer beside what was captured of it, number by number; the page gets a turn in between.
+// Compare a recomputed layer with its captures, number by number, yielding to the page in between.
 
 import { canFetch, comparePosition, nothingCompared, rowSources } from "../../core/attention.js";
 import { sequenceViewAt } from "../../core/sequence_view.js";
 import { wantLayer } from "../../net/commands.js";
 
-const SLICE_MS = 12; // of comparing before the page gets a turn
+const SLICE_MS = 12; // time slice before yielding to the page
 
 /**
  * @typedef {import("../../core/trace.js").LayerCapture} LayerCapture
@@ -14,7 +14,7 @@ const SLICE_MS = 12; // of comparing before the page gets a turn
 
 /**
  * @param {View} now
- * @param {LayerCapture} whole a layer of a capture, of every token
+ * @param {LayerCapture} whole recomputed layer with all tokens
  * @param {number[]} heads
  * @returns {Promise<ComparedLayer>}
  */

@@ -1,5 +1,4 @@
-// What the comparison with a run without a cache found: the layer that is shown in numbers, every layer as a picture,
-// and all of it in a sentence.
+// Result of the comparison with a run without a cache: the shown layer in numbers, all layers as bars, and a summary.
 
 import { labelText } from "../../core/labels.js";
 import { firstDifferent, largestOf } from "../../core/layer_differences.js";
@@ -17,7 +16,7 @@ import { grouped, t } from "../../tell/words.js";
  */
 
 /**
- * `one`: what was compared of the layer that is shown.
+ * Numbers and bars. `one`: results for the shown layer.
  *
  * @param {{found: Comparison, one: ComparedLayer | null}} props
  */
@@ -46,11 +45,7 @@ export function Result({ found, one }) {
     ${bars}`;
 }
 
-/**
- * All layers in a sentence: the first that differs, or how near they all are.
- *
- * @param {{found: Comparison}} props
- */
+/** Summary of all layers: the first one that differs, or the largest difference. @param {{found: Comparison}} props */
 export function Verdict({ found: { layers } }) {
   const [first, most] = [firstDifferent(layers), largestOf(layers)];
   const [weights, k, v] = [most.weights, most.k, most.v].map(({ max }) => difference(max));
@@ -63,11 +58,7 @@ export function Verdict({ found: { layers } }) {
     <${Fidelity} kind="derived" formula=${first ? t("proof.differs.why") : why} /></span>`;
 }
 
-/**
- * The largest difference of the weights; a click goes to it.
- *
- * @param {{one: ComparedLayer}} props
- */
+/** The largest difference of the weights, as a button that selects its cell. @param {{one: ComparedLayer}} props */
 function Worst({ one }) {
   const { worst, max } = one.weights;
   const labels = sequenceView.value?.labels;

@@ -1,25 +1,24 @@
-// A causal matrix as an image that grows by rows: each row is put in once, and drawing it costs the same for 20 rows
-// and for 2,000. Coarser copies, in which a pixel is the largest of 2 × 2, 4 × 4, … weights, keep single strong weights
+// A causal matrix as an image that grows by rows. Each row is added once, and drawing costs the same for 20 and for
+// 2,000 rows. In coarser copies a pixel is the maximum of 2 × 2, 4 × 4, … weights, so single strong weights stay
 // visible when a weight is smaller than a pixel.
 
 import { laterWeights } from "../../core/attention.js";
 import { contextOf } from "../../kit/canvas.js";
 import { colours, sequentialAt } from "../../kit/colour.js";
 
-const SMALLEST = 64; // rows of the first capacity; it doubles
+const SMALLEST = 64; // rows of the initial capacity, which doubles
 
 /**
- * The numbers of the image: level l holds bytes in squares of 2^l × 2^l weights. 0: no weight; 1…255: share of the
- * row's largest.
- *
+ * Bytes of the image at several resolutions. A byte of level l covers 2^l × 2^l weights. 0: no weight; 1…255: share of
+ * the row's maximum.
  */
 export class RowPyramid {
   capacity = 0;
   /** @type {{size: number, bytes: Uint8Array}[]} */
   levels = [];
-  /** @type {string[]} what each row was put in from */
+  /** @type {string[]} source of each row */
   sources = [];
-  /** @type {Map<number, NonNullable<ReturnType<typeof laterWeights>>>} by query: rows that are not causal */
+  /** @type {Map<number, NonNullable<ReturnType<typeof laterWeights>>>} non-causal rows, by query */
   later = new Map();
 
   clear() {
@@ -30,7 +29,7 @@ export class RowPyramid {
   }
 
   /**
-   * Put in the row of `query`; `source` says where it came from. The same row again replaces it.
+   * Add the row of `query`, or replace it. `source` names its origin.
    *
    * @param {number} query
    * @param {string} source
@@ -39,7 +38,7 @@ export class RowPyramid {
    * @param {number} max
    */
   put(query, source, keyStart, weights, max) {
-    const side = Math.max(query + 1, keyStart + weights.length); // a row may have keys after its query
+    const side = Math.max(query + 1, keyStart + weights.length); // a non-causal row may have keys after its query
     if (side > this.capacity) this.#grow(side);
     this.sources[query] = source;
     const { size, bytes } = this.levels[0];
@@ -50,7 +49,7 @@ export class RowPyramid {
   }
 
   /**
-   * The bytes of rows [first, last) at `level` as one line: the largest of each square.
+   * Return rows [first, last) at `level` pooled into one line: the maximum of each square.
    *
    * @param {number} level
    * @param {number} first
@@ -95,7 +94,8 @@ export class RowPyramid {
 }
 
 /**
- * How many cells the side of a matrix of `count` rows holds: cells grow smaller in steps, not with every token.
+ * Return the number of cells per side for a matrix of `count` rows. It grows in steps, so cells do not shrink with
+ * every token.
  *
  * @param {number} count
  */
@@ -105,7 +105,7 @@ export function cellsFor(count) {
   return Math.ceil(count / step) * step;
 }
 
-/** The pyramid with its pictures. */
+/** A `RowPyramid` with one canvas per level. */
 export class RowImage {
   rows = new RowPyramid();
   key = "";
@@ -113,13 +113,13 @@ export class RowImage {
   pictures = [];
   /** @type {HTMLCanvasElement | null} */
   strip = null;
-  /** byte -> pixel */
+  /** pixel by byte */
   lookup = new Uint32Array(256);
   /** @type {number | null} */
   theme = null;
 
   /**
-   * Start again when `key` (log, sequence, layer, head) is another. `theme` changes the colours only.
+   * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
    *
    * @param {string} key
    * @param {number} theme
@@ -153,8 +153,8 @@ export class RowImage {
   }
 
   /**
-   * Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels
-   * each.
+   * Draw rows [first, last) of a matrix whose corner is at (0, 0), with `cell` CSS pixels per weight and `ratio` device
+   * pixels per CSS pixel.
    *
    * @param {CanvasRenderingContext2D} context
    * @param {number} first
@@ -167,7 +167,7 @@ export class RowImage {
     let level = 0;
     while (cell * ratio * 2 ** level < 1 && level < this.rows.levels.length - 1) level++;
     const span = 2 ** level;
-    const from = Math.ceil(first / span); // rows of the level that are whole inside [first, last)
+    const from = Math.ceil(first / span); // rows of the level that lie entirely inside [first, last)
     const to = Math.floor(last / span);
     context.imageSmoothingEnabled = false;
     if (from < to) {
@@ -191,7 +191,7 @@ export class RowImage {
   }
 
   /**
-   * Rows that fill a part of a row of the level.
+   * Draw rows that cover only part of a row of the level.
    *
    * @param {CanvasRenderingContext2D} context
    * @param {number} level
@@ -247,7 +247,7 @@ export class RowImage {
   }
 }
 
-/** Pixels (of image data, as words) for the bytes of a pyramid, on the attention scale; 0 is nothing at all. */
+/** Pixels (as words of image data) for the bytes of a pyramid, on the attention colour scale. Byte 0 is transparent. */
 export function lookupTable() {
   const scale = colours().sequential;
   const colour = (/** @type {number} */ byte) => sequentialAt(scale, (byte - 1) / 254).match(/\d+/g) ?? [];

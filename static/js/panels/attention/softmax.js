@@ -1,5 +1,5 @@
-// The softmax of the query in flight with its real numbers: scores from the captured q and k, worked out here step by
-// step, beside the weights that the engine captured.
+// Softmax of the current query with its actual numbers: scores computed here from the captured q and k, beside the
+// weights that the engine captured.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js";
@@ -28,20 +28,21 @@ import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
  * }} Shown
  */
 
-const READ_MS = 10; // of reading keys before the page gets a turn
+const READ_MS = 10; // time slice for reading keys before yielding to the page
 const ROW = 19; // px
-const SMALL_ROW = 17; // px, where there is little room
-const FULL = 330; // px of width from which every step has its column
+const SMALL_ROW = 17; // px, in narrow layouts
+const FULL = 330; // px of width from which every step has its own column
 
-const reading = signal(0); // grows while keys are still being read
-/** @type {Map<string, Float32Array>} a key never changes once it is computed */
+const reading = signal(0); // increments while keys are still being read
+/** @type {Map<string, Float32Array>} cached keys; a computed key never changes */
 const vectors = new Map();
 const KEPT = 1 << 15;
 
 const attended = computed(() => phase("attend") > 0);
 
 /**
- * The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here.
+ * Return the keys at `positions`, with `undefined` for keys that are not loaded. Returns null while some are still
+ * being read.
  *
  * @param {View} now
  * @param {number[]} positions
@@ -71,7 +72,7 @@ function keysOf(now, positions) {
 }
 
 /**
- * What the panel shows: a problem in words, or the softmax, the captured weights (`kept`) and their largest difference.
+ * The message to show, or the softmax with the captured weights (`kept`) and their largest difference.
  *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
@@ -99,7 +100,7 @@ const shown = computed(() => {
 });
 
 /**
- * `choice`: what stands in place of the title where panels share one place; `whole`: there is room for more than that.
+ * Softmax panel. `choice` replaces the title where panels share one place. `whole`: there is room for the full table.
  *
  * @param {{choice?: import("../../kit/html.js").Children, whole?: boolean}} props
  */
@@ -136,7 +137,7 @@ export function Softmax({ choice = null, whole = true }) {
 /** @param {Shown & {size: {width: number, height: number}}} props */
 function Table({ now, positions, terms, soft, kept, size }) {
   const full = size.width >= FULL;
-  const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows that are no key: head, rest, sum, sink
+  const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows other than keys: head, rest, sum, sink
   const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - others);
   const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
   const count = order.length <= room + 1 ? order.length : room;

@@ -1,4 +1,4 @@
-// What the softmax says of itself: its formula with this model's numbers, why numbers may differ, numbers as text.
+// Texts of the softmax: its formula with this model's numbers, causes of differences, and number formats.
 
 import { kvShapeOf } from "../../core/shape.js";
 import { t } from "../../tell/words.js";
@@ -9,7 +9,7 @@ import { t } from "../../tell/words.js";
  */
 
 /**
- * The score's name in the head of its column and its formula with this model's numbers.
+ * Column title of the score, and its formula with this model's numbers.
  *
  * @param {View} now
  * @param {Terms} terms
@@ -26,11 +26,7 @@ export function scoreFormula(now, { scaling, softcap }) {
   };
 }
 
-/**
- * Why the page's own numbers may differ from the engine's.
- *
- * @param {View} now
- */
+/** Explain why the page's numbers may differ from the engine's. @param {View} now */
 export function deltaWhy(now) {
   const dtype = now.log.capture(now.index)?.dtype ?? now.log.header.model.dtype;
   const stored = now.log.header.engine.kv_cache_dtype;
@@ -49,10 +45,6 @@ export const plain = (value) =>
       : value.toFixed(3)
   ).replace("-", "−");
 
-/**
- * A share of one with four digits, small ones with their power of ten.
- *
- * @param {number} value
- */
+/** Format a share with four digits; small shares with a power of ten. @param {number} value */
 export const share = (value) =>
   value === 0 ? "0" : value >= 0.00095 ? value.toFixed(4) : value.toExponential(1).replace("e-", "e−");

@@ -1,5 +1,5 @@
-// The prefix cache as its largest branches: how they begin, how long they are, what follows them, when they were used
-// last. Of a run that is too long to be read, and of a watched server.
+// The prefix cache as its largest branches: first tokens, length, number of continuations and last use. For runs too
+// long to load, and for monitored servers.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
@@ -12,20 +12,20 @@ import { grouped, langOf, t } from "../../tell/words.js";
  * @typedef {import("../../core/branch_rows.js").Branches} Found
  */
 
-const OPEN = 2; // levels that are shown at first
-const DEEPEST = 8; // levels that are indented
+const OPEN = 2; // levels expanded initially
+const DEEPEST = 8; // maximum indented level
 
 /**
- * `observed`: a watched server's, which does not say who holds a block.
+ * Table of branches. `observed`: of a monitored server, which does not report block holders.
  *
  * @param {{found: Found, observed: boolean}} props
  */
 export function Panel({ found, observed }) {
-  const [turned, setTurned] = useState(/** @type {ReadonlySet<Branch["id"]>} */ (new Set())); // opened, or shut
+  const [turned, setTurned] = useState(/** @type {ReadonlySet<Branch["id"]>} */ (new Set())); // toggled branches
   const { branches, num_more: more, unnamed } = found;
   if (!branches.length) return html`<p class="hint">${t("branches.none")}</p>`;
   const isOpen = (/** @type {Branch} */ one) => one.level < OPEN !== turned.has(one.id);
-  /** @type {boolean[]} whether each is in sight */
+  /** @type {boolean[]} whether each branch is visible */
   const seen = [];
   for (const [i, { parent }] of branches.entries()) seen[i] = parent < 0 || (seen[parent] && isOpen(branches[parent]));
   const forks = new Set(branches.map(({ parent }) => parent));

@@ -1,4 +1,4 @@
-// What comes of a class: tables and one page to take along, and keeping it on the server until a day.
+// Results of a class: tables and a summary page to download, and storage on the server until a date.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -10,14 +10,14 @@ import { complain } from "../../net/trouble.js";
 import { desk } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 
-const DAYS = 30; // for which a class is offered to be kept
+const DAYS = 30; // default storage period of a class
 const FILES = [
   ["answers.csv", "class.file.answers"],
   ["questions.csv", "class.file.questions"],
   ["page.html", "class.file.page"],
 ];
 
-/** Until when it is to be kept; empty: what is offered. */
+/** Storage date entered by the presenter; empty: the default. */
 const until = signal("");
 
 /** @param {{open?: boolean}} props */
@@ -52,14 +52,14 @@ const Files = () =>
       html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
   );
 
-/** What is left of a class that the server has lost: what its presenter had stored. */
+/** Stored results of a class that the server no longer holds in memory. */
 export function Stored() {
   const kept = desk.value?.kept_until ?? null;
   if (!kept) return html`<p>${t("class.forgotten.desk")}</p>`;
   return html`<p>${t("class.forgotten.kept", { date: kept })}</p><p class="class-files"><${Files} /></p>`;
 }
 
-/** A day, as the calendar here has it. @param {number} days from today */
+/** Local date in ISO format. @param {number} days from today */
 function inDays(days) {
   const day = new Date();
   day.setDate(day.getDate() + days);

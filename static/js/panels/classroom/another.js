@@ -1,4 +1,4 @@
-// After a class that the server has lost: the way to a new one.
+// After the server has lost a class: a button that opens a new one.
 
 import { html } from "../../kit/html.js";
 import { leaveClass } from "../../net/classroom.js";

@@ -1,4 +1,4 @@
-// A question of the presenter's own, as quickly as it is spoken: its kind, its words, its options, a clock if wanted.
+// The presenter's quick question: kind, text, options and an optional clock.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -13,7 +13,7 @@ const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
 const MAX = 8;
 const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
 
-/** Whether another question can be asked now. */
+/** Whether a new question can be posed. */
 const isFree = () => !told.value?.poll || told.value.poll.phase === "shown";
 
 export function Ask() {
@@ -21,7 +21,7 @@ export function Ask() {
   return html`<div class="class-ask"><${OfLesson} /><${Quick} /></div>`;
 }
 
-/** The question that the lesson on stage stands before. */
+/** The question that the open lesson is waiting at. */
 function OfLesson() {
   const item = barrier.value;
   if (item?.kind !== "ask" || told.value?.lesson === null) return null;

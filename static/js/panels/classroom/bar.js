@@ -1,4 +1,4 @@
-// Who attends a class: where one is, the way back, "lost here", and the question that all are asked.
+// Bar of a follower: its place, the way back, "lost here", and the current question.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -65,7 +65,7 @@ function Over() {
   </section>`;
 }
 
-/** The question, before everything else until it is answered; afterwards it can be put aside and comes back to show. */
+/** The question sheet. It stays on top until it is answered, can then be put aside, and returns with the results. */
 function Sheet() {
   const poll = told.value?.poll ?? null;
   const key = poll ? `${poll.id} ${poll.phase}` : "";

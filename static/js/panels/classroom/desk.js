@@ -1,4 +1,4 @@
-// The presenter's own screen: the next step, notes, the question, who is there. Nothing of it is on the wall.
+// The presenter's private screen: the next step, notes, the question and the participants. None of it is projected.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -35,7 +35,7 @@ function Notes() {
     <p class="class-notes-next">${nextText(barrier.value)}</p></div>`;
 }
 
-/** Any lesson, for the page that the class sees. */
+/** Lesson menu for the projected page. */
 function Lessons() {
   useEffect(() => void loadCards(), []);
   const all = (cards.value ?? []).filter(({ refused }) => refused === null);
@@ -57,7 +57,7 @@ function nextText(item) {
   return item ? t(`class.next.${item.kind}`) : t("class.next.end");
 }
 
-/** The words of a tree of Markdown. @param {unknown} nodes @returns {string} */
+/** Return the plain text of a Markdown tree. @param {unknown} nodes @returns {string} */
 function said(nodes) {
   if (typeof nodes === "string") return nodes;
   if (!Array.isArray(nodes)) return "";
@@ -121,7 +121,7 @@ export function Desk() {
   </main>`;
 }
 
-/** What is left of a class: its results. */
+/** Results of a class that has ended. */
 const Over = () => html`<main class="class-desk" id="class-desk" data-over="true">
   <header class="class-desk-head"><h1>${told.value?.title || t("class.desk")}</h1>
     <span role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span></header>
@@ -130,7 +130,7 @@ const Over = () => html`<main class="class-desk" id="class-desk" data-over="true
     <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
 </main>`;
 
-/** What the wall's "next" and "back" are, from here. */
+/** The projected view's "next" and "back" buttons. */
 function Next() {
   const by = told.value?.driver_name;
   const press = (/** @type {"next" | "back"} */ key) => askOfClass("class_press", { key });

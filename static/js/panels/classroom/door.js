@@ -1,4 +1,4 @@
-// The way into the class, on the wall: large while people come in, then small in a corner for the whole hour.
+// Join instructions on the projected view: large while participants join, then small in a corner.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -17,7 +17,7 @@ import { Ask } from "./ask.js";
 import { useRoom } from "./room.js";
 
 const COMMAND = "kvtheater serve --class";
-const QUIET = 4; // modules of margin that a reader needs around a code
+const QUIET = 4; // modules of quiet zone around a QR code
 
 /** @typedef {import("../../core/wire.js").Door} DoorTold */
 
@@ -30,7 +30,7 @@ function Code({ door }) {
   </svg>`;
 }
 
-/** A code as it is read aloud: in two halves. @param {string} code */
+/** Class code in two halves, as read aloud. @param {string} code */
 const spelled = (code) => `${code.slice(0, 3)} ${code.slice(3)}`.toUpperCase();
 
 const doorNow = () => presenting.value?.doors[chosenDoor.value] ?? presenting.value?.doors[0] ?? null;
@@ -64,7 +64,7 @@ export function Corner() {
   ${askOpen.value ? html`<${AskSide} />` : null}`;
 }
 
-/** Who drives in the presenter's place. */
+/** Name of the participant who drives in the presenter's place. */
 const Driver = () =>
   html`<span class="class-strip-driver">${t("class.drives", {
     name: told.value?.driver_name ?? "",
@@ -90,7 +90,7 @@ export function Door() {
   const close = () => (doorOpen.value = false);
   const begin = () => {
     close();
-    if (settings.distance.value !== "learn") settings.distance.value = "room"; // what the back row can read
+    if (settings.distance.value !== "learn") settings.distance.value = "room"; // readable from the back row
   };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
@@ -133,6 +133,6 @@ function Ways({ door, code }) {
   </div>`;
 }
 
-/** Nobody else can reach this server: how it is opened. */
+/** Shown when no other device can reach this server: the command that opens it. */
 const Closed = () => html`<div class="class-closed"><p>${t("class.closed")}</p><p><code>${COMMAND}</code></p>
   <p class="hint">${t("class.closed.more")}</p></div>`;

@@ -1,4 +1,4 @@
-// How an answer is given: options to be pressed, or a field for a number, a slot, a token.
+// Input of an answer: option buttons, or a field for a number, slot or token.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
@@ -72,7 +72,7 @@ function Field({ poll, before, give }) {
   </form>`;
 }
 
-/** @param {Poll["kind"]} kind @param {string} text @returns {Answer} null: none yet */
+/** @param {Poll["kind"]} kind @param {string} text @returns {Answer} null while there is no valid answer */
 export function typedAs(kind, text) {
   const written = text.trim();
   if (!written) return null;
@@ -82,7 +82,7 @@ export function typedAs(kind, text) {
   return number;
 }
 
-/** The slot that is held in the picture, if one is. */
+/** Slot that is pinned in the picture, or null. */
 function heldSlot() {
   const { block, offset } = selected.value ?? {};
   const size = Number(log.value?.header.engine.block_size ?? 0);

@@ -1,4 +1,5 @@
-// What the class said: a bar for each answer, the first round pale beside the second, right and own ones marked.
+// Histogram of a class's answers: one bar per answer, the first round pale beside the second; correct and own answers
+// are marked.
 
 import { html } from "../../kit/html.js";
 import { letter } from "../../tell/questions.js";
@@ -49,7 +50,7 @@ const same = (a, b) =>
   a === b || (a !== null && b !== null && String(a).toLowerCase().trim() === String(b).toLowerCase().trim());
 
 /**
- * Every answer of either round once, options in their order.
+ * Return each answer of either round once, options in their order.
  *
  * @param {Poll["tallies"]} rounds
  * @returns {{value: Answer, counts: number[], kind: "answer" | "unsure" | "others"}[]}
@@ -73,7 +74,7 @@ export function rowsOf(rounds) {
 }
 
 /**
- * The words of an answer, of a question that is no lesson's.
+ * Text of an answer to a question that belongs to no lesson.
  *
  * @param {Poll} poll
  * @returns {(value: Answer) => string}

@@ -1,4 +1,4 @@
-// A follower's own seat: the name, and what one may ask the presenter for.
+// A follower's own seat: its name, and its requests to the presenter.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -25,7 +25,7 @@ export function Me() {
     ${open.value ? html`<${Seat} own=${own} />` : null}`;
 }
 
-/** A run of one's own, where the presenter allows it: live, waited for, or not wanted. @param {{own: Own}} props */
+/** Own run of a follower, if the presenter allows it: active, queued, or none. @param {{own: Own}} props */
 function Lab({ own }) {
   const has = own.lab !== null;
   const waits = own.queue !== null;
@@ -38,7 +38,7 @@ function Lab({ own }) {
   </section>`;
 }
 
-/** A name for a small screen: its first letters. @param {string} name */
+/** Initials of a name, for small screens. @param {string} name */
 const short = (name) =>
   [
     ...name

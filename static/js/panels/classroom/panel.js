@@ -1,4 +1,4 @@
-// The class: its door on the wall, the presenter's desk, the bar of who attends, and the question that all are asked.
+// The class: join view, presenter's view, follower's bar and the current question.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { openClass } from "../../control/class_asks.js";

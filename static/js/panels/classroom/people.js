@@ -1,4 +1,4 @@
-// Who is there, for the presenter's own screen: names, who has answered, who is lost, who asks for something.
+// Participants, for the presenter's own screen: names, and who has answered, is lost or has a request.
 
 import { askOfClass } from "../../control/class_asks.js";
 import { html } from "../../kit/html.js";
@@ -43,7 +43,7 @@ function Person({ seat }) {
   </li>`;
 }
 
-/** "Lost here" over the hour: a quiet line, a minute a column. */
+/** Sparkline of "Lost here" presses, one column per minute. */
 export function Lost() {
   const now = desk.value;
   if (!now?.lost.length) return html`<p class="hint">${t("class.nobody_lost")}</p>`;

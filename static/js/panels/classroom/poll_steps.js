@@ -1,4 +1,4 @@
-// What a presenter does with a question: discuss, vote again, close, and show what came of it, which asks once.
+// Steps of a question for the presenter: discuss, vote again, close, and reveal the answers after a confirmation.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
@@ -49,7 +49,7 @@ export function PollSteps({ poll }) {
   </span>`;
 }
 
-/** Some seconds more than are left. @param {Poll} poll */
+/** Extend the clock by `MORE` seconds. @param {Poll} poll */
 const moreTime = (poll) => askOfClass("class_clock", { poll: poll.id, seconds: (secondsLeft() ?? 0) + MORE });
 
 /** @param {{poll: Poll, right: string, write: (text: string) => void}} props */

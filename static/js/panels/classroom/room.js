@@ -1,10 +1,10 @@
-// The room that the class's bar takes below the page: what else keeps to the window's lower edge stands above it.
+// Height of the class's bar at the bottom of the page; other elements at the window's lower edge are placed above it.
 
 import { useCallback } from "../../../vendor/preact/hooks.js";
 
-const NAME = "--class-height"; // of the root, in CSS pixels: style sheets read it
+const NAME = "--class-height"; // custom property of the root element, in CSS pixels, for style sheets
 
-/** What an element takes as its `ref`, whose height is the bar's for as long as it is there. */
+/** Return a `ref` callback that publishes the element's height as the bar's height while it is mounted. */
 export function useRoom() {
   return useCallback(
     (() => {

@@ -31,7 +31,7 @@ export function Clock({ poll }) {
  * @typedef {Poll["right"]} Answer
  */
 
-/** A lesson's question, as this page has it. @param {Poll} poll */
+/** The lesson question of a poll, if this page has it. @param {Poll} poll */
 function asked(poll) {
   const now = opened.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
@@ -53,7 +53,7 @@ export function optionTexts(poll) {
   return asked(poll)?.options.map(optionText) ?? [];
 }
 
-/** The words of an answer. @param {Poll} poll @returns {(value: Answer) => string} */
+/** Formatter for answers. @param {Poll} poll @returns {(value: Answer) => string} */
 export function answerText(poll) {
   if (poll.kind !== "lesson") return ownText(poll);
   const texts = optionTexts(poll);

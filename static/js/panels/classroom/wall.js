@@ -1,4 +1,4 @@
-// The question on the wall: large enough for the last row; how many have answered, and then what they said.
+// The question on the projected view, readable from the last row: the number of answers, then the answers.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
@@ -9,7 +9,7 @@ import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
 import { answerText, Clock, optionTexts, questionText } from "./said.js";
 
-/** The question that was taken off the wall. */
+/** Id of the question that was dismissed from the projected view. */
 const off = signal(-1);
 
 export function Wall() {
@@ -37,12 +37,12 @@ export function Wall() {
   </section>`;
 }
 
-/** How many have answered, of those who are here. */
+/** Number of answers, out of all present participants. */
 export function Counted() {
   const poll = told.value?.poll;
   const now = desk.value;
   if (!poll || !now || (poll.phase !== "open" && poll.phase !== "again")) return null;
-  const here = now.seats.filter((seat) => seat.here || seat.answered).length; // a locked phone has answered, too
+  const here = now.seats.filter((seat) => seat.here || seat.answered).length; // phones may be locked by now
   const text = t("class.counted", { n: now.answered, all: here });
   return html`<span class="class-counted num" role="status">${text}</span>`;
 }

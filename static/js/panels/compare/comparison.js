@@ -1,5 +1,5 @@
-// A comparison of two runs as the server made it (/api/compare), prepared for the page: the tokens of each pair of
-// sequences beside each other, rows of figures, lines over steps. Pure.
+// Prepares a comparison of two runs (/api/compare) for the page: aligned tokens of each pair of sequences, rows of
+// figures, series over steps. Pure.
 
 import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 
@@ -22,29 +22,27 @@ export const SIDES = ["a", "b"];
 
 /** @typedef {Pick<Answer["runs"][number], "status">} Live */
 
-/** Whether a run is on its way to where the one is that it was forked from. @param {Live} run */
+/** Whether a fork is still catching up with its fork point. @param {Live} run */
 const comes = ({ status }) => Boolean(status.fork?.active);
 
-/** Whether a run takes steps by itself. @param {Live} run */
+/** Whether a run advances without being stepped. @param {Live} run */
 export const grows = (run) => comes(run) || (run.status.mode === "running" && run.status.unfinished > 0);
 
 /** @param {Live} run */
 const waits = ({ status }) => status.mode === "paused" && status.unfinished > 0;
 
-/** Whether one of these can be stepped, now or soon. @param {Live[]} runs */
+/** Whether one of these runs can be stepped, now or soon. @param {Live[]} runs */
 export const canGoOn = (runs) => runs.some((run) => waits(run) || comes(run));
 
 /**
- * Those that can be stepped now: none while one is on its way, which would be left behind.
+ * Return the runs that can be stepped now: none while a fork is catching up, since it would be left behind.
+ *
  * @template {Live} Run
  * @param {Run[]} runs
  */
 export const thatGoOn = (runs) => (runs.some(comes) ? [] : runs.filter(waits));
 
-/**
- * Bytes from the hexadecimal text that JSON has for them.
- * @param {string} hex
- */
+/** Decode bytes from hexadecimal text. @param {string} hex */
 export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
 /**
@@ -53,14 +51,12 @@ export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) =
  */
 const tokenOf = (token) => ({ ...token, token_bytes: bytesOf(token.token_bytes) });
 
-/**
- * What to call a token that was chosen, by itself.
- * @param {JsonToken} token
- */
+/** Label of a sampled token on its own. @param {JsonToken} token */
 export const wordOf = (token) => labelOf(bytesOf(token.token_bytes));
 
 /**
- * A pair's tokens as lanes. After other prompts nothing is the same.
+ * Align a pair's tokens as lanes. After different prompts, no token counts as equal.
+ *
  * @param {SequencePair} pair
  * @returns {Pair}
  */
@@ -70,12 +66,13 @@ export function alignedPair(pair) {
   return { ...pair, lanes, same, difference: pair.difference && differenceAt(lanes, same) };
 }
 
-const FEW = 4; // sequences whose lanes are all looked at
-const MAX = 8; // lanes in sight of those that are not the same
+const FEW = 4; // number of sequences up to which all lanes are shown
+const MAX = 8; // maximum number of visible lanes that differ
 
 /**
- * Of more than a few sequences, those that chose the same in both runs to their ends are folded, and of the others
- * those after the first ones.
+ * Fold lanes if there are more than a few sequences: those with equal tokens to the end in both runs, and those beyond
+ * the first differing ones.
+ *
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
@@ -89,7 +86,8 @@ export function foldedPairs(sequences) {
 }
 
 /**
- * The token that an operation of one of the runs chose, if it is one that does: its label, or null.
+ * Return the label of the token that an operation sampled, or null if it samples none.
+ *
  * @param {Pick<Answer, "sequences">} comparison
  * @param {Side} side
  * @param {Op | null} op
@@ -105,7 +103,8 @@ export function chosenToken({ sequences }, side, op, record) {
 }
 
 /**
- * Whether a run's log does not say a figure of the whole run: it has a value there because it must.
+ * Whether a run's log does not report a figure of the whole run; the answer then holds a placeholder value.
+ *
  * @param {Pick<Answer, "unsaid">} comparison
  * @param {Side} side
  * @param {string} name
@@ -158,7 +157,8 @@ export const FIGURES = [
 ];
 
 /**
- * Operations that the runs did not do equally often.
+ * Return the operations whose counts differ between the runs.
+ *
  * @param {Pick<Answer, Side>} comparison
  * @returns {[type: string, a: number, b: number][]}
  */
@@ -172,8 +172,9 @@ export function operationsThatDiffer({ a, b }) {
 }
 
 /**
- * Two series of `of(point)` over steps as lines in a box of 1 by 1: each a list of [x, y], y from the bottom; a step
- * holds its value until the next. `steps`: of the longer run; `most`: the largest value.
+ * Two series of `of(point)` over steps as step lines in a 1 × 1 box: lists of [x, y] with y from the bottom. `steps`:
+ * of the longer run; `most`: the largest value.
+ *
  * @param {Pick<Answer, Side>} comparison
  * @param {(point: SeriesPoint) => number} of
  */

@@ -1,4 +1,4 @@
-// Where two runs part: the first token and the first operation that are not the same, and what else one must know.
+// Differences of two runs: the first token and the first operation that differ, and notes for reading the comparison.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -14,10 +14,7 @@ import { opDifference } from "./words.js";
  * @typedef {import("./comparison.js").Side} Side
  */
 
-/**
- * Before all lanes: however many these are, it is in sight.
- * @param {{now: Answer}} props
- */
+/** The first differing token, shown above all lanes so that it stays visible. @param {{now: Answer}} props */
 export function FirstToken({ now }) {
   const first = now.first_token;
   return html`<div class="compare-token-first">
@@ -33,7 +30,8 @@ export function FirstToken({ now }) {
 }
 
 /**
- * The first token that differs, or that none does.
+ * Text of the first token that differs, or that none does.
+ *
  * @param {Pick<Answer, "first_token" | "sequences" | "unsaid">} comparison
  */
 export function firstToken(comparison) {
@@ -45,10 +43,7 @@ export function firstToken(comparison) {
   return t("compare.first_token", { request: first.request_id, position: first.position, a, b });
 }
 
-/**
- * The first operation that is not the same, and what else one must know.
- * @param {{now: Answer}} props
- */
+/** The first operation that differs, and notes. @param {{now: Answer}} props */
 export function Differences({ now }) {
   const op = opDifference(now);
   const operation = (/** @type {Side} */ side) =>
@@ -74,10 +69,7 @@ function Operation({ now: { first_op: first }, side, text }) {
     <dd>${text} <${Way} side=${side} record=${ended ? undefined : first?.record} /></dd>`;
 }
 
-/**
- * A button to a record of one of the runs.
- * @param {{side: Side, record: number | undefined}} props
- */
+/** Button that shows a record of one of the runs. @param {{side: Side, record: number | undefined}} props */
 function Way({ side, record }) {
   if (record === undefined) return null;
   const name = side.toUpperCase();
@@ -91,7 +83,7 @@ function Way({ side, record }) {
   </button>`;
 }
 
-/** Whether a server that was watched from outside is one of the two. @param {Answer["unsaid"]} unsaid */
+/** Whether one of the two runs comes from a monitored server. @param {Answer["unsaid"]} unsaid */
 const isOutside = ({ a, b }) => [a, b].some((names) => names.includes("num_steps"));
 
 /** @param {{now: Answer}} props */
@@ -103,7 +95,8 @@ function Notes({ now }) {
 }
 
 /**
- * What else one must know: settings that differ, another model or machine, inputs that were left out.
+ * Notes for reading the comparison: differing settings, another model or machine, omitted inputs.
+ *
  * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
  * @returns {string[]}
  */

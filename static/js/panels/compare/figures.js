@@ -1,4 +1,4 @@
-// Both runs in numbers: each request, then the whole run in blocks, decisions, work and time.
+// Both runs in numbers: each request, then totals of blocks, decisions, work and time.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -26,7 +26,8 @@ export function Tables({ now }) {
 }
 
 /**
- * `clock`: read from a clock, so that it differs without meaning anything.
+ * `clock`: a measured time, whose differences carry no meaning.
+ *
  * @typedef {{
  *   key: string,
  *   of: (figures: SequenceFigures) => number | null,
@@ -46,7 +47,8 @@ const COLUMNS = [
 ];
 
 /**
- * A figure's name with the formula it comes from.
+ * Name of a derived figure with its formula.
+ *
  * @param {string} text
  * @param {string} name
  */
@@ -100,7 +102,7 @@ const EXACT = { bytes: (n) => `${grouped(n)} B`, flops: (n) => `${grouped(n)} FL
 /** @param {{now: Answer}} props */
 function Totals({ now }) {
   const other = operationsThatDiffer(now);
-  // what a log from outside has none of it may have done all the same
+  // a log recorded from outside may lack operations that did happen
   const said = (/** @type {Side} */ side, /** @type {number} */ n) =>
     n || !isUnsaid(now, side, "num_steps") ? grouped(n) : "?";
   const times = other.map(
@@ -150,7 +152,8 @@ function Row({ name, kind, a, b, unsaid }) {
 }
 
 /**
- * A value; null: the run's log does not say it.
+ * Cell of a value; null if the run's log does not report it.
+ *
  * @param {{kind: Kind, value: number | null, source: string}} props
  */
 function Value({ kind, value, source }) {
@@ -160,7 +163,8 @@ function Value({ kind, value, source }) {
 }
 
 /**
- * How much more or less b is than a, with its sign; "=" when they are equal.
+ * Format b − a with its sign; "=" if they are equal.
+ *
  * @param {Kind} kind
  * @param {number} a
  * @param {number} b
@@ -169,12 +173,9 @@ export function differenceText(kind, a, b) {
   return a === b ? "=" : `${b > a ? "+" : "−"}${TEXT[kind](Math.abs(b - a))}`;
 }
 
-const [WIDE, HIGH] = [300, 60]; // of a chart's box; the upper 2 of its height stay free for the line
+const [WIDE, HIGH] = [300, 60]; // size of a chart's box; the top 2 px are left free for the line
 
-/**
- * Memory and time over the steps, both runs on one scale.
- * @param {{now: Answer}} props
- */
+/** Charts of memory and time over steps, both runs on one scale. @param {{now: Answer}} props */
 function Charts({ now }) {
   return html`<div class="compare-charts">
     <${Chart} now=${now} name="memory" of=${(/** @type {SeriesPoint} */ point) => point.bytes_held} text=${bytesText} />

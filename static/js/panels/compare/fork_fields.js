@@ -1,4 +1,4 @@
-// The fields of each kind of change that a fork can begin with.
+// Form fields for each kind of change that a fork can begin with.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, progress } from "../../control/fork.js";
@@ -71,10 +71,10 @@ function NumberOf({ row, fields, before, set }) {
     /></label>`;
 }
 
-/** Another token in the place of one that this record chose. */
+/** Fields that replace a token sampled in this record. */
 export function TokenFields() {
   const now = /** @type {StepRecord | null} */ (record.value);
-  const all = now?.outputs ?? []; // with drafts a sequence has several, of which the first can be another one
+  const all = now?.outputs ?? []; // speculative decoding: several outputs per sequence, only the first is replaceable
   const outputs = all.filter(({ seq_id }, i) => all.findIndex((one) => one.seq_id === seq_id) === i);
   const [seq, setSeq] = useState(/** @type {number | null} */ (null));
   const [token, setToken] = useState(/** @type {number | null} */ (null));
@@ -118,7 +118,7 @@ export function RequestFields() {
   </div>`;
 }
 
-/** Unfinished requests after the record that one looks at, of which one can be chosen; null when there are none. */
+/** Choice among the requests unfinished after the shown record; `id` is null if there are none. */
 function useRequest() {
   const [asked, setAsked] = useState(/** @type {string | null} */ (null));
   const now = state.value;
@@ -142,7 +142,7 @@ export function AbortFields() {
 
 const CHANGING = SAMPLING.filter((row) => row.may_change && ["integer", "number"].includes(row.kind));
 
-/** Fields left empty stay what they are. */
+/** Fields for sampling parameters; empty fields keep their value. */
 export function SamplingFields() {
   const { id, pick } = useRequest();
   const [fields, setFields] = useState(/** @type {Fields} */ ({}));
@@ -160,7 +160,8 @@ export function SamplingFields() {
 }
 
 /**
- * What a request samples with at the record that one looks at: as it was submitted, or adjusted since.
+ * Return the sampling parameters of a request at the shown record: as submitted, or as adjusted since.
+ *
  * @param {string} requestId
  * @returns {Record<string, unknown>}
  */
@@ -172,7 +173,7 @@ function samplingOf(requestId) {
   return {};
 }
 
-/** The options that lay the cache out. */
+/** Fields for the options that determine the cache layout. */
 export function ConfigFields() {
   const engine = /** @type {import("../../core/trace.js").Header | undefined} */ (log.value?.header)?.engine ?? {};
   const [fields, setFields] = useState(/** @type {Fields} */ ({}));

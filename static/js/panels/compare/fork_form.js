@@ -1,4 +1,4 @@
-// The form of a fork: what to change at the record that one looks at.
+// Form of a fork: the change to make at the shown record.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt, KINDS, kind, problem, progress } from "../../control/fork.js";
@@ -42,10 +42,7 @@ export function ForkForm() {
   </section>`;
 }
 
-/**
- * Escape closes the form; the button of the panel that opens it has the focus then.
- * @param {KeyboardEvent} event
- */
+/** Close the form on Escape and focus the button that opens it. @param {KeyboardEvent} event */
 function leave(event) {
   if (event.key !== "Escape") return;
   event.stopPropagation();
@@ -59,10 +56,7 @@ function choose(name) {
   problem.value = null;
 }
 
-/**
- * What will be made again, or how far that is.
- * @param {Kind} now
- */
+/** Note on which records the fork repeats, or its progress. @param {Kind} now */
 function note(now) {
   if (progress.value) return t("fork.progress", { done: grouped(progress.value.done), of: grouped(progress.value.of) });
   if (now === "config") return t("fork.note.config");

@@ -1,4 +1,4 @@
-// Which two runs are compared, and what can be done with both.
+// Choice of the two runs, and the commands for both.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { canFork, formOpen } from "../../control/fork.js";
@@ -15,7 +15,7 @@ import { runName, settingsThatDiffer } from "./names.js";
  * @typedef {import("./comparison.js").Side} Side
  */
 
-const ALL = 10_000; // steps: more than any run here has left
+const ALL = 10_000; // steps; more than any run has left
 
 export function Head() {
   const swapping = t("compare.swap");
@@ -44,10 +44,7 @@ export function Head() {
   </div>`;
 }
 
-/**
- * Both runs go on.
- * @param {{name: "step" | "finish", count: number}} props `count`: steps
- */
+/** Button that steps both runs. @param {{name: "step" | "finish", count: number}} props `count`: steps */
 function Continue({ name, count }) {
   const text = t(`compare.${name}_both`);
   return html`<button
@@ -89,8 +86,9 @@ function Pick({ side }) {
 const GROUPS = ["own", "shipped", "other"];
 
 /**
- * The runs of one group that can be chosen, if there are any.
- * @param {{group: Run["group"], id: string | null}} props `id`: of the chosen one
+ * Options of one group of runs; null if the group is empty.
+ *
+ * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
  */
 function Choices({ group, id }) {
   const there = runs.value.filter((run) => run.group === group);

@@ -1,4 +1,4 @@
-// The tokens of both runs, request by request: what both chose once, then each one's own future, place by place.
+// Tokens of both runs, request by request: the common prefix once, then the two continuations in parallel.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { Swatch } from "../../kit/colour.js";
@@ -51,7 +51,7 @@ const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ 
  * @typedef {import("./comparison.js").Side} Side
  */
 
-/** Places kept in the document: of what is the same, and from where the two go on. */
+/** Tokens rendered before and after the first difference. */
 const SPAN = { before: 24, after: 128 };
 
 /** @param {{now: Answer}} props */
@@ -69,14 +69,12 @@ export function Lanes({ now }) {
   </section>`;
 }
 
-/**
- * Which sequence of both runs it is.
- * @param {{request_id: string, number: number, member: number}} pair
- */
+/** Key of a sequence in both runs. @param {{request_id: string, number: number, member: number}} pair */
 export const keyOf = (pair) => `${pair.request_id}/${pair.number}/${pair.member}`;
 
 /**
- * Lanes behind one line, if there are any; they are made when it is opened.
+ * Collapsed lanes, rendered when they are opened.
+ *
  * @param {{id: string, text: string, pairs: SequencePair[], lanes: (pairs: SequencePair[]) => unknown}} props
  */
 function Folded({ id, text, pairs, lanes }) {
@@ -139,7 +137,8 @@ function Pair({ pair, first }) {
 const places = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, k) => from + k);
 
 /**
- * A chosen token: a button to the record that chose it. Those of a lane are reached with the arrow keys.
+ * A sampled token as a button that shows its record. Arrow keys move within a lane.
+ *
  * @param {{side: Side, token: Token | undefined, label: string, both: boolean}} props
  */
 function TokenButton({ side, token, label, both }) {

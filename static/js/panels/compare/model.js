@@ -1,4 +1,4 @@
-// Two runs of this server side by side: which two, and what the server says of them, asked again as long as one grows.
+// Comparison of two runs of this server. The server's answer is refreshed as long as one of the runs grows.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/opened.js";
@@ -10,7 +10,7 @@ import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";
 
 const SOON = 300; // ms after a change
-const AGAIN = 1500; // ms between two questions while a run that is not on stage goes on
+const AGAIN = 1500; // ms between two requests while a run that is not on stage advances
 
 /**
  * @typedef {import("./comparison.js").Answer} Answer
@@ -33,30 +33,30 @@ const AGAIN = 1500; // ms between two questions while a run that is not on stage
  * }} Run
  */
 
-/** The run on stage: a recording, else the live run; null for a file that the server does not have. */
+/** Run on stage: a recording, else the live run. Null for a file that the server does not have. */
 export const onStage = computed(() => {
   if (connection.value !== "replay") return settings.theater.value;
   return isRecording(settings.recording.value) ? settings.recording.value : null;
 });
 
-/** The two runs, by the id of their theater or recording: the first is the one on stage unless another was chosen. */
+/** Ids of the two runs (sessions or recordings). The first is the one on stage unless another is chosen. */
 export const chosen = computed(() => ({ a: settings.run_a.value ?? onStage.value, b: settings.run_b.value }));
 
-/** The answer of /api/compare; null while there is none. */
+/** Answer of /api/compare, or null. */
 export const comparison = signal(/** @type {Answer | null} */ (null));
-/** Why there is none, as the server said it; null. */
+/** The server's error message if there is no answer, else null. */
 export const problem = signal(/** @type {string | null} */ (null));
-/** What can be compared. */
+/** Runs that can be compared. */
 export const runs = signal(/** @type {Run[]} */ ([]));
 
-const moved = signal(0); // grows when a run that is not on stage was stepped from here
+const moved = signal(0); // increments when a run that is not on stage is stepped from here
 
-/** Ask as long as the panel is there. Returns the way to stop. */
+/** Request the comparison while the panel is mounted. Returns a function that stops it. */
 export function followComparison() {
   /** @type {ReturnType<typeof setTimeout> | null} */
   let timer = null;
-  let last = 0; // questions asked
-  let answered = 0; // the latest of them whose answer is shown
+  let last = 0; // number of requests sent
+  let answered = 0; // the latest request whose answer is shown
   const later = (/** @type {number} */ ms) => (timer ??= setTimeout(ask, ms));
   async function ask() {
     timer = null;
@@ -72,7 +72,7 @@ export function followComparison() {
       comparison.value = answer && !("error" in answer) ? answer : null;
       if (comparison.value?.runs?.some(grows)) later(AGAIN);
     } catch {
-      if (mine === last) later(4 * AGAIN); // the server is away: the page says so elsewhere
+      if (mine === last) later(4 * AGAIN); // the server is unreachable; the page reports that elsewhere
     }
   }
   const stop = effect(() => {
@@ -90,23 +90,21 @@ export function followComparison() {
   };
 }
 
-/** Whether there is something left to compute in one of the two, now or when the other has come as far. */
+/** Whether one of the runs has work left, now or after its fork has caught up. */
 export const canContinue = computed(() => canGoOn(comparison.value?.runs ?? []));
 
-/** The runs that a step of both is of. */
+/** Runs that a step of both applies to. */
 export const continuing = computed(() => thatGoOn(comparison.value?.runs ?? []));
 
-/**
- * Take up to `count` steps of both runs, each as far as it has something to compute.
- * @param {number} count
- */
+/** Take up to `count` steps of both runs, each as long as it has work. @param {number} count */
 export async function continueBoth(count) {
   for (const { theater } of continuing.peek()) await command("step", { theater, count });
   moved.value += 1;
 }
 
 /**
- * Show record `index` of run `side` on the stage, which follows that run then.
+ * Show record `index` of run `side` on the stage and follow that run.
+ *
  * @param {Side} side
  * @param {number} index
  */
@@ -114,7 +112,7 @@ export async function look(side, index) {
   const { a, b } = chosen.peek();
   const id = side === "a" ? a : b;
   if (id === onStage.peek()) return goTo(index);
-  // the first is named, so that it stays the first when another run is on stage
+  // name the first run explicitly, so that it stays the first when another run is on stage
   if (id !== null && (await openRun(id, index))) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
 }
 
@@ -125,7 +123,7 @@ export async function look(side, index) {
  */
 const compare = (a, b) => fetchJson(`api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
 
-/** What can be compared, one's own runs first. @returns {Promise<Run[]>} */
+/** List the runs that can be compared, own runs first. @returns {Promise<Run[]>} */
 async function listRuns() {
   /** @type {[Answers["/api/theaters"], Partial<Answers["/api/recordings"]>]} */
   const [{ theaters }, { recordings = [] }] = await Promise.all([

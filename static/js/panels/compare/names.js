@@ -1,5 +1,5 @@
-// What a run is called in the lists of runs, so that one can be told from another: its own name or the beginning of
-// its first prompt, how many requests it has, the settings in which the runs differ, when it began. Pure.
+// Display names of runs that tell them apart: the given name or the beginning of the first prompt, the number of
+// requests, the settings that differ, the start time. Pure.
 
 import { grouped, inLanguage, t } from "../../tell/words.js";
 import { settingName, settingValue } from "./verdict.js";
@@ -11,12 +11,12 @@ import { settingName, settingValue } from "./verdict.js";
 const PROMPT = 20; // characters of a prompt; Chinese ones count double
 const MAX_SETTINGS = 3;
 const MODEL = "model";
-/** Settings that follow from others, or that no two runs share. */
+/** Settings that are derived from others, or that no two runs share. */
 const LEFT_OUT = new Set(["seed"]);
 
 /**
- * The names of settings that are not the same in all these runs; "model" first, where `all` that there are to choose
- * from are on several.
+ * Return the names of the settings that differ among `runs`; "model" is first if `all` selectable runs use several
+ * models.
  *
  * @param {Pick<Run, "config" | "model">[]} runs
  */
@@ -28,14 +28,14 @@ export function settingsThatDiffer(runs, all = runs) {
 }
 
 /**
- * A run's name; `differing`: settings to tell it by.
+ * Name of a run. `differing`: settings that distinguish it.
  *
  * @param {Run} run
  * @param {string[]} differing
  * @param {Date} [now]
  */
 export function runName(run, differing, now = new Date()) {
-  const own = run.name && !run.name.startsWith(`${run.model} `) ? run.name : ""; // else it was named by itself
+  const own = run.name && !run.name.startsWith(`${run.model} `) ? run.name : ""; // other names are generated
   const what = (run.title ? inLanguage(run.title) : own) || shortened(run.preview);
   return [
     what ? what : t("compare.unnamed"),
@@ -59,11 +59,7 @@ function settingOf({ config, model }, name) {
   return name === "strategy" ? [String(value)] : [`${settingName(name)} ${settingValue(name, value)}`];
 }
 
-/**
- * The beginning of a prompt.
- *
- * @param {string} text
- */
+/** Return the beginning of a prompt in quotation marks. @param {string} text */
 function shortened(text) {
   let room = PROMPT;
   let kept = "";
@@ -76,7 +72,7 @@ function shortened(text) {
 }
 
 /**
- * Today's time, else the day.
+ * Format a time: hours and minutes today, else with the date.
  *
  * @param {string} iso
  * @param {Date} now

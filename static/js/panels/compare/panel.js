@@ -1,5 +1,5 @@
-// Two runs side by side: a run and its fork, or any two of this server. What is the same, where they part, what it
-// cost.
+// Two runs side by side: a run and its fork, or any two of this server. Shows what is equal, the first difference and
+// the cost.
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt } from "../../control/fork.js";
@@ -25,7 +25,7 @@ export function Panel() {
     if (document.activeElement !== document.body) return;
     /** @type {HTMLElement | null} */
     const futures = document.querySelector(".compare-tokens, .compare-folded summary");
-    futures?.focus({ preventScroll: true }); // what was pressed is gone
+    futures?.focus({ preventScroll: true }); // the focused control has been removed
   }, [now]);
   return html`<div class="runs compare" id="compare" data-ready=${Boolean(now)}>
     <${Head} />
@@ -39,16 +39,13 @@ export function Panel() {
   </div>`;
 }
 
-/**
- * What it comes to, in a sentence.
- * @param {{now: import("./comparison.js").Answer}} props
- */
+/** Verdict of the comparison in a sentence. @param {{now: import("./comparison.js").Answer}} props */
 const Summary = ({ now }) =>
   html`<p class="compare-summary" id="compare-summary">
     ${verdictText(now)} <${Fidelity} kind="derived" formula=${t("compare.formula.verdict")} />
   </p>`;
 
-/** Why there is no comparison. */
+/** Shown instead of a comparison, with the reason. */
 function Missing() {
   if (problem.value) return html`<p class="compare-problem" id="compare-problem">${problem.value}</p>`;
   const text = t(chosen.value.b ? "compare.loading" : "compare.empty");

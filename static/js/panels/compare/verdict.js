@@ -1,4 +1,4 @@
-// What a comparison comes to, in one sentence: the outcome that differs most, and the settings that differ. Pure.
+// Verdict of a comparison in one sentence: the outcome that differs most, and the differing settings. Pure.
 
 import { offText, optionLabel, valueText } from "../../tell/options.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
@@ -13,13 +13,12 @@ import { isUnsaid, SIDES } from "./comparison.js";
  * @typedef {{name: TotalName, more: Side, values: Record<Side, number>}} Outcome `more`: the side that has more of it
  */
 
-const LEAST = 0.05; // share by which an outcome must differ to be spoken of
-const LEAST_OF_A_CLOCK = 0.2; // seconds differ by themselves
+const LEAST = 0.05; // minimum relative difference of an outcome
+const LEAST_OF_A_CLOCK = 0.2; // the same for seconds, which vary between runs
 const MAX_NAMED = 3; // settings
 
 /**
- * What is asked of a run first has the larger weight, and a count more than a clock: 46 of 71 preemptions say more than
- * 2 of 3 copies.
+ * Outcomes by importance. Counts weigh more than measured times: 46 of 71 preemptions say more than 2 of 3 copies.
  *
  * @type {Kind[]}
  */
@@ -38,8 +37,8 @@ const OUTCOMES = [
 ];
 
 /**
- * The outcome of the whole runs with the largest (a − b) / max(a, b), weighted; null when none differs by 5 %. Seconds
- * count where both ran on one machine, from 20 % on.
+ * Return the outcome of the whole runs with the largest weighted (a − b) / max(a, b), or null if none differs by 5 %.
+ * Seconds count only from 20 % on, and only if both runs used the same machine.
  *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "unsaid">} comparison
  * @returns {Outcome | null}
@@ -60,7 +59,7 @@ export function outcomeOf(comparison) {
 }
 
 /**
- * The verdict in words: “B preempted 71 times, A 46: its pool is a third smaller.”
+ * Verdict text, such as “B preempted 71 times, A 46: its pool is a third smaller.”
  *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "same_model" | "settings" | "sequences" | "unsaid">} comparison
  */
@@ -87,7 +86,7 @@ export function verdictText(comparison) {
 }
 
 /**
- * What the run `about` has otherwise than the other: its model, its requests, its settings.
+ * Return what distinguishes the run `about` from the other: model, requests, settings.
  *
  * @param {Parameters<typeof verdictText>[0]} comparison
  * @param {Side} about
@@ -119,14 +118,14 @@ const requestsText = (n, other) =>
  */
 function causeOf({ name, a, b }, about, all) {
   const [one, other] = about === "a" ? [a, b] : [b, a];
-  const alone = !all.some((setting) => setting.name === "block_size"); // or the blocks are not of one size
+  const alone = !all.some((setting) => setting.name === "block_size"); // block counts compare only at equal block sizes
   if (name === "num_blocks" && alone && typeof one === "number" && typeof other === "number" && other > 0)
     return t("compare.cause.pool", { size: sizeText(one / other) });
   if (name === OFF) return t(one ? "compare.cause.off" : "compare.cause.all_on", { off: settingValue(name, one) });
   return t("compare.cause.setting", { name, value: settingValue(name, one), other: settingValue(name, other) });
 }
 
-/** @type {[ratio: number, key: string][]} sizes that have a word */
+/** @type {[ratio: number, key: string][]} ratios that have a word */
 const RATIOS = [
   [1 / 3, "two_thirds_less"],
   [1 / 2, "half"],
@@ -135,11 +134,7 @@ const RATIOS = [
   [2, "twice"],
 ];
 
-/**
- * How large something is beside another: “a third smaller”, “twice as large”, “12 % larger”.
- *
- * @param {number} ratio
- */
+/** Describe a ratio of sizes: “a third smaller”, “twice as large”, “12 % larger”. @param {number} ratio */
 export function sizeText(ratio) {
   const [, key] = RATIOS.find(([known]) => Math.abs(ratio / known - 1) < 0.02) ?? [];
   if (key) return t(`compare.size.${key}`);
@@ -150,11 +145,11 @@ export function sizeText(ratio) {
 
 const OFF = "ablate"; // a setting without a flag
 
-/** A setting's name as its flag spells it, or in words where it has none. @param {string} name */
+/** Name of a setting as its flag spells it, or its label if it has no flag. @param {string} name */
 export const settingName = (name) => (name === OFF ? optionLabel(name) : name);
 
 /**
- * A setting's value, as a switch is said, or what is off.
+ * Format a setting's value; switches and ablations have words.
  *
  * @param {string} name
  * @param {unknown} value

@@ -1,4 +1,4 @@
-// Operations and differences of two runs in words.
+// Texts of operations and differences of two runs.
 
 import { partsOf } from "../../core/telling.js";
 import { inRegister, inWords } from "../../tell/operations.js";
@@ -11,17 +11,18 @@ import { chosenToken } from "./comparison.js";
  */
 
 /**
- * An operation in words; null: the record has no such operation, `kind` null: the log ends before.
+ * Describe an operation. `op` is null if the record has no such operation; `kind` is null if the log ends before it.
+ *
  * @param {Op | null} op
  * @param {string | null} kind
- * @param {string | null} token that it chose
+ * @param {string | null} token the token that it sampled
  */
 export function opWords(op, kind, token = null) {
   if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
-  // its bytes are text here; only the token that it chose has words with them, and that is given
+  // bytes are hexadecimal text here; only the sampled token has a text, passed as `token`
   const said = /** @type {import("../../core/trace.js").Op} */ (/** @type {unknown} */ (op));
   const parts = inRegister(partsOf([said]), "short");
-  if (!parts.length) return op.type; // a later program may know more operations
+  if (!parts.length) return op.type; // logs of later versions may have more operations
   return sentences(parts.map(([key, values]) => inWords([key, token === null ? values : { ...values, token }])));
 }
 
@@ -36,8 +37,9 @@ const fieldText = (value) =>
         : value;
 
 /**
- * What two operations have that the other has not, where words do not tell them apart: ["verdict miss, …", "verdict
+ * List the fields in which two operations differ, for operations with identical texts: ["verdict miss, …", "verdict
  * hit, …"].
+ *
  * @param {Op} one
  * @param {Op} other
  */
@@ -48,7 +50,8 @@ function fieldsApart(one, other) {
 }
 
 /**
- * The first differing operation of a comparison: {where, a, b}; null when there is none.
+ * Return the first differing operation of a comparison as {where, a, b}, or null.
+ *
  * @param {Pick<Answer, "first_op" | "sequences">} comparison
  */
 export function opDifference(comparison) {

@@ -1,4 +1,4 @@
-// What a style sheet draws of an element's box: its background, its borders.
+// Drawing of an element's box from its computed style: background and borders.
 
 import { contextOf } from "../../kit/canvas.js";
 import { sequencePattern } from "../../kit/texture.js";
@@ -9,12 +9,12 @@ import { image, inset, n, paint, plain, rect } from "./svg.js";
 const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
 
 /**
- * The background of an element, and the ring inside it that a shadow draws.
+ * Draw the background of an element, and an inset ring made by `box-shadow`.
  *
  * @param {Element} element
  * @param {CSSStyleDeclaration} style
  * @param {At} at
- * @param {string[]} defs gets what the background is painted with
+ * @param {string[]} defs receives gradients and patterns
  */
 export function background(element, style, at, defs) {
   const radius = parseFloat(style.borderTopLeftRadius) || 0;
@@ -34,7 +34,7 @@ export function background(element, style, at, defs) {
 }
 
 /**
- * A sequence's texture, as the pool paints it.
+ * Draw a sequence's texture, as in the pool.
  *
  * @param {number} id
  * @param {string} colour
@@ -53,11 +53,11 @@ function swatch(id, colour, at) {
 }
 
 /**
- * Scales of values (a plain gradient to the right) and hatching; other gradients do not occur on the page.
+ * Draw a colour scale (a linear gradient to the right) or hatching. The page uses no other gradients.
  *
  * @param {string} css
  * @param {At} at
- * @param {string[]} defs gets the gradient or the hatching
+ * @param {string[]} defs receives the gradient or the pattern
  */
 function gradient(css, at, defs) {
   /** @type {string[]} */
@@ -77,7 +77,7 @@ function gradient(css, at, defs) {
 }
 
 /**
- * The borders of an element.
+ * Draw the borders of an element.
  *
  * @param {CSSStyleDeclaration} style
  * @param {At} at

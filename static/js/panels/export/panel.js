@@ -1,5 +1,4 @@
-// Taking things out: the run in one file, one panel as PNG or SVG, every record as an image in one zip, one step on
-// paper.
+// Export: the run as one file, one panel as PNG or SVG, every record as an image in a zip, one step for print.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -63,10 +62,10 @@ const chosen = signal("stage");
 /**
  * @type {import("../../../vendor/signals/signals.js").Signal<{done: number, total: number, cancel: () => void} | null>}
  */
-const series = signal(null); // the zip being made
+const series = signal(null); // progress of the zip, or null
 
 export function Panel() {
-  viewIndex.value; // panels come and go with the records
+  viewIndex.value; // dependency: which panels exist changes with the record
   return html`<${Side} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
     <${Run} />
     <h2 class="side-title">${t("export.title")}</h2>
@@ -119,7 +118,7 @@ async function takeOne(key, kind) {
 }
 
 /**
- * What is written below a picture of record `index`: its panel, where in the run it is, and the sentence.
+ * Caption of a picture of record `index`: its panel, its place in the run, and the sentence.
  *
  * @param {string} title
  * @param {number} index
@@ -133,7 +132,7 @@ function captionOf(title, index) {
   return { title, facts, sentence: shownSentence() };
 }
 
-/** The sentence without the mark of its phase, which it says itself. */
+/** Text of the sentence without the mark of its phase, which the sentence already names. */
 function shownSentence() {
   const copy = /** @type {Element | undefined} */ (document.getElementById("sentence")?.cloneNode(true));
   copy?.querySelector(".phase")?.remove();
@@ -142,7 +141,7 @@ function shownSentence() {
 
 function Series() {
   const [asked, setRange] = useState({ first: 1, last: numRecords.value });
-  // a shorter run may have come
+  // the run may have been replaced by a shorter one
   const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) };
   const now = series.value;
   /** @type {(id: string, name: "first" | "last", label: string) => import("../../kit/html.js").Children} */

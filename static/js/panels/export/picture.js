@@ -1,7 +1,6 @@
-// A part of the page as an SVG: text and lines stay vectors, tensors that are drawn on a canvas are embedded as images.
-//
-// The walk follows what the browser has laid out (boxes, lines of text, colours), so a picture shows what the screen
-// shows, in the theme's colours. What is drawn on a canvas has no vectors to keep: its pixels go in as a PNG.
+// Renders a part of the page as SVG. Text and lines stay vectors; tensors drawn on a canvas are embedded as images. The
+// walk follows the browser's layout (boxes, lines of text, colours), so a picture matches the screen in the current
+// theme. Canvas contents have no vectors and are embedded as PNG.
 
 import { background, borders } from "./box.js";
 import { image, n, paint, plain, rect } from "./svg.js";
@@ -13,21 +12,17 @@ import { escaped, fontAttributes, textOf } from "./text.js";
  *   what is drawn so far
  */
 
-/** Left out: controls that make no sense in a picture, and what only screen readers are told. */
+/** Skipped elements: controls without meaning in a picture, and text for screen readers only. */
 const SKIPPED = ".visually-hidden, .tool, .skip, input[type=range], script, style, template, [data-no-picture]";
 
-/** What of an SVG's style has to travel with it. */
+/** Computed styles of inline SVGs that are copied into the export. */
 const CARRIED = [
   ...["fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray"],
   ...["stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "font-style"],
   ...["text-anchor", "dominant-baseline", "visibility", "display", "paint-order"],
 ];
 
-/**
- * The drawing of `element`; `body` is SVG whose origin is the element's corner.
- *
- * @param {Element} element
- */
+/** Draw `element`. `body` is SVG whose origin is the element's top left corner. @param {Element} element */
 export function drawingOf(element) {
   const box = element.getBoundingClientRect();
   /** @type {Drawing} */
@@ -81,7 +76,7 @@ function children(element, style, drawing) {
 }
 
 /**
- * Opens a group where the element fades or cuts what is in it; returns what closes it.
+ * Open a group if the element has opacity or clips its contents. Returns the closing tags.
  *
  * @param {CSSStyleDeclaration} style
  * @param {At} at
@@ -123,7 +118,7 @@ function fieldText(field, style, at) {
 }
 
 /**
- * The line of a fraction is drawn by the browser alone: between numerator and denominator.
+ * Draw a fraction with its bar, which the browser renders without an element, between numerator and denominator.
  *
  * @param {Element} element
  * @param {CSSStyleDeclaration} style
@@ -141,7 +136,7 @@ function fraction(element, style, drawing) {
 }
 
 /**
- * An SVG of the page, with the styles that the page's sheets gave it.
+ * Clone an inline SVG with its computed styles as attributes.
  *
  * @param {SVGSVGElement} svg
  * @param {At} at
@@ -151,7 +146,7 @@ function cloned(svg, at) {
   const originals = partsOf(svg);
   partsOf(copy).forEach((element, i) => {
     const style = getComputedStyle(originals[i]);
-    const shift = originals[i].style?.transform; // a transform by style, which attributes do not say
+    const shift = originals[i].style?.transform; // a CSS transform, which is no attribute
     for (const name of CARRIED) {
       const value = style.getPropertyValue(name);
       if (value)
@@ -171,7 +166,7 @@ function cloned(svg, at) {
 }
 
 /**
- * An SVG and all that is in it.
+ * Return an SVG and all its descendants.
  *
  * @param {SVGSVGElement} svg
  * @returns {SVGElement[]}

@@ -1,9 +1,9 @@
-// Which parts of the page can be taken out as a picture: whatever has a panel's title and is on screen, and the stage.
+// Parts of the page that can be exported as a picture: the stage, and every visible element with a panel title.
 
 import { t } from "../../tell/words.js";
 
 /**
- * [{key, title, element}], in the order of the page. `key` finds the panel again after the page has changed.
+ * Return all exportable parts in document order. `key` finds a panel again after the page has changed.
  *
  * @returns {{key: string, title: string, element: Element}[]}
  */
@@ -31,11 +31,7 @@ export const panelOf = (key) => panels().find((panel) => panel.key === key) ?? n
 /** @param {Element} element */
 const visible = (element) => element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;
 
-/**
- * The words of a heading, without marks of fidelity and without buttons.
- *
- * @param {Element} heading
- */
+/** Text of a heading without fidelity marks and controls. @param {Element} heading */
 function titleOf(heading) {
   const copy = /** @type {Element} */ (heading.cloneNode(true));
   for (const part of copy.querySelectorAll(".fidelity, button, select, input, .visually-hidden")) part.remove();

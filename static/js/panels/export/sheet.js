@@ -1,4 +1,4 @@
-// A picture with its caption on paper: what is written to a file, as SVG or as PNG.
+// A picture with its caption, as an SVG or PNG file.
 
 import { contextOf, sharpen } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
@@ -8,12 +8,12 @@ import { escaped, wrap } from "./text.js";
 
 const MARGIN = 16;
 const LINE = 20;
-export const SCALE = 2; // pixels of a PNG for each pixel of the page
+export const SCALE = 2; // PNG pixels per CSS pixel
 
 /** @typedef {{title: string, facts: string, sentence: string}} Caption */
 
 /**
- * Returns {svg, width, height}; the SVG stands alone.
+ * Compose picture and caption into a self-contained SVG.
  *
  * @param {Element} element
  * @param {Caption} caption
@@ -56,7 +56,7 @@ export function sheetOf(element, caption) {
 }
 
 /**
- * The sheet as a PNG of `SCALE` pixels for each pixel of the page.
+ * Rasterize the sheet to a PNG at `SCALE` pixels per CSS pixel.
  *
  * @param {{svg: string, width: number, height: number}} sheet
  * @returns {Promise<Blob>}
@@ -79,7 +79,7 @@ export async function pngOf({ svg, width, height }) {
 }
 
 /**
- * Hand `blob` to the visitor as a file.
+ * Download `blob` as a file.
  *
  * @param {Blob} blob
  * @param {string} name of the file
@@ -94,12 +94,12 @@ export function save(blob, name) {
 }
 
 const repaint = async () => {
-  themeVersion.value += 1; // every painter watches it
+  themeVersion.value += 1; // all painters depend on it
   for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
 };
 
 /**
- * Run `take` while every canvas is painted sharply enough; painted as before afterwards.
+ * Run `take` while every canvas is painted at export resolution; the screen resolution is restored afterwards.
  *
  * @template T
  * @param {() => Promise<T>} take

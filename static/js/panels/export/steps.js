@@ -1,18 +1,17 @@
-// Pictures of many records in one zip: shows each record, waits until it is drawn, keeps the picture, and goes back.
-//
-// PNGs are compressed already, so the zip stores them as they are. What is finished moves into Blobs, which the browser
-// may keep on disk: the page itself holds no more than a few MiB at a time.
+// Pictures of many records in one zip. Shows each record, waits until it is drawn, stores the picture and restores the
+// view. PNGs are stored uncompressed, since they are already compressed. Finished parts move into Blobs, which the
+// browser may keep on disk, so the page holds only a few MiB at a time.
 
 import { settings } from "../../state/settings.js";
 import { fetching } from "../../state/store.js";
 import { pngOf, sharply, sheetOf } from "./sheet.js";
 
 export const MAX = 500; // pictures in one zip
-const HELD = 8 * 2 ** 20; // bytes that are kept before they move into a Blob
-const PATIENCE = 8000; // ms for one record: arrays that never come leave their places hatched, as on the page
+const HELD = 8 * 2 ** 20; // bytes buffered before they move into a Blob
+const PATIENCE = 8000; // ms per record; arrays that do not arrive in time stay hatched, as on the page
 
 /**
- * Wait until record `index` is painted, at rest, and no array of it is on its way.
+ * Wait until record `index` is painted, no animation runs and no array of it is being fetched.
  *
  * @param {number} index
  */
@@ -28,9 +27,9 @@ export async function drawn(index) {
 }
 
 /**
- * A zip of one PNG for each record from `first` to `last` (both included, from 0) and `captions.txt`.
+ * Create a zip with one PNG for each record from `first` to `last` (both included, from 0) and `captions.txt`.
  * `panel()` returns the element, `caption(index)` its caption; `progress(done, total)` is called after each picture.
- * Throws an AbortError when `signal` is aborted. The page shows afterwards what it showed before.
+ * Throws an AbortError when `signal` is aborted. The page's view is restored afterwards.
  *
  * @param {{
  *   first: number, last: number, panel: () => Element, caption: (index: number) => import("./sheet.js").Caption,

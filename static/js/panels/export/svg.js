@@ -1,4 +1,4 @@
-// Parts of an exported SVG: numbers, rectangles, images, resolved colours.
+// Building blocks of an exported SVG: numbers, rectangles, images, resolved colours.
 
 /** @type {Map<string, [string, number]>} */
 const known = new Map();
@@ -6,7 +6,7 @@ const known = new Map();
 let context = null;
 
 /**
- * `[#rrggbb, opacity]` of a CSS colour as the browser computes it (`rgb()`, `color(srgb …)`, `oklab()`, …).
+ * Resolve a CSS colour (`rgb()`, `color(srgb …)`, `oklab()`, …) to `[#rrggbb, opacity]`.
  *
  * @param {string} colour
  * @returns {[string, number]}
@@ -32,7 +32,7 @@ function measure(colour) {
 }
 
 /**
- * The attributes `name="#…" name-opacity="…"`; "" for a colour that cannot be seen.
+ * Return the attributes `name="#…" name-opacity="…"`, or "" for a transparent colour.
  *
  * @param {string} name
  * @param {string} colour
@@ -43,13 +43,9 @@ export function paint(name, colour) {
   return opacity === 1 ? `${name}="${hex}"` : `${name}="${hex}" ${name}-opacity="${opacity}"`;
 }
 
-/** @typedef {{x: number, y: number, width: number, height: number}} At a place in the picture, in px */
+/** @typedef {{x: number, y: number, width: number, height: number}} At rectangle in the picture, in px */
 
-/**
- * A number as a picture needs it: two decimals.
- *
- * @param {number} value
- */
+/** Round a number to two decimals. @param {number} value */
 export const n = (value) => Number(value.toFixed(2));
 
 /**
@@ -60,7 +56,7 @@ export const rect = ({ x, y, width, height }, attributes = "") =>
   `<rect x="${n(x)}" y="${n(y)}" width="${n(width)}" height="${n(height)}" ${attributes}/>`;
 
 /**
- * The rectangle `by` px inside of another.
+ * Shrink a rectangle by `by` px on each side.
  *
  * @param {At} at
  * @param {number} by
@@ -74,7 +70,7 @@ export const inset = ({ x, y, width, height }, by) => ({
 });
 
 /**
- * A canvas has pixels only: they are embedded, as many as were painted.
+ * Embed a canvas at its own resolution.
  *
  * @param {HTMLCanvasElement} canvas
  * @param {At} at

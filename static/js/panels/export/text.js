@@ -1,4 +1,4 @@
-// Where the browser put a text, line by line, as SVG text; and breaking a caption into lines.
+// Text nodes as SVG text at the positions where the browser laid out their lines, and line breaking of captions.
 
 import { contextOf } from "../../kit/canvas.js";
 import { paint } from "./svg.js";
@@ -25,7 +25,7 @@ function measuring(font) {
 export const escaped = (text) => text.replace(/[&<>"]/g, (c) => ENTITIES[c]);
 
 /**
- * The lines of a text node: [{text, box}], boxes in client pixels; [] when nothing of it is laid out.
+ * Return the lines of a text node with their boxes in client pixels; [] if none of it is laid out.
  *
  * @param {Text} node
  */
@@ -43,7 +43,7 @@ function linesOf(node) {
     range.setStart(node, at);
     range.setEnd(node, (at += character.length));
     const box = range.getClientRects()[0];
-    if (!box || box.width === 0) continue; // white space that was collapsed
+    if (!box || box.width === 0) continue; // collapsed white space
     const line = lines.at(-1);
     if (line && Math.abs(line.top - box.top) < 2)
       Object.assign(line, { text: line.text + character, right: box.right });
@@ -63,7 +63,7 @@ function measured(font) {
 }
 
 /**
- * SVG text elements for a text node, relative to `origin`. Each keeps its width where the font is another one.
+ * Return SVG text elements for a text node, relative to `origin`. Each has a fixed width, in case another font is used.
  *
  * @param {Text} node
  * @param {CSSStyleDeclaration} style
@@ -97,7 +97,7 @@ export function fontAttributes(style) {
 }
 
 /**
- * `text` in lines no wider than `width` px in `font`: broken at spaces, and anywhere between Chinese characters.
+ * Break `text` into lines of at most `width` px in `font`: at spaces, and anywhere between Chinese characters.
  *
  * @param {string} text
  * @param {number} width

@@ -1,4 +1,4 @@
-// What each KV head has forgotten: a matrix of tokens and heads, why a key went, what that frees, and what it cost.
+// Keys evicted per KV head: a matrix of tokens and heads, the reason for an eviction, the freed memory and its cost.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem } from "../../control/fork.js";
@@ -27,12 +27,12 @@ import { bytesText as bytes, grouped, t } from "../../tell/words.js";
 
 const ROW = 24; // px
 const HEAD = 28; // px
-const WIDE = 24; // columns of a matrix over all layers; of more, those of the layer that is shown
+const WIDE = 24; // columns up to which the matrix covers all layers; above it, only the shown layer
 
 export function Panel() {
   const [now, view, at] = [log.value, sequenceView.value, state.value];
   const [cell, setCell] = useState(/** @type {Cell | null} */ (null));
-  captureVersion.value; // arrays that arrive are drawn
+  captureVersion.value; // dependency: arrays may arrive later
   if (!now || !view || !at) return html`<p class="hint">${t("forgetting.empty")}</p>`;
   const { engine, model } = now.header;
   const heads = forgettingHeads(model);
@@ -105,7 +105,8 @@ function Matrix({ view, columns, cell, choose }) {
 }
 
 /**
- * Ranks of a head's scores as shares, the best 1: scores of policies are of different kinds.
+ * Map a head's scores to shares by rank, the best being 1, since scores of different policies are not comparable.
+ *
  * @param {import("../../core/ndarray.js").NdArray | null} scores @param {number} head @returns {number[]}
  */
 function sharesOf(scores, head) {
@@ -120,7 +121,7 @@ function sharesOf(scores, head) {
 }
 
 /**
- * Why a key went, or that it stays; with the fork that keeps it.
+ * The reason for a key's eviction, or that it is still cached, with a fork that keeps it.
  *
  * @param {{view: View, cell: Cell | null, budget: number}} props
  */
@@ -210,5 +211,5 @@ function Quality({ view, choose }) {
   </div>`;
 }
 
-/** Four significant digits. @param {number | null} value */
+/** Format with four significant digits. @param {number | null} value */
 const short = (value) => (value === null ? "" : Number(value.toPrecision(4)).toString());

@@ -1,5 +1,4 @@
-// What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black
-// page.
+// Notice about the connection, with the available actions, for as long as the problem lasts; and the black screen.
 
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { runOfOnesOwn, startAgain } from "../../control/anew.js";
@@ -13,7 +12,7 @@ import { attends } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
-/** Whether the notice was put away; it comes back with the next change of the connection, or when it is asked for. */
+/** Whether the notice is dismissed. It returns with the next change of the connection, or on request. */
 export const putAway = signal(false);
 effect(() => {
   connection.value;
@@ -43,7 +42,7 @@ export function Notice() {
       </p>`;
 }
 
-/** Somebody else's run, which the reader was about to drive. */
+/** Shown when a reader is about to control another user's run. */
 const Foreign = () => html`<p class="toast" id="notice-foreign">
   <span>${t("connection.foreign")}</span>
   <button class="command primary" id="btn-own-run" onClick=${runOfOnesOwn}>${t("connection.own_run")}</button>
@@ -54,35 +53,35 @@ const Foreign = () => html`<p class="toast" id="notice-foreign">
     name="close" /></button>
 </p>`;
 
-/** What became of the server, as far as it said. */
+/** Reason for the lost connection, as far as the server reported one. */
 function whyLost() {
   const { state, error } = serverModel.value ?? {};
   if (state === "failed") return t("connection.failed", { error: error ?? "" });
   return t(numRecords.value ? "connection.lost_long" : "connection.lost_empty");
 }
 
-/** Why there is no run, and what can still be done. */
+/** Reason why there is no run, and the remaining options. */
 function whyGone() {
   if (session.beginning.value) return [t("connection.awaited")];
   const said = trouble();
   if (isBarred()) {
-    const why = attends.value ? [] : said; // the class's bar says it to who had a seat
+    const why = attends.value ? [] : said; // participants read it in the class's bar
     return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
   }
   if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
   return said.length ? said : [t("connection.gone_empty")];
 }
 
-/** Whether nothing can be asked of the server before it is given its token. */
+/** Whether the server rejects all requests until its token is given. */
 const isBarred = () => session.trouble.value?.key === BARRED;
 
-/** What is known of why there is no run, in words: one sentence or none. */
+/** Known reason why there is no run: one sentence or none. */
 function trouble() {
   const why = session.trouble.value;
   return why ? [t(why.key, why.values)] : [];
 }
 
-/** Nothing can be started on a server without a model: its recordings are what there is. */
+/** Shown for a server without a model, which can only show recordings. */
 function Unmodelled() {
   const nothing = session.trouble.value?.key === NOTHING_HERE;
   return html`<p class="toast" id="notice">
@@ -105,7 +104,7 @@ function Close() {
     onClick=${() => (putAway.value = true)}><${Icon} name="close" /></button>`;
 }
 
-/** Black, as a presenter's remote asks for: any click or the key again brings the page back. */
+/** Black screen, as toggled by a presenter's remote. A click or the same key brings the page back. */
 export function Blackout() {
   if (!blackout.value) return null;
   return html`<button class="blackout" id="blackout" aria-label=${t("key.black")}

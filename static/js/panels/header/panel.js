@@ -1,4 +1,4 @@
-// The top line: which model, which connection, which language and theme, a link to this very step.
+// The page's header: model, connection, language and theme, a link to this very step.
 
 import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
@@ -46,7 +46,7 @@ function show() {
   settings.detail.value = "library";
 }
 
-/** Whether the run on stage could be on another model: one that was named beside the first, or the first again. */
+/** Whether the run on stage could use another model: one named on the command line, or the default one again. */
 const hasChoice = computed(
   () =>
     connection.value === "live" &&
@@ -74,7 +74,7 @@ function ModelButton() {
 function FaultBadge() {
   const fault = /** @type {string | null} */ (log.value?.header.engine.fault);
   if (!fault) return null;
-  // a page without a server knows the fault by its name in the log
+  // without a server, the fault is shown by its name in the log
   const exhibit = exhibits.value.find((one) => one.id === fault);
   const name = exhibit ? inLanguage(exhibit.title) : fault;
   const show = () => {
@@ -159,7 +159,7 @@ export function Panel() {
   </header>`;
 }
 
-/** The run as a file; while the page waits for a recording its place is kept. */
+/** Download of the run as a file. While the page waits for a recording, its space is reserved. */
 function DownloadLink() {
   const trace = log.value && runAddress("trace");
   if (!trace) return isReplay.value && !log.value && !isSite ? html`<i class="tool" aria-hidden="true"></i>` : null;
@@ -167,7 +167,7 @@ function DownloadLink() {
     title=${t("header.download")}><${Icon} name="download" /></a>`;
 }
 
-/** The other pages: one stop of the Tab key, and arrows between them. */
+/** Links to the other pages: one tab stop, navigated with arrow keys. */
 const Links = () => html`<span class="header-links" role="toolbar" aria-label=${t("header.pages")} data-arrows>
       ${
         isEmbedded && !hasLesson
@@ -191,7 +191,7 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
       }
     </span>`;
 
-/** The run that answers OpenAI's clients, with how many it has under way where this page shows it. */
+/** Link to the run that serves the OpenAI API, with its number of active requests if this page shows it. */
 function ApiLink() {
   const api = modelFacts.value?.api;
   if (!api) return null;
@@ -205,7 +205,7 @@ function ApiLink() {
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
   const m = header.model;
-  const kept = m.bytes_per_weight; // where it is not the dtype's
+  const kept = m.bytes_per_weight; // differs from the dtype's size for quantized weights
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${layersText(m)}</span>
@@ -220,7 +220,7 @@ function Facts({ header }) {
 }
 
 /**
- * How many layers there are, and how many keep what where some keep a state.
+ * Text of the number of layers, and of those with recurrent states if there are any.
  *
  * @param {import("../../core/trace.js").ModelFacts} model
  */
@@ -229,7 +229,7 @@ function layersText({ num_layers: keys, layer_kinds: kinds = [] }) {
   return t(states ? "header.layers.states" : "header.layers", { n: kinds.length || keys, keys, states });
 }
 
-/** The model serves already while its forward pass is compiled. */
+/** Shown while the forward pass is being compiled; the model already serves requests. */
 const Compiling = () =>
   serverModel.value?.compiled === "under_way"
     ? html`<span class="fact" id="compiling" title=${t("model.compiling.why")}>${t("model.compiling")}</span>`
@@ -256,13 +256,13 @@ function learn() {
   settings.distance.value = "learn";
 }
 
-/** The address with the record shown pinned: to whom one chooses, as a phone does it, else on the clipboard. */
+/** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */
 async function share() {
   const address = new URL(location.href);
   for (const own of ["token", "class", "teach"]) address.searchParams.delete(own);
   if (viewIndex.value >= 0) address.searchParams.set("step", String(viewIndex.value));
   if (navigator.share && matchMedia("(pointer: coarse)").matches) {
-    await navigator.share({ title: t("app.title"), url: address.href }).catch(() => {}); // closed without a choice
+    await navigator.share({ title: t("app.title"), url: address.href }).catch(() => {}); // dialog was dismissed
     return;
   }
   try {

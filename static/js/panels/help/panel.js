@@ -1,4 +1,4 @@
-// The help beside the page: keys, and every word of the field, found as one types.
+// The help sidebar: keys, and a searchable glossary.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { helpOpen, KEYS } from "../../control/keyboard.js";
@@ -27,7 +27,7 @@ function Open() {
     <button class="quiet" id="btn-tour" onClick=${startTour}>${t("tour.start")}</button>
     ${
       isEmbedded || isSite
-        ? null // a page without a server has no documentation beside it
+        ? null // a page without a server has no documentation
         : html`<p class="help-docs">
             <a id="help-docs" href="docs/index" target="_blank" rel="noreferrer">${t("help.docs")}</a>
           </p>`

@@ -1,4 +1,4 @@
-// The columns of the table of a long run's requests: what stands in them, how wide they are, which of them fit.
+// Columns of the request table of a long run: their contents, their widths, and which of them fit.
 
 import { fitting, widthOf } from "../../kit/table.js";
 import { grouped, secondsText } from "../../tell/words.js";
@@ -11,7 +11,7 @@ import { grouped, secondsText } from "../../tell/words.js";
  *   one of its own
  */
 
-/** What did not happen is no number to read. @param {number | null} value */
+/** Format a count; zero is shown as a dot. @param {number | null} value */
 const some = (value) => (value ? grouped(value) : "·");
 /** @param {number | null} value */
 const seconds = (value) => (value === null ? "·" : secondsText(value));
@@ -32,17 +32,20 @@ const COLUMNS = [
   { name: "preempted", width: 74, text: (row) => some(row.preempted) },
 ];
 export const NAMES = COLUMNS.map(({ name }) => name);
-/** Words. @type {ReadonlySet<string>} */
+/** Columns of text. @type {ReadonlySet<string>} */
 export const LETTERED = new Set(["request", "client", "status"]);
-/** What goes first where there is no room for all: the line of the request that is chosen has it, too. */
+/**
+ * Columns in the order in which they are dropped when space is short. The details of the chosen request still show
+ * them.
+ */
 const LESS = /** @type {Name[]} */ (
   "missed prompt waited submitted_in output tpot hit client ttft preempted status".split(" ")
 );
-const BAR = 112; // px, at least
+const BAR = 112; // minimum px
 
 /**
- * The columns that fit into `width` px beside the bars, and how wide those are. What none of the rows says has no
- * column; what rows are chosen by is not left out.
+ * Return the columns that fit into `width` px beside the bars, and the width of the bars. Columns without any value are
+ * dropped; the column used as a filter is kept.
  *
  * @param {number} width
  * @param {readonly SequenceRow[]} rows

@@ -1,4 +1,4 @@
-// A log that is too long to be read: the run by time, and, at the record that is looked at, its pool and its sequences.
+// A log that is too long to load: the run over time, and the pool and sequences at the shown record.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { reset } from "../../control/anew.js";
@@ -30,7 +30,10 @@ import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";
 
-/** @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: draws them */
+/**
+ * @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: component that
+ *   renders them
+ */
 function Prefixes({ branches, observed }) {
   const [isOpen, setOpen] = useState(false);
   const [instance, setInstance] = useState(0);
@@ -62,8 +65,9 @@ function Prefixes({ branches, observed }) {
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * `library`: the list of recordings, `attached`: what a watched server said, and how its run is headed, `whole`:
- * questions over the whole log, `branches`: the prefix cache as its largest branches; they are panels of their own.
+ * Panel of a long run. Components of other panels: `library` (list of recordings), `attached` (reports of a monitored
+ * server), `attachedHead` (header of its run), `whole` (queries over the whole log), `branches` (largest branches of
+ * the prefix cache).
  *
  * @param {{
  *   library: Component | undefined, attached: Component, attachedHead: Component, whole: Component,
@@ -74,7 +78,7 @@ export function Panel({ library, attached, attachedHead, whole, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
-    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // it was chosen there: it is shown
+    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // leave the library
     return follow();
   }, [large]);
   const index = viewIndex.value;
@@ -121,7 +125,7 @@ function Run({ observed, attached, whole, branches }) {
     }`;
 }
 
-/** The way to the newest record of a run that goes on. */
+/** Button that follows the newest record of a live run. */
 const Newest = () =>
   html`<button class="tool" id="large-newest" disabled=${following.value} onClick=${backToLive}>${t(
     "large.live.newest",
@@ -131,7 +135,7 @@ const Watched = () =>
   html`<p class="large-live"><span>${t("large.live.watched", { n: grouped(own.numRecords.value) })}</span>
     <${Newest} /></p>`;
 
-/** Of a run that goes on: whether its engine computes, and how to begin anew: nothing else is asked of it here. */
+/** State of a live run's engine, with buttons to run, pause and restart. Other commands are not available here. */
 function Live() {
   const runs = status.value?.mode === "running";
   return html`<p class="large-live" role="status">
@@ -145,7 +149,7 @@ function Live() {
   </p>`;
 }
 
-/** How far the log has been read, and what stands in the way. */
+/** Indexing progress of the log, or the problem that stops it. */
 function Progress() {
   const known = overview.value;
   if (trouble.value) return html`<p class="large-trouble" role="alert">${trouble.value}</p>`;
@@ -157,7 +161,7 @@ function Progress() {
     <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;
 }
 
-/** Where one is, how to get elsewhere, and what happened there. */
+/** The shown record: its position, navigation, and its operations. */
 function Moment() {
   const now = shown.value;
   const at = now?.at ?? viewIndex.value;

@@ -1,4 +1,4 @@
-// The pool as a texture: a pixel or more for each block, what it shows to be chosen, and a lens under the pointer.
+// The pool as a texture with at least one pixel per block, a choice of what it shows, and a lens under the pointer.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
@@ -21,31 +21,31 @@ import { grouped, t } from "../../tell/words.js";
 
 const chosen = signal(/** @type {Meaning} */ ("owner"));
 const observed = computed(() => Boolean(own.large.value?.header.observed));
-/** Outside the pool, where the log says what lies there; those beyond the third share its place. */
+/** Cache media outside the GPU, if the log names them; those beyond the limit share one entry. */
 const media = computed(() => {
   const all = (overview.value?.media ?? []).map((name) => name.toUpperCase());
   return all.length > MAX_MEDIA ? [...all.slice(0, 2), all.slice(2).join("/")] : all;
 });
-/** What can be known of a block: a watched server does not say who holds it, and most logs have no tiers. */
+/** Available meanings of the colours. A monitored server does not report block holders, and most logs have no tiers. */
 const meanings = computed(() =>
   MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && SAID.includes(one)))),
 );
 const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
-const MAX_HIGH = 300; // px, of the picture
-const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the one that is looked at, and px for each
-const MAX_MEDIA = 3; // that a block has bits of
+const MAX_HIGH = 300; // px of the picture's height
+const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the pointed block, and px per block
+const MAX_MEDIA = 3; // media with a bit in a block's tier mask
 /** @type {Meaning[]} */
 const SAID = ["owner", "refs", "hits"];
-/** The block that is looked at by pointer or keys; null: none. */
+/** Block under the pointer or keyboard cursor, or null. */
 const looked = signal(/** @type {number | null} */ (null));
-/** The one that is held: a run that became long while it was looked at is looked at there. */
+/** The pinned block, so that it stays selected when a run becomes long while it is shown. */
 const heldBlock = () => selected.peek()?.block ?? null;
 
 /** @type {{ids: Uint32Array, window: unknown, order: Order, at: number} | null} */
 let placed = null;
 
-/** The blocks in their places: they stay there while one walks. */
+/** Block ids in display order. The order is kept while the playhead moves. */
 function places() {
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
   const count = now.window.columns.owner.length;
@@ -57,7 +57,7 @@ function places() {
   return placed.ids;
 }
 
-/** Which group of layers a block is of. */
+/** Return a function from a block to its layer group. */
 function groupOf() {
   const groups = own.large.value ? blockGroups(own.large.value.header) : [];
   if (groups.length < 2) return () => 0;
@@ -125,7 +125,7 @@ const Choice = ({ label, all, now, chosen, of }) =>
     ${all.map((one) => html`<option key=${one} value=${one}>${t(`large.${of}.${one}`)}</option>`)}
   </select></label>`;
 
-/** What the colours mean. */
+/** Legend of the colours. */
 function Legend() {
   const palette = colours();
   themeVersion.value;
@@ -139,7 +139,7 @@ function Legend() {
     )}</span></p>`;
 }
 
-/** Which colour says what of the tiers. @param {{inks: readonly string[]}} props */
+/** Legend of the tiers. @param {{inks: readonly string[]}} props */
 const Tiers = ({ inks }) =>
   html`<p class="large-legend">${Array.from({ length: 1 << media.value.length }, (_, bits) => {
     return html`<span class="large-key"><i style=${{ background: inks[bits] }}></i> ${
@@ -150,13 +150,13 @@ const Tiers = ({ inks }) =>
 /** @param {number} bits */
 const mediaText = (bits) => media.value.filter((_, place) => bits & (1 << place)).join(" + ");
 
-/** The block that is looked at, in words. */
+/** Text about the block under the pointer. */
 function pointedText() {
   const also = shown.value && looked.value !== null ? mediaText(shown.value.window.columns.tiers[looked.value]) : "";
   return also ? `${lens()} · ${t("large.lens.tiers", { names: also })}` : lens();
 }
 
-/** What is known of it but for tiers. */
+/** The same without tiers. */
 function lens() {
   const now = shown.value;
   const id = looked.value;
@@ -196,7 +196,7 @@ function keyed(event, columns) {
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param {HTMLCanvasElement} texture a pixel a block
+ * @param {HTMLCanvasElement} texture one pixel per block
  * @param {{width: number, height: number}} box
  */
 function paint(canvas, texture, { width, height }) {
@@ -214,7 +214,7 @@ function paint(canvas, texture, { width, height }) {
     ink: rgbOf(palette.ink),
     owners: palette.sequences.map(rgbOf),
     scale: scaleOf(palette.sequential, 64),
-    cached: observed.value ? 1 : CACHED, // of a watched server nobody knows who holds what
+    cached: observed.value ? 1 : CACHED, // a monitored server does not report block holders
   };
   colourBlocks(new Uint32Array(image.data.buffer), ids, now.window.columns, meaning.value, now.at, inks, groupOf());
   small.putImageData(image, 0, 0);
@@ -234,7 +234,7 @@ function paint(canvas, texture, { width, height }) {
 }
 
 /**
- * What lies around the block that is looked at, larger.
+ * Paint the magnified surroundings of the pointed block.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {HTMLCanvasElement} texture
@@ -244,12 +244,12 @@ function paint(canvas, texture, { width, height }) {
 function paintLens(c, texture, palette, { place, columns, cell, width, height }) {
   const [column, row] = [place % columns, Math.floor(place / columns)];
   const [wide, high] = [LENS.columns * LENS.zoom, LENS.rows * LENS.zoom];
-  const [left, top] = [column - (LENS.columns >> 1), row - (LENS.rows >> 1)]; // of the picture, in blocks
+  const [left, top] = [column - (LENS.columns >> 1), row - (LENS.rows >> 1)]; // top left corner, in blocks
   const x = column * cell + wide + 20 < width ? column * cell + 12 : column * cell - wide - 12;
   const y = Math.max(2, Math.min(height - high - 2, row * cell - high / 2));
   c.fillStyle = palette.surface;
   c.fillRect(x, y, wide, high);
-  c.drawImage(texture, left, top, LENS.columns, LENS.rows, x, y, wide, high); // beyond its edge nothing is drawn
+  c.drawImage(texture, left, top, LENS.columns, LENS.rows, x, y, wide, high); // areas beyond the edge stay empty
   c.lineWidth = 1;
   c.strokeStyle = palette["ink-3"];
   c.strokeRect(x - 0.5, y - 0.5, wide + 1, high + 1);
@@ -262,7 +262,7 @@ function paintLens(c, texture, palette, { place, columns, cell, width, height })
 const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16) || 0));
 
 /**
- * Some colours of a scale, from its first to its last.
+ * Sample `count` colours of a scale, from first to last.
  *
  * @param {import("../../kit/colour.js").Scale} scale
  * @param {number} count

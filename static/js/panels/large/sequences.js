@@ -1,4 +1,4 @@
-// Every sequence of a long log, with its spans by time: a table of which only what is in sight is in the document.
+// Table of all sequences of a long log with their spans over time. Only the visible rows are in the document.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
@@ -43,7 +43,7 @@ const figuresText = (one) =>
   ].join(" · ");
 
 /**
- * What happened to it, in order: where each span of its time began, and where it ended.
+ * Return the events of a sequence in order: the start of each of its spans, and its end.
  *
  * @param {SequenceRow} one
  * @returns {{record: number, text: string}[]}
@@ -55,7 +55,7 @@ function turnsOf(one) {
   return [...lost, ...turns, ...end];
 }
 
-/** How it ended. @param {SequenceRow} one */
+/** Text of how a sequence ended. @param {SequenceRow} one */
 const endText = (one) => t("large.chosen.end", { how: t(`story.end.${one.finish_reason}`) });
 
 /**
@@ -63,15 +63,15 @@ const endText = (one) => t("large.chosen.end", { how: t(`story.end.${one.finish_
  */
 
 const ROW = 28; // px
-const THUMB = 44; // px, where a finger points
-const NARROW = 560; // px: a phone
-const STATUSES = ["running", "preempted", "waiting", "finished", null]; // null: it is still to come
+const THUMB = 44; // px of a row on touch screens
+const NARROW = 560; // px of a phone's width
+const STATUSES = ["running", "preempted", "waiting", "finished", null]; // null: not submitted yet
 
 export function Sequences() {
   const [box, size] = useBox();
-  /** Only those that are there at the record looked at; null: unless rows are chosen in another way. */
+  /** Whether only unfinished sequences are listed; null: unless a filter is set. */
   const [here, setHere] = useState(/** @type {boolean | null} */ (null));
-  /** Each bar from where its request came; null: where rows are of the whole run. */
+  /** Whether bars start at the request's submission; null: if the rows cover the whole run. */
   const [isFrom, setFrom] = useState(/** @type {boolean | null} */ (null));
   const [find, sort] = [settings.find.value ?? "", settings.sort.value];
   const [only, client] = [settings.only.value, settings.client.value];
@@ -89,11 +89,11 @@ export function Sequences() {
   const scale = isOwn ? longest : scaleOf([], false, at, count);
   const chosen = settings.seq.value === null ? undefined : all.find(({ seq }) => seq === settings.seq.value);
   const opened = useRef(false);
-  useLayoutEffect(list.toTop, [find, sort, only, client, isHere]); // other rows: from their beginning
+  useLayoutEffect(list.toTop, [find, sort, only, client, isHere]); // scroll to the top when the rows change
   useLayoutEffect(() => {
     const row = opened.current ? rows.findIndex(({ seq }) => seq === settings.seq.peek()) : -1;
     opened.current = false;
-    if (row >= 0) list.goTo(row); // at another record it stands elsewhere
+    if (row >= 0) list.goTo(row); // the row's position changes with the record
   }, [at, settings.seq.value]);
   /** @param {SequenceRow} one @param {number} record */
   const go = (one, record) => {
@@ -145,8 +145,7 @@ export function Sequences() {
 }
 
 /**
- * Those that are found, in their order. What they do at the record that is looked at puts them in order only where
- * that is asked for.
+ * Filter and sort the rows. The order depends on the shown record only when sorted by status.
  *
  * @param {readonly SequenceRow[]} all
  * @param {number} at
@@ -169,10 +168,10 @@ function useSorted(all, at) {
   );
 }
 
-/** @param {number} count rows that are elsewhere */
+/** @param {number} count number of rows hidden by the filter */
 const noneHere = (count) => (count ? t("large.none.here", { n: grouped(count), count }) : noneText());
 
-/** Whether it waits, runs or is preempted now. @param {SequenceRow} one @param {number} at */
+/** Whether a sequence is waiting, running or preempted at record `at`. @param {SequenceRow} one @param {number} at */
 const isThere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
 
 /** @param {Column} props */
@@ -204,7 +203,7 @@ function Line({ one, columns, at, scale, place, stop, high, go, keyed }) {
   </tr>`;
 }
 
-/** What it does at the record that is looked at; how it ended. @param {SequenceRow} one @param {number} at */
+/** Text of a sequence's status at record `at`, or of how it ended. @param {SequenceRow} one @param {number} at */
 function statusText(one, at) {
   const status = statusAt(one, at);
   return status === "finished"

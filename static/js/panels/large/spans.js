@@ -1,4 +1,4 @@
-// What a request did from record to record as a bar: waiting, running, preempted. A part of it leads to where it began.
+// Bar of a request's status over records: waiting, running, preempted. Clicking a span shows the record where it began.
 
 import { PREEMPTED, RUNNING } from "../../core/survey.js";
 import { html } from "../../kit/html.js";
@@ -9,18 +9,18 @@ import { grouped, t } from "../../tell/words.js";
  * @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: since the request came
  */
 
-const NEAR = 1000; // records before and after the one that is looked at
+const NEAR = 1000; // records shown before and after the shown one
 
 /** @param {number} kind of a span */
 export const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPTED ? "preempted" : "waiting");
 
 /**
- * What bars show: records around the one that is looked at, or, `own`, as many as the longest request took.
+ * Return the range of the bars: records around `at`, or, with `own`, from 0 to the duration of the longest request.
  *
  * @param {readonly SequenceRow[]} rows
  * @param {boolean} own
  * @param {number} at
- * @param {number} count records that are known
+ * @param {number} count number of known records
  * @returns {Scale}
  */
 export function scaleOf(rows, own, at, count) {

@@ -1,4 +1,5 @@
-// The run by time: a row a number, of each stretch of records the least and the most, so that one bad step is seen.
+// The run over time: one row per metric with the minimum and maximum of each bin of records, so that a single outlier
+// stays visible.
 
 import { useMemo, useState } from "../../../vendor/preact/hooks.js";
 import { computed } from "../../../vendor/signals/signals.js";
@@ -15,8 +16,8 @@ import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/survey.js").Bins} Bins */
 /**
- * `name`: of the series; `of`: what a value is of, for a share; `hue`: of the design; `counts`: a record has none as a
- * rule, and one that has some is marked.
+ * `key`: of the label; `name`: of the series; `hue`: colour of the palette; `counts`: mostly zero, so that non-zero
+ * records are marked.
  *
  * @typedef {{key: string, name: string, hue: "k" | "q" | "v" | "prompt" | "fault" | "ink-2", counts?: boolean}} Row
  */
@@ -33,7 +34,7 @@ const ROWS = [
   { key: "preemptions", name: "preemptions", hue: "fault", counts: true },
   { key: "seconds", name: "seconds", hue: "ink-2" },
 ];
-/** Of a watched server, where its events and its metrics say it. @type {Row[]} */
+/** Rows of a monitored server, where its events and metrics provide them. @type {Row[]} */
 const OBSERVED = [
   { key: "running", name: "running", hue: "v" },
   { key: "waiting", name: "waiting", hue: "q" },
@@ -47,7 +48,7 @@ const all = computed(() => (own.large.value?.header.observed ? OBSERVED : ROWS))
 /** @param {Row} row */
 const isSaid = ({ name }) => overview.value?.series.includes(name) ?? true;
 const rows = computed(() => all.value.filter(isSaid));
-const HIGH = 18; // px, a row
+const HIGH = 18; // px of a row
 const LABEL = 116; // px
 const PHONE_LABEL = 78; // px
 const NARROW = 560; // px
@@ -99,7 +100,7 @@ export function Strip() {
 const labelOf = (width) => (width < NARROW ? PHONE_LABEL : LABEL);
 
 /**
- * The record of the stretch at which the row's number is largest: of the others it is the one that says why one looks.
+ * Show the record of a bin at which the row's metric is largest.
  *
  * @param {Bins} found
  * @param {{bin: number, row: number}} where
@@ -139,7 +140,7 @@ const valueText = ({ key }, value) =>
           ? percentText(value / overview.value.num_blocks)
           : grouped(value);
 
-/** What a stretch has, of one row or of all. @param {Bins} found @param {number} bin @param {number} [only] */
+/** Describe a bin, for one row or for all. @param {Bins} found @param {number} bin @param {number} [only] */
 function said(found, bin, only) {
   const [first, last] = [found.edges[bin], found.edges[bin + 1] - 1];
   const those = only === undefined ? rows.value : [rows.value[only]];
@@ -153,7 +154,7 @@ function said(found, bin, only) {
   return `${at} · ${secondsText(found.at_max[bin])} · ${parts.join(" · ")}`;
 }
 
-/** The same in numbers. @param {{bins: Bins}} props */
+/** The strip as a table of numbers. @param {{bins: Bins}} props */
 function Table({ bins: found }) {
   const count = found.edges.length - 1;
   const step = Math.ceil(count / TABLE_BINS);
@@ -180,7 +181,7 @@ function Table({ bins: found }) {
 }
 
 /**
- * What is the same at every record is drawn once, and kept.
+ * Cached painting of everything that does not depend on the shown record.
  *
  * @type {{key: unknown[], canvas: HTMLCanvasElement} | null}
  */
@@ -227,17 +228,17 @@ function paintRows(c, found, width, font) {
     const [low, high] = [found[`${row.name}_min`], found[`${row.name}_max`]];
     const most = Math.max(
       1e-12,
-      high.reduce((a, b) => (b > a ? b : a), 0), // what is unknown is not more
+      high.reduce((a, b) => (b > a ? b : a), 0), // NaN (unknown) never compares as larger
     );
     c.fillStyle = palette["ink-2"];
     c.fillText(t(`large.row.${row.key}`), 0, top + HIGH / 2, label - 4);
     /** @param {number} value */
     const y = (value) => top + HIGH - 2 - (value / most) * (HIGH - 5);
-    const least = row.counts ? 3 : 1.5; // px: a single one is seen
+    const least = row.counts ? 3 : 1.5; // px: keeps a single event visible
     for (let bin = 0; bin < count; bin++) {
       if (!high[bin]) continue;
       const x = label + bin * wide;
-      c.fillStyle = alpha(colour, 0.35); // what is there all the time, and above it what there is at most
+      c.fillStyle = alpha(colour, 0.35); // the minimum in pale colour; above it the maximum
       c.fillRect(x, y(low[bin]), Math.max(wide, 0.5), top + HIGH - 2 - y(low[bin]));
       c.fillStyle = colour;
       const upTo = Math.min(y(high[bin]), top + HIGH - 2 - least);

@@ -1,29 +1,31 @@
-// Where the parts of a layer stand: the residual stream as a band, and two branches above it that come back with what
-// they add. Side by side, or one above the other where there is little width. Pure.
+// Layout of a layer: the residual stream as a band, and above it two branches whose outputs are added to it. The
+// branches are side by side, or stacked in narrow views. Pure.
 
-const NARROW = 640; // px of width from which both branches stand beside each other
-const TIGHT = 900; // and from which it is roomy
+const NARROW = 640; // px of width from which the branches are side by side
+const TIGHT = 900; // px of width below which spacing is reduced
 const TOP = 18; // px of the labels above a branch
-const BETWEEN = 26; // from a branch down to the band
+const BETWEEN = 26; // px from a branch down to the band
 const FOOT = 34; // px of the two lines below the band
 const LEAST = 38;
-const MAX = 150; // px of a column
-const PHONE = 52; // where there is little width, and the page is as long as it needs to be
-const BESIDE = 54; // px of the layers before and after, which are not drawn
+const MAX = 150; // maximum px of a column
+const PHONE = 52; // px of a column in narrow views, whose height is not limited
+const BESIDE = 54; // px for the previous and next layers, which are not drawn
 const BESIDE_TIGHT = 46;
-const BESIDE_NARROW = 20; // without words
+const BESIDE_NARROW = 20; // without labels
 const WIDE = ["weights", "hidden"];
 const INNER = 5; // px between q, k and v
 
 /**
- * `x`, `y`, `width`, `height` of each part by name; `plus`, where a branch comes back; `tap`, where it leaves.
+ * Box of a part: `x`, `y`, `width`, `height` in px. Branch: `plus` is where its output is added, `tap` where it reads
+ * the stream.
+ *
  * @typedef {{x: number, y: number, width: number, height: number}} Box
  * @typedef {{tap: number, plus: number, from: number, to: number, top: number, band: number}} Branch
  */
 
 /**
- * @param {{width: number, height: number}} size what there is
- * @param {{first: boolean}} layer whether it is the model's first one: the embedding is what it gets
+ * @param {{width: number, height: number}} size available space
+ * @param {{first: boolean}} layer `first`: whether it is the model's first layer, whose input is the embedding
  */
 export function layoutOf({ width, height }, { first }) {
   const narrow = width < NARROW;
@@ -41,7 +43,7 @@ export function layoutOf({ width, height }, { first }) {
   const edge = narrow ? 14 : 26;
   const beside = narrow ? BESIDE_NARROW : tight ? BESIDE_TIGHT : BESIDE;
   const start = first ? edge : edge + column + beside;
-  const end = width - edge - column - (narrow ? 0 : beside); // on the right the next layer
+  const end = width - edge - column - (narrow ? 0 : beside); // space for the next layer on the right
   const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
   if (!first) put("embedding", edge, bandOf(0));
   put("before", start, bandOf(0));
@@ -68,7 +70,8 @@ export function layoutOf({ width, height }, { first }) {
     };
   }
   /**
-   * Parts and the distances between them, in order; the widest part takes what is left.
+   * Place parts and gaps in order; the widest part takes the remaining space.
+   *
    * @param {Branch} of @param {(string | number)[]} parts
    */
   function fill(of, parts) {
@@ -89,7 +92,8 @@ export function layoutOf({ width, height }, { first }) {
 }
 
 /**
- * Values in at most `count` cells: of the values that share a cell the one that is largest without its sign.
+ * Pool values into at most `count` cells; each cell shows the value of largest magnitude.
+ *
  * @param {Float32Array} values @param {number} count
  */
 export function pooled(values, count) {
@@ -103,8 +107,9 @@ export function pooled(values, count) {
 }
 
 /**
- * The texts that stay, moved into [0, width] and with `gap` px between them; an earlier one goes before a later one.
- * @template {{x: number, width: number}} T `x`: of the middle
+ * Shift texts into [0, width] and drop those closer than `gap` px to an earlier one.
+ *
+ * @template {{x: number, width: number}} T `x`: centre
  * @param {T[]} texts @param {number} width @param {number} gap
  */
 export function spaced(texts, width, gap) {
@@ -118,7 +123,7 @@ export function spaced(texts, width, gap) {
   return found;
 }
 
-/** The largest number of some vectors without its sign; 1 where all are 0. @param {(Float32Array | null)[]} vectors */
+/** Return the largest magnitude in some vectors; 1 if all are 0. @param {(Float32Array | null)[]} vectors */
 export function largestOf(vectors) {
   let most = 0;
   for (const vector of vectors) for (const value of vector ?? []) most = Math.max(most, Math.abs(value));

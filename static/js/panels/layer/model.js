@@ -1,5 +1,5 @@
-// What the panel shows: one position of the sequence on stage in the chosen layer, computed again by the server in one
-// pass without the cache. One pass at a time, and none while what is shown changes faster than a pass takes.
+// Data of the layer panel: one position of the sequence on stage in the chosen layer, recomputed by the server in one
+// pass without the cache. Only one pass runs at a time, and none while the selection changes faster than a pass takes.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { queryAt } from "../../core/attention_output.js";
@@ -21,7 +21,7 @@ import { t } from "../../tell/words.js";
  * @typedef {{values: Float32Array, captured: boolean}} Vector
  */
 
-const LEAST_WAIT = 250; // ms that a choice stays before it is asked about
+const LEAST_WAIT = 250; // ms for which a selection must be stable before it is requested
 
 /**
  * The last answer.
@@ -29,13 +29,13 @@ const LEAST_WAIT = 250; // ms that a choice stays before it is asked about
  * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
  */
 const answer = signal(null);
-/** Of the last answer: whether the panel asks anew follows from it. */
+/** Key of the last answer, for effects that decide whether to request again. */
 export const answeredKey = computed(() => answer.value?.key ?? null);
 let underWay = false;
 let took = 0;
 
 /**
- * What is wanted, or why nothing can be shown.
+ * The wanted selection, or the reason why nothing can be shown.
  *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{wanted?: Wanted, problem?: string}>}
  */
@@ -49,7 +49,7 @@ export const wanted = computed(() => {
   return { wanted: { key: [now.log.id, now.seq.seq_id, now.layer, now.head, place].join("/"), now, place } };
 });
 
-/** What is here: of what is wanted now, or of the choice before while that is being computed. */
+/** The answer for the current selection, or the previous one while that is being computed. */
 export const shown = computed(() => {
   const { wanted: want, problem } = wanted.value;
   const has = answer.value;
@@ -59,7 +59,7 @@ export const shown = computed(() => {
   return { found: has.found, stale: has.key !== want.key };
 });
 
-/** Ask for what is wanted once it has stayed for a while. Returns what takes that back. */
+/** Request the wanted selection after a delay. Returns a function that cancels it. */
 export function askSoon() {
   const timer = setTimeout(ask, Math.max(LEAST_WAIT, 2 * took));
   return () => clearTimeout(timer);
@@ -94,7 +94,7 @@ async function computeAgain(want) {
 }
 
 /**
- * A vector of the stream; null where the model's layers have none.
+ * Return a vector of the stream, or null if the model's layers have none.
  *
  * @param {Found} found
  * @param {string} name
@@ -102,7 +102,8 @@ async function computeAgain(want) {
 export const part = ({ stream }, name) => (name in stream.vectors ? stream.vectors[name].row() : null);
 
 /**
- * Query, key and value of the chosen head at the position, and the attention weights: as captured, else computed again.
+ * Return query, key, value and attention weights of the chosen head at the position: captured ones if available, else
+ * recomputed.
  *
  * @param {Found} found
  */
@@ -128,8 +129,8 @@ export function attentionOf({ now, place, arrays }) {
 }
 
 /**
- * The token that follows the position in the sequence, and the first layer of the lens in which it is the most probable
- * one (0: the embedding; -1: in none); null where nothing follows yet.
+ * Return the token that follows the position and the first layer whose logit lens ranks it first (0: the embedding; -1:
+ * none). Returns null if no token follows yet.
  *
  * @param {Found} found
  */

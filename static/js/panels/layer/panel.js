@@ -1,5 +1,5 @@
-// One layer as a whole, of the newest position or the one that is held: what attention and feed-forward add to the
-// residual stream, what that costs, and the next token as each layer would have it (the logit lens).
+// One layer at the newest or pinned position: the contributions of attention and feed-forward to the residual stream,
+// their cost, and each layer's prediction of the next token (the logit lens).
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem, progress } from "../../control/fork.js";
@@ -22,7 +22,7 @@ import { Product, shownPart } from "./product.js";
  */
 
 const PHONE = 560; // px of width
-const ROOMY = 400; // px of height from which three tokens of a layer are listed
+const ROOMY = 400; // px of height from which three tokens per layer are listed
 
 export function Panel() {
   useRoomWhereLow();
@@ -49,7 +49,7 @@ function Whole({ found }) {
     ${found.stream.missing.map((why) => html`<p class="hint" key=${why}>${t(`layer.missing.${why}`)}</p>`)}`;
 }
 
-/** Whose it is, and its share of the work. @param {{found: Found}} props */
+/** Title: layer, head, token, and the share of attention in the work. @param {{found: Found}} props */
 function Head({ found: { now, place, stream, work } }) {
   const label = labelText(now.labels[place]);
   const [linear, attention] = [work.linear_flops, work.attention_flops];
@@ -74,7 +74,8 @@ function Head({ found: { now, place, stream, work } }) {
 }
 
 /**
- * What is off here, and the forks that switch the chosen head or layer off from the step on that computed the position.
+ * Active ablations, and buttons that fork the run with the chosen head or layer ablated from the step that computed the
+ * position.
  *
  * @param {Pick<Found, "now" | "place">} props
  */
@@ -121,10 +122,10 @@ function Lens({ found }) {
 }
 
 /**
- * Lengths of what attention and feed-forward of a layer add.
+ * Return the norms of the attention and feed-forward outputs of a layer.
  *
  * @param {Found} found
- * @param {number} i of the lens: 0 is the embedding
+ * @param {number} i index in the lens; 0 is the embedding
  */
 function addsOf({ stream }, i) {
   if (i === 0) return [0, 0];
@@ -161,7 +162,7 @@ function Cell({ i, top, next, adds, most, chosen }) {
   </button></li>`;
 }
 
-/** ← and → go from layer to layer. @param {KeyboardEvent & {currentTarget: Element}} event */
+/** Move between layers with ← and →. @param {KeyboardEvent & {currentTarget: Element}} event */
 function walk(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (by === undefined) return;
@@ -170,5 +171,5 @@ function walk(event) {
   cells[cells.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by]?.focus();
 }
 
-/** Operations with the prefix of their unit: 1.41 M. @param {number} flops */
+/** Format a number of operations with a unit prefix: 1.41 M. @param {number} flops */
 const flopText = (flops) => (flops >= 1e3 && flops < 1e6 ? `${(flops / 1e3).toPrecision(3)} k` : countText(flops));

@@ -1,4 +1,4 @@
-// The picture of a layer: the residual stream as a band, attention and feed-forward as branches that add to it.
+// Picture of a layer: the residual stream as a band, and attention and feed-forward as branches added to it.
 
 import { labelText } from "../../core/labels.js";
 import { kvShapeOf } from "../../core/shape.js";
@@ -21,14 +21,14 @@ import { shownPart } from "./product.js";
 
 const STREAM = ["embedding", "before", "attention", "between", "ffn", "after"];
 /** @type {("q" | "k" | "v")[]} */
-const PRODUCTS = ["q", "k", "v"]; // that open
-const MAX_CELLS = 128; // that a vector is pooled to
+const PRODUCTS = ["q", "k", "v"]; // parts that open a matrix product
+const MAX_CELLS = 128; // cells that a vector is pooled to
 const ACROSS = 8; // columns of the hidden activation
-const CELL = 2; // px at least
-const NORM = 18; // px of half a norm
+const CELL = 2; // minimum px of a cell
+const NORM = 18; // px of half the circle of a norm
 const LETTERS = 11; // px of a key's token below its bar
-const LABELLED = 100; // keys with the largest weights, of which as many have their token there as have room
-const APART = 4; // px
+const LABELLED = 100; // number of largest weights whose tokens are drawn if they fit
+const APART = 4; // px between two tokens
 
 /** @param {{found: Found, width: number, height: number}} props */
 export function Picture({ found, width, height }) {
@@ -100,8 +100,8 @@ function columnsOf(found, first) {
 }
 
 /**
- * @param {string} name @param {Float32Array | null} values @param {number} most which has the full colour
- * @param {object} more values of its sentence @returns {Column}
+ * @param {string} name @param {Float32Array | null} values @param {number} most value with the full colour
+ * @param {object} more values of its tooltip @returns {Column}
  */
 function columnOf(name, values, most, more) {
   const size = values?.length ?? 0;
@@ -109,7 +109,11 @@ function columnOf(name, values, most, more) {
   return { name, values, most, label: t(`layer.${name}`), tip };
 }
 
-/** `room`: px of the picture. @param {{one: Column, box: Box, first: boolean, room: number}} props */
+/**
+ * A vector as a heat map. `room`: px of the picture.
+ *
+ * @param {{one: Column, box: Box, first: boolean, room: number}} props
+ */
 function Heat({ one, box, first, room }) {
   const scale = colours().diverging;
   const values = /** @type {Float32Array} */ (one.values);
@@ -124,7 +128,7 @@ function Heat({ one, box, first, room }) {
   const kind = t(one.captured ? "fidelity.captured" : "fidelity.derived", { formula: t("layer.again") });
   const isBelow = one.below !== undefined && one.name !== "embedding";
   const center = box.x + box.width / 2;
-  const half = labelWidth(one.label) * 0.36; // its letters have 12 of 17 px
+  const half = labelWidth(one.label) * 0.36; // its font size is 12 px instead of 17 px
   const middle = Math.max(half, Math.min(room - half, center));
   const hue = one.hue ?? null;
   const product = PRODUCTS.find((name) => name === one.name);
@@ -153,7 +157,7 @@ function Heat({ one, box, first, room }) {
 }
 
 /**
- * The band, what leads into and out of it, and the branches.
+ * The band, its input and output, and the branches.
  *
  * @param {{layout: Layout, width: number, first: boolean, last: boolean, layer: number, parallel: boolean}} props
  */
@@ -215,11 +219,7 @@ function Streams({ layout, width, first, last, layer, parallel }) {
   </g>`;
 }
 
-/**
- * Where a branch comes back, with the size of what it adds.
- *
- * @param {{name: string, layout: Layout, found: Found}} props
- */
+/** The addition of a branch's output, with its norm. @param {{name: string, layout: Layout, found: Found}} props */
 function Plus({ name, layout, found }) {
   const of = name === "ffn" ? layout.ffn : layout.attention;
   const y = of.band + layout.tall / 2;
@@ -235,7 +235,7 @@ function Plus({ name, layout, found }) {
   </g>`;
 }
 
-/** The attention weights of the chosen head over the keys. @param {{found: Found, box: Box, layout: Layout}} props */
+/** Attention weights of the chosen head over the keys. @param {{found: Found, box: Box, layout: Layout}} props */
 function Weights({ found, box }) {
   const { now, place } = found;
   const { weights } = attentionOf(found);
@@ -270,7 +270,7 @@ function Weights({ found, box }) {
   </g>`;
 }
 
-/** ← and → go from part to part. @param {KeyboardEvent & {currentTarget: Element}} event */
+/** Move between parts with ← and →. @param {KeyboardEvent & {currentTarget: Element}} event */
 function walk(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (by === undefined) return;

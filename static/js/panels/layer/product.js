@@ -1,4 +1,4 @@
-// A query, key or value as a matrix product: each row of the head's weights times what attention reads is one number.
+// A query, key or value as a matrix product: each element is a row of the head's weights times attention's input.
 
 import { useEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -22,7 +22,7 @@ import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js
  */
 
 /**
- * The part whose product is shown in place of the layer's picture.
+ * Part whose product is shown instead of the layer's picture.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<Part | null>}
  */
@@ -32,9 +32,9 @@ export const shownPart = signal(null);
 /** @type {import("../../../vendor/signals/signals.js").Signal<Answer>} */
 const answer = signal({ key: "" });
 /** @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
-const chosenRow = signal(null); // null: the one with the largest number
+const chosenRow = signal(null); // null: the row with the largest result
 
-const AROUND = 64; // px of the lines above and below the picture
+const AROUND = 64; // px of the lines of text around the picture
 
 /** @param {number} value */
 const short = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
@@ -65,7 +65,7 @@ export function Product({ found, kind, width, height }) {
   </div>`;
 }
 
-/** Back to the layer as a whole, and the focus to the part it came from. */
+/** Return to the picture of the layer and focus the part. */
 function close() {
   const kind = shownPart.peek();
   shownPart.value = null;
@@ -79,7 +79,7 @@ function close() {
 async function ask(key, asked) {
   answer.value = { key };
   const done = await projectionOf(asked);
-  if (answer.peek().key !== key) return; // another one was chosen since
+  if (answer.peek().key !== key) return; // another part was chosen in the meantime
   answer.value =
     typeof done === "string"
       ? { key, problem: done }
@@ -141,7 +141,7 @@ function Drawn({ found, kind, weights, reads, width, height, title }) {
     <p class="layer-product-said num">${said} ${t("layer.product.most", { found: mostOf(products) })}</p>`;
 }
 
-/** ↑ and ↓ go from row to row. @param {KeyboardEvent} event @param {number} row @param {number} rows */
+/** Move between rows with ↑ and ↓. @param {KeyboardEvent} event @param {number} row @param {number} rows */
 function move(event, row, rows) {
   const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -8, PageDown: 8 }[event.key];
   if (by === undefined) return;
@@ -152,7 +152,7 @@ function move(event, row, rows) {
 /** @param {Float32Array} values */
 const largestAt = (values) => values.reduce((best, v, i) => (Math.abs(v) > Math.abs(values[best]) ? i : best), 0);
 
-/** The three largest products, as text. @param {Float32Array} products */
+/** Text of the three largest products. @param {Float32Array} products */
 const mostOf = (products) =>
   [...products.keys()]
     .sort((a, b) => Math.abs(products[b]) - Math.abs(products[a]))
@@ -161,7 +161,7 @@ const mostOf = (products) =>
     .join(" · ");
 
 /**
- * A matrix as a picture with a pixel for each cell.
+ * Draw a matrix with one pixel per cell.
  *
  * @param {ReturnType<typeof heatOf>} heat
  * @param {ReturnType<typeof colours>["diverging"]} scale
@@ -205,7 +205,7 @@ function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
 
   const unit = matrix.height / made.length;
   const at = matrix.y + row * unit;
-  c.fillStyle = alpha(palette.paper, 0.55); // all but the row steps back
+  c.fillStyle = alpha(palette.paper, 0.55); // dim all other rows
   c.fillRect(matrix.x, matrix.y, matrix.width, at - matrix.y);
   c.fillRect(matrix.x, at + unit, matrix.width, matrix.y + matrix.height - at - unit);
   c.strokeStyle = palette[kind];

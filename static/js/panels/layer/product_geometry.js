@@ -1,20 +1,19 @@
-// Where the parts of a matrix product stand: what is read above the weights, the row's products below, the result at
-// their right. Pure.
+// Layout of a matrix product: the input above the weights, the row's products below, the result on the right. Pure.
 
 const LEFT = 36; // px of the names
-const RIGHT = 92; // of the two columns of results
+const RIGHT = 92; // px of the two result columns
 const COLUMN = 16;
-const TOP = 18; // of what is read
-const READ = 12; // px of its height
+const TOP = 18; // px above the input
+const READ = 12; // px of the input's height
 const GAP = 8;
 const PRODUCTS = 40; // px of the chosen row's products
-const LEAST = 64; // px of the matrix
-const CELL = 2; // px at least
+const LEAST = 64; // minimum px of the matrix
+const CELL = 2; // minimum px of a cell
 
 /** @typedef {import("../../core/wire.js").Projection} Projection */
 
 /**
- * Boxes in width × height, or a little higher where that is too low; `height`: of all.
+ * Return the boxes in width × height; `height` is the total, which may exceed the given one.
  *
  * @param {number} width
  * @param {number} height
@@ -46,7 +45,7 @@ export function productLayout(width, height, rows, columns) {
 }
 
 /**
- * The row at a place of the picture, and the column where it is over the weights or below them; null: beside the rows.
+ * Return the row at a point, and its column if the point is over the weights. Returns null beside the rows.
  *
  * @param {ReturnType<typeof productLayout>} layout
  * @param {number} x
@@ -60,7 +59,7 @@ export function cellAt({ rows, columns, matrix, cached }, x, y) {
 }
 
 /**
- * weight · x + bias.
+ * Compute weight · x + bias.
  *
  * @param {Projection} weights
  * @param {Float32Array} reads
@@ -72,7 +71,7 @@ export function productsOf({ weight, bias }, reads) {
 }
 
 /**
- * A matrix in at most as many cells as there is room for: of the numbers that share one the largest, without its sign.
+ * Pool a matrix to the available cells; each shows the value of largest magnitude.
  *
  * @param {import("../../core/ndarray.js").NdArray} weight [D, n]
  * @param {number} width px

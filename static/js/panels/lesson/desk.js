@@ -1,4 +1,5 @@
-// The block manager's desk: operations, free queue, block tables. A block is dragged, or tapped and then its goal.
+// The block manager's desk: operations, free queue, block tables. Blocks are dragged, or tapped and then placed by a
+// tap.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { Swatch } from "../../kit/colour.js";
@@ -15,7 +16,7 @@ import { draggable, dragged, Ghost } from "./drag.js";
  * @typedef {import("./draft.js").Target} Target
  */
 
-const AHEAD = 5; // blocks of the free queue that are always there; of the others those with a hash
+const AHEAD = 5; // blocks at the head of the free queue that are always shown; of the others, only those with a hash
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Kind>} */
 const tool = signal("allocate");
@@ -84,7 +85,7 @@ function choose(name) {
   held.value = null;
 }
 
-/** Arrow keys go through the operations. @param {KeyboardEvent} event */
+/** Choose an operation with the arrow keys. @param {KeyboardEvent} event */
 function turn(event) {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!by) return;
@@ -97,7 +98,7 @@ function turn(event) {
 }
 
 /**
- * A block: its id, whether a hash finds it, how far it is filled, how many tables have it.
+ * A block: its id, whether it has a hash, its fill level and its reference count.
  *
  * @param {{
  *   draft: Draft, size: number, tap: (one: Held) => void, drop: (deed: Deed | null) => void, block: number,
@@ -129,7 +130,7 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
 }
 
 /**
- * What a block that is let go falls on.
+ * Return the drop target of a released block.
  *
  * @param {Element | null} under
  * @returns {Target | null}

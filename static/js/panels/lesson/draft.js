@@ -1,5 +1,5 @@
-// The learner's list of operations, and what tables and free queue look like after it: whether it may be or not, the
-// server says. Pure.
+// The learner's list of operations, and the tables and free queue after it. The server judges whether the operations
+// are legal. Pure.
 
 /**
  * @typedef {import("../../core/wire.js").Deed} Deed
@@ -18,7 +18,7 @@
 export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
 
 /**
- * `state` after a list of operations.
+ * Apply a list of operations to `state`.
  *
  * @param {State} state
  * @param {Deed[]} deeds
@@ -80,7 +80,7 @@ function follow(draft, { kind, block, seq, source }) {
 }
 
 /**
- * The operation that putting a block down there is, with a tool in the other hand; null: none.
+ * Return the operation for dropping a block on a target with a tool, or null if there is none.
  *
  * @param {Kind} tool
  * @param {Held} held
@@ -102,7 +102,7 @@ export function deedOf(tool, { block, from }, target) {
 }
 
 /**
- * What a tap on a block is, with nothing or another block in the hand: an operation, or a block to hold.
+ * Return the result of tapping a block: an operation, or the block to hold.
  *
  * @param {Kind} tool
  * @param {Held | null} held

@@ -1,4 +1,4 @@
-// Dragging by pointer: what is dragged follows the pointer as a ghost, and is let go over an element.
+// Dragging by pointer. A ghost follows the pointer, and the drop handler receives the element below it.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
@@ -7,18 +7,18 @@ import { html } from "../../kit/html.js";
  * @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels
  */
 
-const SLACK = 6; // px that a press may move and still be a tap
+const SLACK = 6; // px that a press may move and still count as a tap
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Drag | null>} */
 const drag = signal(null);
 
-/** Whether something is being dragged; still so in the click that ends it. */
+/** Whether something is being dragged. Stays true during the click event that ends the drag. */
 export const dragged = computed(() => drag.value?.moved ?? false);
 
 /**
- * Handlers of an element that can be dragged. A finger scrolls, and drags only by a part with `data-grip`.
+ * Return the handlers of a draggable element. Touch scrolls unless it starts on a part with `data-grip`.
  *
- * @param {string} text of the ghost
+ * @param {string} text text of the ghost
  * @param {(under: Element | null, y: number) => void} letGo
  */
 export const draggable = (text, letGo) => ({
@@ -26,7 +26,7 @@ export const draggable = (text, letGo) => ({
   onPointerDown: (event) => {
     const [on, whole] = [/** @type {Element} */ (event.target), /** @type {Element} */ (event.currentTarget)];
     if (event.button || (event.pointerType === "touch" && !on.closest("[data-grip]"))) return;
-    if (on !== whole && on.closest("button") !== whole.closest("button")) return; // a button on it
+    if (on !== whole && on.closest("button") !== whole.closest("button")) return; // a button inside the element
     drag.value = { x: event.clientX, y: event.clientY, text, moved: false };
     whole.setPointerCapture(event.pointerId);
   },
@@ -39,12 +39,12 @@ export const draggable = (text, letGo) => ({
   onPointerUp: ({ clientX, clientY }) => {
     if (!drag.value?.moved) return void (drag.value = null);
     letGo(document.elementFromPoint(clientX, clientY), clientY);
-    setTimeout(() => (drag.value = null)); // after the click that follows
+    setTimeout(() => (drag.value = null)); // after the click event that follows
   },
   onPointerCancel: () => (drag.value = null),
 });
 
-/** What is dragged, under the pointer. @param {{kind: string}} props */
+/** Ghost of the dragged element. @param {{kind: string}} props */
 export const Ghost = ({ kind }) =>
   drag.value?.moved
     ? html`<span class=${`drag-ghost ${kind}`} style=${{

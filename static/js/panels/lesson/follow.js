@@ -1,16 +1,16 @@
-// What is new in the lesson comes into sight: its beginning first, and the rest of it where there is room.
+// Scrolls new parts of a lesson into view: their beginning first, then as much of the rest as fits.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { still } from "../../state/moment.js";
 
-const EDGE = 20; // px between what is new and the edges of the lesson
+const EDGE = 20; // px between new parts and the edges of the lesson
 
 /**
- * Bring what stands between two elements into sight, and the keyboard to it when what it was on is gone.
+ * Scroll the range between two elements into view, and focus it if the focused element is gone.
  *
  * @param {Element} first
  * @param {Element} last
- * @param {boolean} [isMoved] whether one sees the way there
+ * @param {boolean} [isMoved] whether the scroll is animated
  */
 export function follow(first, last, isMoved = true) {
   const column = first.closest(".lesson");
@@ -19,17 +19,18 @@ export function follow(first, last, isMoved = true) {
   const isStuck = head && getComputedStyle(head).position === "sticky";
   const sight = column.getBoundingClientRect();
   const top = sight.top + (isStuck ? head.getBoundingClientRect().height : 0) + EDGE;
-  const over = last.getBoundingClientRect().bottom - (sight.bottom - EDGE); // px of it below the edge
+  const over = last.getBoundingClientRect().bottom - (sight.bottom - EDGE); // px below the lower edge
   const by = Math.min(Math.max(0, over), first.getBoundingClientRect().top - top);
   if (Math.abs(by) > 1) column.scrollBy({ top: by, behavior: isMoved && !still.peek() ? "smooth" : "instant" });
   if (document.activeElement === document.body) /** @type {HTMLElement} */ (first).focus({ preventScroll: true });
 }
 
 /**
- * For what is said anew each time `count` grows: where it is put, so that it comes into sight.
+ * Return a ref for an element that is scrolled into view each time `count` grows.
  *
  * @param {number} count
- * @param {boolean} isLast whether the lesson goes on with it: the whole of what comes is brought into sight then
+ * @param {boolean} isLast whether the lesson continues after it; the whole new range is then scrolled into view
+ *   elsewhere
  */
 export function useNews(count, isLast) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));

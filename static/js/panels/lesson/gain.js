@@ -1,4 +1,4 @@
-// What was learned: the five kinds of questions before the first lesson and after the last one, side by side.
+// Learning gain: the questions by kind before the first lesson and after the last one, side by side.
 
 import { learn } from "../../control/lesson.js";
 import { csvText } from "../../core/csv.js";
@@ -11,7 +11,7 @@ import { t } from "../../tell/words.js";
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
 
-/** The results of both, by kind of question, in the order in which they were asked. */
+/** Return the results of both tests by kind of question, in the order of asking. */
 function rows() {
   const [before, after] = ["before", "after"].map((id) => kept.value[id]?.results ?? {});
   const rules = [...new Set([...Object.keys(before), ...Object.keys(after)])];

@@ -1,4 +1,5 @@
-// A number in a sentence that is a setting: dragged, or moved by arrow keys; the lesson's run is made again with it.
+// A number in a sentence that is a setting. It is changed by dragging or with the arrow keys, and the lesson's run is
+// recomputed.
 
 import { useRef, useState } from "../../../vendor/preact/hooks.js";
 import { change } from "../../control/lesson.js";
@@ -7,17 +8,13 @@ import { opened } from "../../state/lessons.js";
 import { optionLabel } from "../../tell/options.js";
 import { t } from "../../tell/words.js";
 
-const NOTCH = 14; // px from one value to the next
-const CALM = 500; // ms without a key before the run is made again
+const NOTCH = 14; // px of dragging per value
+const CALM = 500; // ms without a key press before the run is recomputed
 
-/** Values that a setting goes through, where they are not all whole numbers. @type {Record<string, number[]>} */
+/** Values of settings that do not take all whole numbers. @type {Record<string, number[]>} */
 const LADDERS = { block_size: [1, 2, 4, 8, 16, 32] };
 
-/**
- * The value `by` steps away.
- *
- * @param {string} name @param {number} value @param {number} by
- */
+/** Return the value `by` steps away. @param {string} name @param {number} value @param {number} by */
 export function away(name, value, by) {
   const ladder = LADDERS[name];
   if (!ladder) return Math.max(1, value + by);
@@ -25,7 +22,7 @@ export function away(name, value, by) {
   return ladder[Math.max(0, Math.min(ladder.length - 1, (at < 0 ? ladder.length - 1 : at) + by))];
 }
 
-/** @param {{name: string, text: string}} props `text`: its value as the sentence has it */
+/** @param {{name: string, text: string}} props `text`: the value as written in the sentence */
 export function Knob({ name, text }) {
   if (opened.value?.source !== "live") return html`<b class="num" title=${t("lesson.knob_recorded")}>${text}</b>`;
   return html`<${Live} name=${name} text=${text} />`;

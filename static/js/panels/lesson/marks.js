@@ -1,5 +1,5 @@
-// Over the figure: the answers that are places, to be clicked there; afterwards the learner's own beside what the log
-// has. The same answers stand in the question, for the keyboard and for screen readers.
+// Marks over the figure for answers that are places, which can be clicked; afterwards the learner's answers beside the
+// outcome. The question lists the same answers for keyboards and screen readers.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
@@ -20,12 +20,12 @@ import { choose, marks } from "./prediction.js";
  *   several whose words, or lines, lie above each other; `side`: of the figure, at which its words must not leave it
  */
 
-const SETTLED = 240; // ms after which what was still being laid out has its place
+const SETTLED = 240; // ms after which the layout has settled
 const LANE = 22; // px
-const AROUND = 3; // px from what a frame is around
-const WORDS = 100; // px that half of a mark's words may take
+const AROUND = 3; // px between a frame and its contents
+const WORDS = 100; // px of half the width of a mark's label
 
-const ON_AXIS = new Set(["tokens", "bytes", "step"]); // numbers: their words stand one above the other
+const ON_AXIS = new Set(["tokens", "bytes", "step"]); // number answers, whose labels are stacked
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Drawn[]>} */
 const drawn = signal([]);
@@ -66,7 +66,7 @@ export function Marks() {
   )}</div>`;
 }
 
-/** What answers lie on, where its region has no room to show all of itself: its figures, or its beginning. */
+/** Scroll the region so that the places of the answers are visible: the bar in its figures, or its beginning. */
 function intoSight() {
   const kind = marks.peek()[0]?.place.kind;
   const memory = document.querySelector(".learn-figure .memory");
@@ -96,7 +96,8 @@ function sideOf({ x, width }, frame) {
 }
 
 /**
- * Words of tokens end where these end, unless they would lie on the names of the rows and have more room behind.
+ * Align a label of tokens with their right edge, unless it would cover the row names and there is more room behind.
+ *
  * @param {Box} box @param {number} right @returns {Drawn["side"]}
  */
 function sideOfTokens({ x, width }, right) {
@@ -128,7 +129,7 @@ function placeBox(place) {
   }
 }
 
-/** The box of an element of the figure that is in sight. @param {string} selector @returns {Box | null} */
+/** Return the box of a visible element of the figure. @param {string} selector @returns {Box | null} */
 function elementBox(selector) {
   const element = document.querySelector(`.learn-figure ${selector}`);
   if (!element?.getClientRects().length) return null;
@@ -143,7 +144,7 @@ function One({ mark }) {
   const { item, option, place, role, box, lane, side } = mark;
   const isOffer = role === "offered" || role === "chosen";
   const around = place.kind === "slot" || place.kind === "block" ? AROUND : 0;
-  const stem = place.kind === "bytes" || place.kind === "step" ? lane * LANE : 0; // up to its words
+  const stem = place.kind === "bytes" || place.kind === "step" ? lane * LANE : 0; // px of the line up to its label
   const style = {
     left: `${box.x - around}px`,
     top: `${box.y - around + (place.kind === "tokens" ? lane * LANE : -stem)}px`,

@@ -1,4 +1,5 @@
-// Mend a session: move parts of its prompts, by dragging or by buttons; then it is run, and shown as its log has it.
+// "Mend a session" exercise: parts of its prompts are moved by dragging or buttons, then the session is run and shown
+// with its log.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -19,13 +20,13 @@ import { useNews } from "./follow.js";
  * @typedef {import("../../core/wire.js").TurnRun} TurnRun
  */
 
-/** The moves that are being made, and the session that they are for. */
+/** The current moves, and the item they belong to. */
 const list = signal(/** @type {{item: number, moves: Move[]}} */ ({ item: -1, moves: [] }));
 
 /** @param {TurnRun[]} turns @param {"num_tokens" | "num_hit" | "num_again"} name */
 const sum = (turns, name) => turns.reduce((total, turn) => total + turn[name], 0);
 
-/** A move in words. @param {Move} move */
+/** Text of a move. @param {Move} move */
 const moveText = ({ part, before }) => t(before === null ? "lesson.mend.last" : "lesson.mend.before", { part, before });
 
 /** @param {{item: ToldMend}} props */
@@ -57,13 +58,14 @@ export function Mend({ item }) {
 }
 
 /**
- * The button that moved a part last, or the part that was dropped.
+ * The button that made the last move, or the dropped part.
+ *
  * @typedef {{turn: number, part: string, by: number}} Held
  */
 
 /**
- * The prompts as they are ordered now, and the moves that made them so. The keyboard stays on the button that moved a
- * part, and the new order is announced.
+ * The prompts in their current order, and the moves behind it. The focus stays on the pressed button, and the new order
+ * is announced.
  *
  * @param {{item: ToldMend, moves: Move[], set: (moves: Move[]) => void}} props
  */
@@ -119,7 +121,7 @@ function Board({ item, moves, set }) {
 }
 
 /**
- * A part of a prompt: where it can be moved, it is dragged, or its buttons and the arrow keys on them move it by one.
+ * A part of a prompt. A movable part can be dragged, or moved by one with its buttons or the arrow keys on them.
  *
  * @param {{
  *   turn: number, lines: string[], at: number, isMovable: boolean, diverges: boolean,
@@ -132,7 +134,10 @@ function Part({ turn, lines, at, isMovable, diverges, onMove }) {
   const own = { "data-drop": "part", "data-at": at, "data-part": part };
   if (!isMovable) return html`<li class="mend-part" ...${own}><span>${lines[at]}</span>${mark}</li>`;
   const canGo = (/** @type {number} */ by) => (by < 0 ? at > 0 : at < lines.length - 1);
-  /** @param {number} by places; down is before the line after the next @param {number} [on] the keyboard's button */
+  /**
+   * @param {number} by lines; moving down inserts before the line after the next
+   * @param {number} [on] direction of the focused button
+   */
   const step = (by, on = by) => {
     const next = lines[by < 0 ? at - 1 : at + 2];
     if (canGo(by)) onMove({ part, before: next === undefined ? null : nameOf(next) }, { turn, part, by: on });
@@ -175,7 +180,7 @@ const Moves = ({ moves, set }) =>
   )}</ol>`;
 
 /**
- * What came of a session that was run: for each turn what hit, and where it diverges.
+ * Result of a session that was run: the hits of each turn, and where it diverges.
  *
  * @param {{told: Mended, item: ToldMend, isShown: boolean}} props `isShown`: its run is the one on stage
  */

@@ -1,4 +1,4 @@
-// In place of a figure that only a live model makes, where the lesson's runs are recordings.
+// Shown instead of a figure that needs a live model, in lessons that play recordings.
 
 import { html } from "../../kit/html.js";
 import { opened } from "../../state/lessons.js";
@@ -7,7 +7,7 @@ import { t } from "../../tell/words.js";
 
 const COMMAND = "kvtheater serve";
 
-/** Whether there are lanes for a race: a model to run them on, or a site's recorded ones. */
+/** Whether a race can be run: with a live model, or with a site's recorded lanes. */
 export const canRace = () => opened.value?.source === "live" || isSite;
 
 export const NeedsModel = () =>

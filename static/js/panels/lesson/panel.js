@@ -1,5 +1,5 @@
-// A lesson as an article: texts, what to do, what is asked; the figure stands beside it. Without one, the way through
-// all lessons.
+// A lesson as an article of texts, actions and questions, with the figure beside it. Without an open lesson, the list
+// of all lessons.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
@@ -59,7 +59,7 @@ function link(node, inside) {
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
   if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
   const ofServer = node.href?.startsWith("/");
-  if (isEmbedded && ofServer) return inside; // a file has no other pages
+  if (isEmbedded && ofServer) return inside; // an embedded page has no other pages
   const href = ofServer ? `.${node.href}` : node.href;
   return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
@@ -69,9 +69,9 @@ function link(node, inside) {
  * @typedef {import("../../state/lessons.js").Opened} Opened
  */
 
-const READ = new Set(["text", "show"]); // items that nobody waits at
-const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // what a restart may name beside settings
-const COMMAND = "kvtheater serve"; // what plays lessons on a live model
+const READ = new Set(["text", "show"]); // items that do not wait for the learner
+const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
+const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
   const now = opened.value;
@@ -89,10 +89,10 @@ export function Panel() {
   </main>`;
 }
 
-/** Another lesson, or the same in another language, is another article. @param {Opened} now */
+/** Key the article so that another lesson or language remounts it. @param {Opened} now */
 const articleOf = (now) => html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} />`;
 
-/** The open lesson as a file, where a model can record it. */
+/** Export of the open lesson as a file, if a model can record it. */
 function TakeAlong() {
   const now = opened.value;
   if (now?.source !== "live" || now.lesson === REVIEW) return null;
@@ -110,7 +110,7 @@ function Article({ now }) {
   const sections = new Map();
   for (const item of now.items)
     if (item.kind !== "show") sections.set(item.section, [...(sections.get(item.section) ?? []), item]);
-  const optional = now.progress.num_sections - now.progress.num_optional; // the first that is
+  const optional = now.progress.num_sections - now.progress.num_optional; // the first optional section
   useLayoutEffect(() => {
     const [article, { at }, before] = [whole.current, now.progress, seen.current];
     seen.current = at;
@@ -143,7 +143,7 @@ function Article({ now }) {
   </article>`;
 }
 
-/** How far one is, section by section. @param {{now: Opened}} props */
+/** Progress by section. @param {{now: Opened}} props */
 function Progress({ now }) {
   const { num_sections: count, over } = now.progress;
   const at = now.items.at(-1)?.section ?? 0;
@@ -155,7 +155,7 @@ function Progress({ now }) {
   <${Changed} now=${now} />`;
 }
 
-/** What the learner has changed, and the way back. @param {{now: Opened}} props */
+/** Settings changed by the learner, with a reset button. @param {{now: Opened}} props */
 function Changed({ now }) {
   const changed = Object.entries(now.changes).map(([name, value]) => settingText(name, value));
   if (!changed.length) return null;
@@ -164,7 +164,7 @@ function Changed({ now }) {
   })} <button class="lesson-link" id="lesson-own" onClick=${() => change({})}>${t("lesson.own")}</button></p>`;
 }
 
-/** What a recorded lesson is, where its answers lie, and how it is played live. @param {{now: Opened}} props */
+/** Note on a recorded lesson, and the command that plays it live. @param {{now: Opened}} props */
 function Recorded({ now }) {
   if (now.source === "live" || now.source === "class") return null;
   return html`<p class="lesson-recorded" id="lesson-recorded">${t(`lesson.recorded.${now.source}`)} ${t(
@@ -184,7 +184,7 @@ function Part({ item }) {
 }
 
 /**
- * What happens when one presses on; afterwards, that it happened.
+ * An action of the lesson: a button that triggers it, then a note that it was done.
  *
  * @param {{item: import("../../state/lessons.js").ToldDo}} props
  */
@@ -215,7 +215,7 @@ function Do({ item }) {
 }
 
 /**
- * How far the run came with it, while that run is the one on stage.
+ * Number of records that the run reached, as a link if that run is on stage.
  *
  * @param {{moment: NonNullable<import("../../state/lessons.js").ToldDo["moment"]>}} props
  */
@@ -260,7 +260,7 @@ function Sandbox({ item }) {
   </div>`;
 }
 
-/** How many questions so far were right at once. @param {{now: Opened}} props */
+/** Number of questions answered correctly at the first try. @param {{now: Opened}} props */
 function Score({ now }) {
   const asked = now.items.flatMap((item) =>
     item.kind === "ask" ? [item.given[0] === item.right] : "given" in item ? [item.given[0]?.right ?? false] : [],

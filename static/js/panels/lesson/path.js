@@ -1,4 +1,4 @@
-// The way through the lessons: which there are, how long each takes, how far one has come.
+// The list of lessons, with duration and progress.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
@@ -28,7 +28,7 @@ export function Path() {
   </div>`;
 }
 
-/** The tour of the page, as the lesson before the first. */
+/** The tour of the page, listed before the first lesson. */
 function Tour() {
   const { state, at } = tourWay.value;
   return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
@@ -39,7 +39,7 @@ function Tour() {
   </button></li>`;
 }
 
-/** What was not answered right and could not come back in a later lesson. */
+/** Review of questions that were answered wrong and did not recur in a later lesson. */
 function OnceMore() {
   const { length: n } = leftOver.value;
   if (!n) return null;

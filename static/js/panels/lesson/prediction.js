@@ -1,4 +1,4 @@
-// What the learner predicts: the answer that is being chosen, and which answers stand in the picture.
+// Predictions of the learner: the selected answer, and the answers marked in the picture.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { answerToClass } from "../../control/class_lesson.js";
@@ -16,38 +16,36 @@ import { shownSeq } from "../../state/store.js";
  * @typedef {{item: ToldAsk, option: number, place: Place, role: Role}} Mark
  */
 
-/** The answer that is chosen and not given yet; -1: not sure; null: none. */
+/** The selected but not yet submitted answer (option -1: not sure), or null. */
 export const chosen = signal(/** @type {{item: number, option: number} | null} */ (null));
 
-/** The question that somebody looks back at, until the lesson goes on. */
+/** The earlier question that is being revisited, until the lesson continues. */
 const recalled = signal(/** @type {{item: number, at: number} | null} */ (null));
 
-/** Have the answers to an earlier question in the picture. @param {ToldAsk} item */
+/** Mark the answers to an earlier question in the picture. @param {ToldAsk} item */
 export function lookBackAt(item) {
   recalled.value = { item: item.index, at: opened.value?.progress.at ?? -1 };
 }
 
-/** Whether what was right may be said: where learning is measured only at the end. */
+/** Whether correct answers may be revealed. Tests reveal them only at the end. */
 export const isTold = () => opened.value?.kind === "lesson" || opened.value?.progress.over === true;
 
-/**
- * Whether a question can be answered now.
- *
- * @param {ToldAsk} item
- */
+/** Return whether a question can be answered now. @param {ToldAsk} item */
 export const isOpen = (item) => !item.over && barrier.value?.index === item.index && isAskedHere(item);
 
-/** Whether this page is asked: a class is when its presenter puts the question to it. @param {ToldAsk} item */
+/** Whether this page poses the question; in a class, the presenter does. @param {ToldAsk} item */
 const isAskedHere = ({ index }) => {
   if (opened.value?.source !== "class") return true;
   const poll = told.value?.poll;
   return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
 };
 
-/** The question that the learner has turned to, by its index: before that the picture has what came of the last one. */
+/**
+ * Index of the question that the learner has turned to. Until then, the picture shows the outcome of the previous one.
+ */
 const turned = signal(-1);
 
-/** Have a question's places in the picture, of the sequence that it is about. @param {ToldAsk} item */
+/** Mark a question's places in the picture and show the sequence that it is about. @param {ToldAsk} item */
 export function turnTo(item) {
   if (!isOpen(item) || turned.peek() === item.index) return;
   turned.value = item.index;
@@ -56,7 +54,7 @@ export function turnTo(item) {
 }
 
 /**
- * The questions that one action decides, newest action first: those between it and the action before.
+ * Group the questions by the action that decides them, newest action first.
  *
  * @param {Item[]} items
  * @returns {ToldAsk[][]}
@@ -73,10 +71,10 @@ export function questionsByAction(items) {
   return found.reverse().filter((group) => group.length);
 }
 
-/** Whether the pictures are of another run after it. @param {import("../../state/lessons.js").ToldDo} item */
+/** Whether the action starts another run. @param {import("../../state/lessons.js").ToldDo} item */
 const isAnew = ({ action }) => action.verb === "restart" || action.verb === "fork";
 
-/** What stands in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
+/** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
 export const marks = computed(() => {
   const items = opened.value?.items ?? [];
   const isBack = recalled.value?.at === opened.value?.progress.at;
@@ -91,12 +89,12 @@ export const marks = computed(() => {
   return open.length && turned.value !== open[0].index && last.length ? last : next;
 });
 
-/** Whether what stands in the picture stands in the pool: where there is room for one part only, that is shown. */
+/** Whether all marks are in the pool; a layout with room for one part then shows the pool. */
 export const isInPool = computed(
   () => marks.value.length > 0 && marks.value.every(({ place }) => place.kind === "slot" || place.kind === "block"),
 );
 
-/** What stands in the picture of a question. @param {ToldAsk} item @returns {Mark[]} */
+/** Return the marks of a question. @param {ToldAsk} item @returns {Mark[]} */
 const marksOf = (item) =>
   item.options.flatMap(({ place }, option) => {
     const role = place && roleOf(item, option);
@@ -119,7 +117,7 @@ function roleOf(item, option) {
 }
 
 /**
- * Choose an answer, to give it later; a class is answered at once.
+ * Select an answer, to be submitted later. In a class it is submitted at once.
  *
  * @param {ToldAsk} item
  * @param {number} option -1: not sure

@@ -1,4 +1,4 @@
-// A question: answered before the run shows it, with a second try; then what decides it, and one's own answer beside.
+// A question: answered before the run shows the outcome, with a second try, then explained beside the learner's answer.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { answer, waiting } from "../../control/lesson.js";
@@ -16,9 +16,9 @@ import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction
  * @typedef {import("../../core/wire.js").ToldOption} ToldOption
  */
 
-const GAZE = 5000; // ms for which what came of the last question stands before the places of the next one
+const GAZE = 5000; // ms for which the outcome of the previous question stays before the marks of the next one
 
-/** Whether it is a class that is asked: it answers on its own sheet, and what is right comes when it is shown. */
+/** Whether a class is asked: participants answer on their own sheet and see the correct answer when it is revealed. */
 const isOfClass = () => opened.value?.source === "class";
 
 /** @param {{item: ToldAsk}} props */
@@ -83,7 +83,7 @@ function Choice({ item, index, option, mine }) {
   <//>`;
 }
 
-/** What came of the answers. @param {{item: ToldAsk}} props */
+/** Result of the answers. @param {{item: ToldAsk}} props */
 function Verdict({ item }) {
   const news = useNews(item.given.length, item.over);
   if (isOfClass() ? !item.over : !item.given.length) return null;
@@ -120,7 +120,7 @@ function Verdict({ item }) {
 }
 
 /**
- * To the record that decided, with one's own answer in the picture again.
+ * Show the deciding record, with the learner's answer marked in the picture.
  *
  * @param {ToldAsk} item
  * @param {number} record

@@ -1,5 +1,5 @@
-// Be the allocator: a list of operations on blocks, made by dragging them, by tapping or by keys; then judged, and
-// shown beside what the engine did.
+// "Be the allocator" exercise: a list of block operations made by dragging, tapping or keys, which is judged and shown
+// beside the engine's operations.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
@@ -18,10 +18,10 @@ import { useNews } from "./follow.js";
  * @typedef {import("../../core/wire.js").Verdict} Verdict
  */
 
-/** The list that is being made, and the work that it is for. */
+/** The current list, and the item it belongs to. */
 const list = signal(/** @type {{item: number, deeds: Deed[]}} */ ({ item: -1, deeds: [] }));
 
-/** The list of a piece of work, as far as it is made. @param {ToldWork} item */
+/** Return the current list of an item. @param {ToldWork} item */
 export const deedsOf = (item) => (list.value.item === item.index ? list.value.deeds : []);
 
 /** @type {Record<Verdict["grade"], string>} */
@@ -65,7 +65,7 @@ export function Work({ item }) {
   </div>`;
 }
 
-/** What the scheduler wants, step by step. @param {{item: ToldWork}} props */
+/** Requests of the scheduler, step by step. @param {{item: ToldWork}} props */
 function Tasks({ item }) {
   /** @type {Map<number, ToldWork["tasks"]>} */
   const steps = new Map();
@@ -84,10 +84,10 @@ function Tasks({ item }) {
 }
 
 /**
- * A list that was given, each operation with what is to be said of it.
+ * A submitted list with a verdict for each operation.
  *
  * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
- *   news: {current: HTMLElement | null} | null}} props `news`: where the newest one is put
+ *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
  */
 function Told({ told, attempt, news }) {
   return html`<div class="work-told" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
@@ -110,7 +110,7 @@ function Told({ told, attempt, news }) {
   </div>`;
 }
 
-/** What the engine did. @param {{item: ToldWork}} props */
+/** Operations of the engine. @param {{item: ToldWork}} props */
 function Engines({ item }) {
   return html`<div class="work-told" data-news=${item.given.at(-1) === null}>
     <h3>${t("lesson.work.engine")}</h3>
@@ -127,5 +127,5 @@ function Engines({ item }) {
   </div>`;
 }
 
-/** An operation in words. @param {Deed} deed */
+/** Text of an operation. @param {Deed} deed */
 export const deedText = ({ kind, block, seq, source }) => t(`lesson.work.deed.${kind}`, { block, seq, source });

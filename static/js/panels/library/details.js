@@ -1,4 +1,4 @@
-// What can be done with one recording: name and tags, files to take along, deleting it.
+// Details of a recording: name and tags, downloads, deletion.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
@@ -9,18 +9,10 @@ import { inLanguage, t } from "../../tell/words.js";
 
 /** @typedef {import("../../net/library.js").Entry} Entry */
 
-/**
- * The name in the page's language, where it has one.
- *
- * @param {Entry} entry
- */
+/** Name of a recording in the page's language, if it has a title. @param {Entry} entry */
 export const shownName = (entry) => (entry.title ? inLanguage(entry.title) : entry.name);
 
-/**
- * Files of a recording: what it is called, and where the server has it.
- *
- * @type {Record<string, (id: string) => string>}
- */
+/** Downloads of a recording: label and address. @type {Record<string, (id: string) => string>} */
 const FILES = isSite
   ? { ".kvtrace": siteRecording }
   : { ".kvtrace": (id) => `api/recordings/${id}/trace`, HTML: (id) => `api/theaters/${id}/export.html` };
@@ -51,7 +43,7 @@ export function Details({ entry }) {
 }
 
 /**
- * The run for other programs, each with what it is good for; one that this server cannot write says what it lacks.
+ * Exports for other programs. An export that this server cannot write names the missing package.
  *
  * @param {{id: string}} props
  */
@@ -84,7 +76,7 @@ const tagsIn = (text) => {
 /** @typedef {"name" | "tags"} Field */
 
 /**
- * What a field's text stands for, and its text for an entry.
+ * Parser and formatter of each field.
  *
  * @type {Record<Field, {
  *   read: (text: string, entry: Entry) => string | string[], write: (entry: Pick<Entry, Field>) => string,
@@ -98,7 +90,7 @@ const FIELDS = {
 const NAMES = ["name", "tags"];
 
 /**
- * Each is kept when its field is left or Enter is pressed; what is being typed stays until the server has it.
+ * Form for name and tags. A field is saved on blur or Enter; the typed text is kept until the server confirms it.
  *
  * @param {{entry: Entry}} props
  */
@@ -112,7 +104,7 @@ function Names({ entry }) {
       return same ? [] : [[name, wanted[name]]];
     });
     if (other.length) await change(entry.id, Object.fromEntries(other));
-    // what was typed on meanwhile is not kept yet
+    // text typed in the meantime is not saved yet
     setTyped((now) => {
       const kept = names.filter((name) => now[name] === typed[name]);
       return Object.fromEntries(Object.entries(now).filter(([name]) => !kept.includes(/** @type {Field} */ (name))));
@@ -139,14 +131,10 @@ function Names({ entry }) {
 /** @param {HTMLElement | null} button */
 const takeFocus = (button) => button?.focus();
 
-/**
- * Asks once more, in the same place.
- *
- * @param {{entry: Entry}} props
- */
+/** Delete button with a confirmation in place. @param {{entry: Entry}} props */
 function Delete({ entry }) {
   const [asked, setAsked] = useState(false);
-  if (entry.recording) return null; // that is stopped first
+  if (entry.recording) return null; // a recording in progress must be stopped first
   if (!asked)
     return html`<button class="quiet library-delete" onClick=${() => setAsked(true)}>${t("library.delete")}</button>`;
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>

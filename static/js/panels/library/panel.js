@@ -1,5 +1,5 @@
-// The library: every recording of this server, to open, record, name, keep and hand out. What is opened is on the stage
-// above.
+// The library: all recordings of this server, to open, record, name, keep and download. The stage above shows the
+// opened one.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { openLive, openRun } from "../../control/opened.js";
@@ -47,7 +47,7 @@ export function Panel() {
   </div>`;
 }
 
-/** Record the run, put a file in, and the way back. */
+/** Buttons to record the run, to upload a file and to leave a recording. */
 function Bar() {
   const live = connection.value === "live";
   const replay = connection.value === "replay";
@@ -96,11 +96,11 @@ function Bar() {
 function chosen(event) {
   const input = /** @type {HTMLInputElement} */ (event.currentTarget);
   const [file] = input.files ?? [];
-  input.value = ""; // the same file can be chosen again
+  input.value = ""; // allow choosing the same file again
   if (file) take(file);
 }
 
-/** What was not in order in the data folder or is not now, in the server's words. */
+/** Problems with the data folder, in the server's words. */
 function Findings() {
   const found = library.value?.findings ?? [];
   if (!found.length) return null;
@@ -136,7 +136,7 @@ function Row({ entry, open, toggle }) {
 }
 
 /**
- * Where it comes from, its model, its size, its day, and how it ended when that says something.
+ * Return facts about a recording: source, model, size, date, and its end if it was not stopped normally.
  *
  * @param {Entry} entry
  */

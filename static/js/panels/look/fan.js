@@ -1,4 +1,4 @@
-// The words that might have come, each a button at the end of its branch.
+// Fan of alternative next words, each a button at the end of its branch.
 
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
@@ -14,14 +14,14 @@ import { eased } from "./time.js";
  * @typedef {import("../../core/film.js").Word} Word
  */
 
-const LONGEST = 26; // letters of the stem that are shown
+const LONGEST = 26; // maximum letters of the stem
 
 /**
- * The branches; the words themselves are buttons, which lie where geometry's `fanOf` says.
+ * Paint the branches. The words are buttons placed by `fanOf`.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
- * @param {string} stem what was said before
+ * @param {string} stem preceding text
  * @param {Word[]} words
  * @param {number | null} chosen
  * @param {number} now
@@ -66,7 +66,7 @@ function paintFan(c, size, stem, words, chosen, now) {
 const OPENING_MS = 1500;
 
 /**
- * `can`: whether a word can be taken. `futures`: how the text goes on after each, where it is known.
+ * Fan with its buttons. `can`: whether a word can be chosen. `futures`: known continuations of each word.
  *
  * @param {{
  *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: (k: number) => void,

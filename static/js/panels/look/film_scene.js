@@ -1,4 +1,5 @@
-// The film on a canvas: which picture is painted at a time. A pure function of the recording, the size and the time.
+// The film on a canvas: selects and paints the picture for a point in time. A pure function of recording, size and
+// time.
 
 import { askingOf, vectorIn } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
@@ -15,12 +16,12 @@ import { beatAt, linear } from "./time.js";
  * @typedef {ReturnType<typeof sceneOf>} Scene
  */
 
-const MAX_ASKED = 14; // words that the asking query may see
+const MAX_ASKED = 14; // words visible to the attending query
 const FEWEST_ASKED = 8;
-const ALONE = 1.7; // s for which the prompt stands alone
+const ALONE = 1.7; // s for which only the prompt is shown
 
 /**
- * What the pictures of a film need on a screen of this width: whom the query asks, and vectors that are read once.
+ * Return what the pictures of a film need at a screen width: the attending query, and cached vectors.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Film} film
@@ -57,7 +58,7 @@ export function sceneOf(c, film, width) {
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {Scene} scene
- * @param {number} time seconds, before the fan's
+ * @param {number} time seconds, before the fan begins
  */
 export function paintFilm(c, size, scene, time) {
   const { id, local } = beatAt(time);
@@ -69,14 +70,14 @@ export function paintFilm(c, size, scene, time) {
   else paintServing(c, size, scene, local);
 }
 
-/** What was said before the word that the fan opens. @param {Film} film */
+/** Text before the word that the fan replaces. @param {Film} film */
 export function stemOf(film) {
   const bytes = film.log.tail.sequences.get(film.seq)?.token_bytes ?? [];
   return joinText(bytes.slice(0, film.numPrompt + film.steps.indexOf(film.fanAt)));
 }
 
 /**
- * The prompt alone, with a cursor after it; then its next words, one after the other.
+ * Paint the prompt with a cursor, then its next words one by one.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size

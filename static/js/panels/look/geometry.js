@@ -1,4 +1,4 @@
-// Where things are in the pictures of the first look. Pure, but for measuring words.
+// Geometry of the pictures of the first look. Pure, except for measuring words.
 
 /**
  * @typedef {{width: number, height: number}} Size
@@ -10,7 +10,7 @@
 let family = "";
 
 /**
- * The page's font at `size` px, for a canvas.
+ * CSS font of a canvas: the page's font at `size` px.
  *
  * @param {number} size
  * @param {string} [weight]
@@ -21,16 +21,15 @@ export function fontOf(size, weight = "") {
 }
 
 const LARGEST = 52;
-const LEAST = 15; // px of letters
+const LEAST = 15; // minimum px of letters
 const COMFORTABLE = 23;
-const AIR = 0.62; // between words, in letters' sizes
+const AIR = 0.62; // space between words, in units of the font size
 
-/** The width that a line of words may take, with air beside it. @param {number} width */
+/** Width available for a line of words, without margins. @param {number} width */
 export const roomFor = (width) => width - (width < 720 ? 28 : 128);
 
 /**
- * Columns for `words` in the middle of a picture of `width`; where they do not fit in letters of 15 px, the first ones
- * are left out.
+ * Compute columns for `words`, centred in `width`. If they do not fit at 15 px, the first words are dropped.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {string[]} words
@@ -40,7 +39,7 @@ export const roomFor = (width) => width - (width < 720 ? 28 : 128);
  */
 export function columnsOf(c, words, width, largest = LARGEST) {
   c.font = fontOf(100);
-  const wide = words.map((word) => c.measureText(word).width / 100); // at a size of one
+  const wide = words.map((word) => c.measureText(word).width / 100); // width at a font size of 1 px
   const share = (/** @type {number} */ w) => Math.max(0.9, w) + AIR;
   const total = wide.reduce((sum, w) => sum + share(w), 0);
   const room = roomFor(width);
@@ -55,7 +54,7 @@ export function columnsOf(c, words, width, largest = LARGEST) {
 }
 
 /**
- * How many words of a line fit beside each other on a screen of `width`.
+ * Return how many words fit side by side into `width`.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {string[]} words
@@ -73,8 +72,7 @@ export function fitting(c, words, width) {
 }
 
 /**
- * The two lanes of the race: places of `count` tokens side by side, `steps` rows above, one row below, and room for the
- * counters.
+ * Lay out the two lanes of the race: `count` tokens side by side, `steps` rows above, one row below, and the counters.
  *
  * @param {Size} size
  * @param {number} count
@@ -86,7 +84,7 @@ export function lanesOf({ width, height }, count, steps) {
   const counter = narrow ? 0 : 190;
   const cell = Math.min(64, (width - 2 * margin - counter) / count);
   const top = narrow ? 66 : 36;
-  const bottom = narrow ? 62 : 34; // above the lower lane: its title, and a phone's counter
+  const bottom = narrow ? 62 : 34; // px above the lower lane for its title and, on phones, the counter
   const [kv, foot] = [narrow ? 26 : 32, 34];
   const rows = Math.max(60, height - top - bottom - kv - foot - 24);
   const row = Math.min(22, rows / steps);
@@ -106,12 +104,12 @@ export function lanesOf({ width, height }, count, steps) {
 }
 
 /**
- * The pool: a box for each block, with room above; for tables more of it.
+ * Lay out the pool: one box per block, with space above for block tables.
  *
  * @param {Size} size
  * @param {number} blocks
- * @param {number} slots a block
- * @param {number} tables from 0 to 1: how much of that room there is
+ * @param {number} slots slots per block
+ * @param {number} tables share of the space for tables, from 0 to 1
  */
 export function poolOf({ width, height }, blocks, slots, tables) {
   const narrow = width < 720;
@@ -143,10 +141,10 @@ export function poolOf({ width, height }, blocks, slots, tables) {
   };
 }
 
-const LEAST_EACH = 46; // px for a word of the fan, with the air below it: a thumb's height
+const LEAST_EACH = 46; // px per word of the fan including spacing; large enough for touch
 
 /**
- * Where the fan's words stand, and where their branches begin; on a low phone there are fewer than `count`.
+ * Compute the positions of the fan's words and branches. Low screens show fewer than `count`.
  *
  * @param {Size} size
  * @param {number} count

@@ -1,4 +1,4 @@
-// The opening: one picture, one sentence, and seven parts that play by themselves and can be walked through.
+// The opening: one picture, one sentence, and seven parts that play automatically and can be navigated.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
@@ -69,13 +69,13 @@ const Controls = ({ text, index }) => html`<div class="opening-controls">
       )}</span>
     </div>`;
 
-/** Whether the model that goes on after the opening is there: a word that is taken is computed by it. */
+/** Loading status of the model, which computes the continuation of a chosen word. */
 function Model() {
   const said = loadingSentence() || (connection.value === "live" ? t("look.model.live") : "");
   return html`<p class="opening-model" id="opening-model" role="status">${said}</p>`;
 }
 
-/** What is said of the picture; of the race, what its counters come to at this moment. @param {Film | null} now */
+/** Sentence about the picture; for the race, with the current counters. @param {Film | null} now */
 function sentenceOf(now) {
   const { id, local } = beatAt(time.value);
   if (!now) return t(`look.${id}`);
@@ -87,7 +87,7 @@ function sentenceOf(now) {
 }
 
 /**
- * What the pictures need on a screen of a width.
+ * Scene of the film at the current screen width.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<
  *   {width: number, found: import("./film_scene.js").Scene} | null
@@ -120,18 +120,18 @@ function Moving({ now }) {
     aria-hidden="true"></canvas></div></div>`;
 }
 
-/** How far there is something to see. @param {Film} now */
+/** Time up to which the film is loaded. @param {Film} now */
 const canPlayTo = (now) => (now.isWhole ? END : endOf(ASKING));
 
 // ── Time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Time passes while it plays; without motion a part is shown whole. */
+/** Advance the time while playing. With reduced motion, each part is shown complete. */
 function followClock() {
   let frame = 0;
   let before = 0;
   /** @param {number} now */
   const tick = (now) => {
-    // a page that was hidden, or a slow frame, does not jump
+    // limit the step after a hidden page or a slow frame
     const passed = before ? Math.min(0.1, (now - before) / 1000) : 0;
     const most = film.peek() ? Math.min(canPlayTo(/** @type {Film} */ (film.peek())), led()) : 0;
     if (time.peek() < most) time.value = Math.min(most, time.peek() + passed);
@@ -151,10 +151,10 @@ function followClock() {
   });
 }
 
-/** How far who follows a class may be: to the end of the part that is shown to it. */
+/** Time limit of a follower: the end of the part that the presenter shows. */
 const led = () => (attends.peek() ? endOf(settings.film.peek() ?? 0) : END);
 
-/** Tell a class which part it is shown, or as one of the class be there. */
+/** Publish the shown part as a presenter; follow it as a participant. */
 function followPresenter() {
   const stops = [
     effect(() => {
@@ -186,17 +186,13 @@ function scrub(event) {
   time.value = still.peek() ? endOf(beatAt(to).index) : to;
 }
 
-/**
- * To the part after this one or before it.
- *
- * @param {number} direction
- */
+/** Move to the next or previous part. @param {number} direction 1 or -1 */
 function walk(direction) {
   const to = Math.max(0, Math.min(BEATS.length - 1, beatAt(time.peek()).index + direction));
   time.value = still.peek() ? endOf(to) : BEATS[to].from;
 }
 
-/** Whether a key is for the field, or for what a class has beside the opening. @param {EventTarget | null} target */
+/** Whether a key belongs to the text field or to the class's controls. @param {EventTarget | null} target */
 const isBeside = (target) =>
   target instanceof Element &&
   target !== document.body &&
@@ -212,7 +208,7 @@ function onKey(event) {
   };
   const act = keys[event.key];
   const onButton = event.target instanceof Element && event.target.closest("button");
-  event.stopPropagation(); // the page below does nothing meanwhile
+  event.stopPropagation(); // keep keys from the page below
   if (!act || (event.key === " " && onButton)) return;
   event.preventDefault();
   act();

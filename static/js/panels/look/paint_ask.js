@@ -1,5 +1,5 @@
-// A query asks: its word in orange, a line to every word before as thick as its weight, values that flow back along the
-// lines, and the word that comes of it. Painted for the opening and for the first look at any record.
+// Picture of attention: the query word in orange, a line to each earlier word as thick as its weight, values flowing
+// back along the lines, and the resulting word. Painted in the opening and in the first look.
 
 import { colours } from "../../kit/colour.js";
 import { fontOf } from "./geometry.js";
@@ -18,13 +18,13 @@ import { eased, linear } from "./time.js";
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
-const CELL = 32; // px high, K and V each; in a low window less
-const NAMED = 3; // weights that are written out
-const APART = 40; // px between two of them, or the smaller one is left out
-const LOUD = 0.04; // a weight from which on a line is drawn
+const CELL = 32; // maximum px of height of K and V each
+const NAMED = 3; // number of weights that are written out
+const APART = 40; // minimum px between two written weights; the smaller one is dropped
+const LOUD = 0.04; // minimum weight with a full line
 
 /**
- * How far the picture is `now` seconds after the query began to ask.
+ * Return the progress of the picture `now` seconds after it began.
  *
  * @param {number} now
  * @returns {Progress}
@@ -37,15 +37,15 @@ export const askingAt = (now) => ({
   next: eased(now, 4, 4.6),
 });
 
-/** The picture whole. @type {Progress} */
+/** The complete picture. @type {Progress} */
 export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
 
 /**
- * Heights of the rows of the picture.
+ * Compute the y positions of the picture's rows.
  *
  * @param {Size} size
  * @param {Columns} columns
- * @param {number} [between] px between the cells and their words that something else takes
+ * @param {number} [between] px reserved between cells and words
  */
 export function rowsOf({ height }, { size }, between = 0) {
   const cell = Math.round(Math.max(12, Math.min(CELL, 0.11 * height)));
@@ -57,11 +57,11 @@ export function rowsOf({ height }, { size }, between = 0) {
 
 /**
  * @param {CanvasRenderingContext2D} c
- * @param {Columns} columns of the words and the next one
+ * @param {Columns} columns of the words, including the next one
  * @param {ReturnType<typeof rowsOf>} rows
  * @param {Asked} asked
  * @param {Progress} progress
- * @param {(position: number) => number} [made] how much of a position's cells is there
+ * @param {(position: number) => number} [made] share of a position's cells that is visible
  */
 export function paintAsk(c, columns, rows, asked, progress, made = () => progress.cells) {
   const { words, query } = asked;
@@ -81,7 +81,7 @@ export function paintAsk(c, columns, rows, asked, progress, made = () => progres
 }
 
 /**
- * A word at its column.
+ * Paint a word at its column.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
@@ -125,7 +125,7 @@ export function paintColumn(c, columns, rows, asked, p, progress) {
 }
 
 /**
- * How bright a column is: all of them before the query asks, then as its weight says.
+ * Brightness of a column: full before attention begins, then by weight.
  *
  * @param {Asked} asked
  * @param {number} p
@@ -182,7 +182,7 @@ function paintLines(c, columns, rows, asked, progress) {
   for (let p = columns.first; p <= query; p++) {
     if (weights[p] < LOUD / 4) continue;
     const to = columns.x[p - columns.first];
-    const farness = (query - p) / reach; // nearer words answer first
+    const farness = (query - p) / reach; // nearer words first
     const drawn = eased(progress.lines, 0.5 * farness, 0.5 * farness + 0.5);
     const roof = Math.max(14, rows.k - 26 - (rows.k - 46) * Math.sqrt(farness));
     const curve = p === query ? loop(from, rows.k) : arc(from, to, rows.k - 4, roof);
@@ -212,14 +212,14 @@ function paintLines(c, columns, rows, asked, progress) {
     const own = p === query;
     const at = own ? from + 36 : Math.max(18, columns.x[p - columns.first]);
     const y = own ? rows.k - 28 : rows.k - 10;
-    c.strokeText(weights[p].toFixed(2), at, y); // a thick line ends below it
+    c.strokeText(weights[p].toFixed(2), at, y); // outlined, so that it stays readable over a thick line
     c.fillText(weights[p].toFixed(2), at, y);
   }
   c.globalAlpha = 1;
 }
 
 /**
- * The positions whose weights are written out: the largest, as far as there is room between them.
+ * Return the positions whose weights are written out: the largest ones that have room.
  *
  * @param {Float32Array} weights
  * @param {Columns} columns
@@ -242,11 +242,11 @@ const loop = (at, foot) => [at, foot - 4, at + 2, foot - 20, at + 8, foot - 34, 
 const PIECES = 40;
 
 /**
- * The part of a curve between two shares of it.
+ * Stroke a section of a curve.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {number[]} curve
- * @param {number} from
+ * @param {number} from share, 0 to 1
  * @param {number} to
  */
 function along(c, [x0, y0, x1, y1, x2, y2, x3, y3], from, to) {

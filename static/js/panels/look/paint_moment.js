@@ -1,4 +1,4 @@
-// The picture of a record in the first look: the query that it computed, and whom it asked.
+// Picture of a record in the first look: the query that it computed and its attention.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { wordOf } from "../../core/film.js";
@@ -14,7 +14,7 @@ import { columnsOf, fontOf } from "./geometry.js";
 import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_ask.js";
 
 /**
- * The words up to the query and the one that came of it; those that do not fit are left out at the beginning.
+ * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Size} size
@@ -55,7 +55,7 @@ export function paintMoment(c, size, now) {
   const next = words[query + 1] ?? null;
   const q = vectorOf(view, "q", query) ?? null;
   const asked = { ...told, words: words.slice(0, query + 1), weights, query, next, q };
-  const fresh = now.entry?.start ?? query; // what this record wrote comes as it is written
+  const fresh = now.entry?.start ?? query; // cells written by this record appear during the write phase
   paintAsk(c, columns, rows, asked, { cells: 1, query: qkv, lines: attend, values: attend, next: sample }, (p) =>
     p < fresh ? 1 : write,
   );
@@ -65,14 +65,14 @@ export function paintMoment(c, size, now) {
 const BRACKETS = 22; // px below the cells
 
 /**
- * The blocks that the cells lie in: a bracket for each, with its id.
+ * Paint a bracket with its id for each block that the cells lie in.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
  * @param {import("../../state/store.js").View} now
- * @param {number} last the position of the last cell
- * @param {number} written how much of the newest cell is there, 0 to 1
+ * @param {number} last position of the last cell
+ * @param {number} written visible share of the newest cell, 0 to 1
  */
 function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, written) {
   const y = rows.v + rows.cell + 5;
@@ -92,7 +92,7 @@ function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, 
     c.moveTo(left, y - 4);
     c.lineTo(left, y);
     c.lineTo(right, y);
-    if (to === (logical + 1) * blockSize - 1) c.lineTo(right, y - 4); // open as long as it has free slots
+    if (to === (logical + 1) * blockSize - 1) c.lineTo(right, y - 4); // left open while the block has free slots
     c.stroke();
     const text = t("look.first.block", { id });
     c.fillText(c.measureText(text).width < right - left ? text : String(id), (left + right) / 2, y + 3);
@@ -101,12 +101,12 @@ function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, 
 }
 
 /** @typedef {{layer: number, head: number}} Place */
-/** By run, the head that its picture began with. @type {WeakMap<import("../../core/log.js").TraceLog, Place>} */
+/** Head that was first shown for each run. @type {WeakMap<import("../../core/log.js").TraceLog, Place>} */
 const begun = new WeakMap();
 
 /**
- * The layer and head that the picture shows: those that were chosen, else the ones that it began with. They stay as the
- * run grows: in another head earlier tokens have other keys, as if the past had changed.
+ * Return the layer and head of the picture: the chosen ones, else the ones first shown. They are fixed per run, since
+ * in another head earlier tokens have other keys, which would look as if the past had changed.
  *
  * @param {import("../../state/store.js").View} now
  * @returns {Place}
@@ -120,15 +120,15 @@ export function headShown(now) {
   return { layer, head };
 }
 
-/** Show the same head in the run that comes in place of this one. @param {import("../../state/store.js").View} now */
+/** Keep the shown head for the run that replaces this one. @param {import("../../state/store.js").View} now */
 export function keepHead(now) {
   const { layer, head } = headShown(now);
   batch(() => ([settings.layer.value, settings.head.value] = [layer, head]));
 }
 
 /**
- * What the picture would show and could be fetched: all layers (null) of a record to look for the head that asks most,
- * then the arrays of its layer.
+ * Return what the picture needs and can be fetched: all layers (null) of a record to choose a head, then the arrays of
+ * its layer.
  *
  * @param {import("../../state/store.js").View} now
  * @returns {{record: number, layer: number | null}[]}

@@ -1,4 +1,4 @@
-// Where keys and values are kept: columns drop into the slots of blocks; then others come and share them, or wait.
+// Picture of the pool: columns of K and V drop into the slots of blocks; then other requests share them or wait.
 
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
@@ -15,18 +15,18 @@ import { between, eased, linear } from "./time.js";
  * @typedef {ReturnType<typeof poolOf>} Pool
  */
 
-const FALL = [0.8, 5.4]; // s in which all of them fall, one after the other
-const FLIGHT = 0.5; // s of one
+const FALL = [0.8, 5.4]; // s in which all columns fall, one after the other
+const FLIGHT = 0.5; // s of one fall
 const QUESTION = [5.2, 7]; // s in which the query fades
 
-/** Positions whose K and V are kept. @param {Scene} scene */
+/** Number of positions whose K and V are cached. @param {Scene} scene */
 const keptOf = ({ film }) => film.numPrompt + film.steps.length - 1;
 
 /**
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {Scene} scene
- * @param {Float32Array | null} q of the last word
+ * @param {Float32Array | null} q query of the last word
  * @param {number} now
  */
 export function paintKept(c, size, scene, q, now) {
@@ -75,7 +75,7 @@ function paintPair(c, { k, v }, p, box) {
 }
 
 /**
- * What the table says of a block as soon as the first key lies there; "" before, and for the others.
+ * Label of a block from the table, from when the first key lands in it; "" before, and for other blocks.
  *
  * @param {Scene["film"]} film
  * @param {number} id
@@ -114,7 +114,7 @@ function paintBlock(c, pool, id, label) {
 }
 
 /**
- * The query of the last word, which is kept nowhere.
+ * Paint the query of the last word, which is not cached.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
@@ -135,7 +135,8 @@ function paintQuestion(c, pool, q, now) {
   c.globalAlpha = 1;
 }
 
-// ── Others come ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Serving other requests
+// ────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * @param {CanvasRenderingContext2D} c
@@ -154,7 +155,7 @@ export function paintServing(c, size, scene, now) {
   const [rowA, rowB, rowC] = [0.06, 0.19, 0.31].map((share) => Math.round(size.height * share) + 10);
   const { a, b } = serving;
   const hue = (/** @type {number} */ id) => colours().sequences[id % colours().sequences.length];
-  const faint = 1 - 0.75 * eased(now, 1.6, 2.4); // A's own, when B comes
+  const faint = 1 - 0.75 * eased(now, 1.6, 2.4); // A's own blocks fade when B arrives
   const ofA = (/** @type {number} */ id) => (serving.shared.includes(id) ? 1 : faint);
   paintTable(c, pool, "A", a.table, rowA, hue(a.id), eased(now, 0.6, 1.5), ofA);
   paintTable(c, pool, "B", b.table, rowB, hue(b.id), eased(now, 1.7, 3), () => 1);
@@ -163,7 +164,7 @@ export function paintServing(c, size, scene, now) {
   const text = t("look.waits", { needed: serving.needed, available: serving.available });
   c.globalAlpha = eased(now, 4, 4.8);
   c.font = fontOf(pool.narrow ? 15 : 17);
-  c.fillStyle = colours().paper; // the lines go behind it
+  c.fillStyle = colours().paper; // hide the lines behind the text
   c.fillRect(pool.margin - 4, rowC - 14, c.measureText(text).width + 44, 28);
   c.textAlign = "left";
   c.textBaseline = "middle";
@@ -177,7 +178,7 @@ export function paintServing(c, size, scene, now) {
 }
 
 /**
- * A block table: a chip for each block, and a line to where that lies.
+ * Paint a block table: a chip for each block, with a line to the block in the pool.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
@@ -185,8 +186,8 @@ export function paintServing(c, size, scene, now) {
  * @param {number[]} table
  * @param {number} y
  * @param {string} colour
- * @param {number} share how far it has come
- * @param {(id: number) => number} strength of the line to a block
+ * @param {number} share progress, 0 to 1
+ * @param {(id: number) => number} strength opacity of the line to a block
  */
 function paintTable(c, pool, name, table, y, colour, share, strength) {
   if (share <= 0) return;
@@ -223,7 +224,7 @@ function paintTable(c, pool, name, table, y, colour, share, strength) {
 }
 
 /**
- * A block that has come since: outlined in its holder's colour, its content not told here.
+ * Paint a newly allocated block: outlined in its holder's colour, without contents.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool

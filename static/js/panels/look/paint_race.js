@@ -1,4 +1,4 @@
-// The same tokens with and without a cache: above, all of them again at every step; below, one.
+// The same tokens with and without a cache: above, all tokens are recomputed at every step; below, one.
 
 import { roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
@@ -17,14 +17,14 @@ import { between, eased, linear } from "./time.js";
  * @typedef {(position: number) => Float32Array | null} Vectors
  */
 
-const GATHER = 0.9; // s in which the cells come from the picture before
-const SLOW = 2.3; // s a step, while each cell is seen being made
+const GATHER = 0.9; // s in which the cells move from the previous picture
+const SLOW = 2.3; // s per step while single cells are visible
 
-const FEWEST = 16; // places that there is room for from the beginning
-const AHEAD = 1.12; // room beyond what is there, before the picture steps back
+const FEWEST = 16; // minimum number of places
+const AHEAD = 1.12; // margin beyond the computed steps before the picture zooms out
 
 /**
- * The place of the lanes when `done` steps are done: the picture steps back as they grow.
+ * Return the lanes after `done` steps; the picture zooms out as they grow.
  *
  * @param {Size} size
  * @param {Film} film
@@ -36,7 +36,7 @@ export function lanes(size, film, done = film.steps.length) {
 }
 
 /**
- * How many steps are done at `now` seconds of the beats `again` and `race`, with the part of the one under way.
+ * Return the steps done at `now` seconds of the beats `again` and `race`, including the fraction of the current step.
  *
  * @param {Scene} scene
  * @param {"again" | "race"} beat
@@ -83,7 +83,7 @@ function paintTitles(c, g) {
 }
 
 /**
- * A row for each step: as many cells as tokens it computed.
+ * Paint one row per step, with as many cells as tokens were computed.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Lanes} g
@@ -104,11 +104,11 @@ function paintUpper(c, g, film, done) {
   }
 }
 
-/** Tokens that step `i` computed, of sums. @param {number[]} sums @param {number} i */
+/** Tokens computed in step `i`, from cumulative sums. @param {number[]} sums @param {number} i */
 const computedIn = (sums, i) => (sums[i] ?? 0) - (sums[i - 1] ?? 0);
 
 /**
- * Tokens computed when `done` steps are done, the one under way in part.
+ * Return the tokens computed after `done` steps, including the fraction of the current one.
  *
  * @param {number[]} sums
  * @param {number} done
@@ -119,7 +119,7 @@ function soFar(sums, done) {
 }
 
 /**
- * Tokens computed without a cache and with one, when `done` steps are done.
+ * Return the tokens computed without and with a cache after `done` steps.
  *
  * @param {Film} film
  * @param {number} done
@@ -170,7 +170,7 @@ function number(c, text, x, y, size, colour, unit = "") {
 }
 
 /**
- * What is kept: K and V of every token so far, the newest in the making, and the words below where they fit.
+ * Paint the cache: K and V of every token so far, the newest being computed, and the words below if they fit.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
@@ -220,7 +220,7 @@ function paintMaking(c, g, p, height) {
 }
 
 /**
- * The words under their cells: all of them, or none.
+ * Paint the words under their cells, or none if not all fit.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Lanes} g

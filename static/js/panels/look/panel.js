@@ -1,4 +1,4 @@
-// The first look at a run: the text so far, one picture of the query that asks, one sentence, one thing to do.
+// The first look at a run: the text so far, a picture of the query's attention, one sentence and one action.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -36,9 +36,13 @@ import { Doors, Own, readAtOnce } from "./ways.js";
  * @typedef {import("../../state/store.js").View} View
  */
 
-/** Whether the words that might have come are shown in place of the picture. */
+/** Whether the alternative words are shown instead of the picture. */
 const fanOpen = signal(false);
-/** The word that is being taken, or null. @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
+/**
+ * Index of the word being chosen, or null.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
+ */
 const taken = signal(null);
 const MAX_WORDS = 5;
 const MAX_SENTENCES = 2;
@@ -84,7 +88,7 @@ export function Panel() {
 const Replay = () => html`<button class="tool" id="look-opening" aria-label=${t("look.first.opening")}
   title=${t("look.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
-/** Whose run it is; before there is one, how the page stands to the server. */
+/** Kind of the run (live or recorded); before there is one, the state of the connection. */
 function whose() {
   const now = store.connection.value;
   if (now === "live") return html`<i aria-hidden="true">●</i> ${t("look.live")}`;
@@ -106,21 +110,21 @@ function saying(over, open) {
   return sentences(atInstance(log, index, said));
 }
 
-/** What is kept of the text, in tokens, bytes and blocks. @param {View} now */
+/** Cache usage of the text in tokens, bytes and blocks. @param {View} now */
 function keptText({ log, numFilled: n, table }) {
   const blocks = heldIn(table).length;
   const each = kvTerms(log.header).bytes_per_token;
   return blocks && n ? t("look.first.kept", { n, each: bytesText(each), bytes: bytesText(n * each), blocks }) : "";
 }
 
-/** Whose attention the picture has. @param {View} now */
+/** Name of the head whose attention is shown. @param {View} now */
 function headText(now) {
-  store.captureVersion.value; // the first arrays decide it
+  store.captureVersion.value; // dependency: the first arrays determine the head
   const { num_layers, num_heads } = now.log.header.model;
   return t("look.first.head", { ...headShown(now), n: num_layers * num_heads });
 }
 
-/** The text so far, as it would be read. @param {{now: View | null}} props */
+/** The text so far as running text. @param {{now: View | null}} props */
 function SoFar({ now }) {
   if (!now) return html`<p class="look-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
   const { token_bytes: bytes, num_prompt_tokens: count } = now.seq;

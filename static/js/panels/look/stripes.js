@@ -1,14 +1,14 @@
-// Vectors as striped cells in the hue of what they are: the stronger a stripe, the larger its value beside the others.
+// Vectors as striped cells in the hue of their kind; the opacity of a stripe is its magnitude relative to the largest.
 
 import { contextOf } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 
 /** @type {WeakMap<Float32Array, Map<string, HTMLCanvasElement>>} */
 const drawn = new WeakMap();
-const FAINTEST = 0.12; // of a value of zero, so that the cell is seen to be there
+const FAINTEST = 0.12; // opacity of a zero, so that the cell stays visible
 
 /**
- * Draw `vector` in the hue of `kind`; without one the cell is drawn empty.
+ * Draw `vector` in the hue of `kind`, or an empty cell if it is null.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Float32Array | null} vector

@@ -1,12 +1,8 @@
-// The opening's beats, and how far a movement is at a moment. Pure.
+// Beats of the opening, and easing functions. Pure.
 
 /** @typedef {"next" | "ask" | "again" | "race" | "kept" | "serve" | "fan"} BeatId */
 
-/**
- * When each beat begins, in seconds.
- *
- * @type {readonly {id: BeatId, from: number}[]}
- */
+/** Start of each beat in seconds. @type {readonly {id: BeatId, from: number}[]} */
 export const BEATS = [
   { id: "next", from: 0 },
   { id: "ask", from: 4 },
@@ -17,25 +13,21 @@ export const BEATS = [
   { id: "fan", from: 39 },
 ];
 export const END = 45;
-/** The beat up to whose end the arrays of the first words are all that is shown. */
+/** Last beat that needs only the arrays of the first words. */
 export const ASKING = 1;
 
-/**
- * The beat at `time`, its index, and the seconds since it began.
- *
- * @param {number} time
- */
+/** Return the beat at `time`, its index, and the seconds since it began. @param {number} time */
 export function beatAt(time) {
   let index = 0;
   while (index + 1 < BEATS.length && time >= BEATS[index + 1].from) index += 1;
   return { ...BEATS[index], index, local: time - BEATS[index].from };
 }
 
-/** Where a still of beat `index` is whole: its end. @param {number} index */
+/** End of beat `index`, at which its still picture is complete. @param {number} index */
 export const endOf = (index) => (index + 1 < BEATS.length ? BEATS[index + 1].from - 0.01 : END);
 
 /**
- * How far a movement from `from` to `to` (seconds) is at `now`: 0 to 1, fast and then a pause.
+ * Progress (0 to 1, easing out) at `now` of a movement from `from` to `to`, in seconds.
  *
  * @param {number} now
  * @param {number} from
@@ -46,7 +38,7 @@ export function eased(now, from, to) {
 }
 
 /**
- * The same at an even speed.
+ * The same with linear progress.
  *
  * @param {number} now
  * @param {number} from
@@ -55,7 +47,7 @@ export function eased(now, from, to) {
 export const linear = (now, from, to) => Math.max(0, Math.min(1, (now - from) / (to - from)));
 
 /**
- * Between `a` and `b` at the share `t`.
+ * Interpolate linearly between `a` and `b`.
  *
  * @param {number} a
  * @param {number} b

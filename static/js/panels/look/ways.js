@@ -1,4 +1,4 @@
-// The ways on from the first look: words of the reader's own, and the doors to everything else.
+// Ways on from the first look: the reader's own prompt, and links to the rest of the page.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { batch, effect, untracked } from "../../../vendor/signals/signals.js";
@@ -15,12 +15,12 @@ import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
 import { t } from "../../tell/words.js";
 
-const LONGEST = 2000; // characters of a beginning
+const LONGEST = 2000; // maximum characters of a prompt
 
-/** Whether a model can be asked: of a server that has one, by whoever follows no class. */
+/** Whether a prompt can be run: the server has a model, and the page follows no class. */
 const canAsk = () => !isEmbedded && !isSite && !attends.value && store.modelFacts.value?.live !== false;
 
-/** The reader's own beginning, which takes the stage at once in a run of its own. */
+/** Form for the reader's own prompt, which starts a run of its own. */
 export function Own() {
   const [text, write] = useState("");
   const [waits, wait] = useState(false);
@@ -42,15 +42,17 @@ export function Own() {
   </form>`;
 }
 
-/** Have a run that has only begun read its prompt, so that the first look has a picture. Returns what ends it. */
+/**
+ * Step a new run once so that it reads its prompt and the first look has a picture. Returns a function that stops it.
+ */
 export function readAtOnce() {
   /** @type {import("../../core/log.js").TraceLog | null} */
-  let read = null; // once a run
+  let read = null; // once per run
   return effect(() => {
     const { value: log } = store.own.log;
     const isNew = store.connection.value === "live" && store.status.value?.num_records === 0 && log !== read;
     if (!log || !isNew || attends.value || settings.step.value !== null) return;
-    if (isForeign(session.run?.theater ?? "")) return; // of others one is asked before driving
+    if (isForeign(session.run?.theater ?? "")) return; // another user's run is not stepped without confirmation
     read = log;
     untracked(step);
   });

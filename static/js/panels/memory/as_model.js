@@ -1,4 +1,4 @@
-// What the tokens that are held now would take as another model: the formula opens with its numbers.
+// Bytes that the currently cached tokens would take in another model, with the formula and its numbers.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -11,8 +11,8 @@ import { isSite } from "../../state/site.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
- * @param {{tokens: number, perToken: number}} props `tokens`: with K and V in blocks that are held, each once;
- *   `perToken`: bytes of one in this run
+ * @param {{tokens: number, perToken: number}} props `tokens`: tokens with K and V in held blocks, each counted once;
+ *   `perToken`: bytes per token in this run
  */
 export function AsModel({ tokens, perToken }) {
   const [open, setOpen] = useState(false);

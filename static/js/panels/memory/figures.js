@@ -1,4 +1,5 @@
-// KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
+// KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged compared with contiguous
+// reservation.
 
 import { modelsOpen, toggleModels } from "../../control/models.js";
 import { counterfactual } from "../../core/counterfactual.js";
@@ -21,8 +22,8 @@ import { LatentFormula } from "./latents.js";
 /** @typedef {import("../../kit/html.js").Children} Children */
 
 /**
- * 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where
- * vectors have one.
+ * 2 · L · Hkv · D · bytes with the numbers of this model; (D + Dv) if values have another width, + scale if vectors
+ * have scales.
  *
  * @param {{header: import("../../core/trace.js").Header}} props
  */
@@ -73,7 +74,7 @@ function Formula({ header }) {
 
 const MIXED = "Σ L · Hkv · ((D + Dv) · bytes + 2 · scale)";
 
-/** Layers of several shapes. @param {{terms: import("../../core/metrics.js").KvTerms}} props */
+/** Formula for layers of several shapes. @param {{terms: import("../../core/metrics.js").KvTerms}} props */
 function MixedFormula({ terms: k }) {
   const parts = k.kinds.map(({ num_layers, num_kv_heads, head_dim, v_head_dim }) => {
     const bytes = (head_dim + v_head_dim) * k.element_bytes + 2 * k.scale_bytes;
@@ -89,7 +90,7 @@ function MixedFormula({ terms: k }) {
   </p>`;
 }
 
-const PER_TOKEN = "bytes_per_token"; // questions that figures here answer
+const PER_TOKEN = "bytes_per_token"; // exercises whose answers the figures would reveal
 const AT_ONCE = "run_at_once";
 const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 
@@ -113,13 +114,13 @@ export function Figures() {
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const several = hasSiblings(groups, 0);
-  const isKeptBack = several || isAsked(PER_TOKEN); // each block group's layers have bytes of their own
+  const isKeptBack = several || isAsked(PER_TOKEN); // the layers of each block group have their own bytes per token
   const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
   const states = groups.some(isOfStates);
   const plus = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
-  // a replay keeps the room of the button: it looks as the live run did
+  // a replay reserves the button's space, so that it looks like the live run
   const isOwn = connection.value === "live" && ownIsShown.value;
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
@@ -152,7 +153,7 @@ export function Figures() {
 }
 
 /**
- * A row of figures; the whole of it selects, the bytes show the exact count.
+ * A row of figures. Clicking it selects the figure; the tooltip shows exact bytes.
  *
  * @param {{kind: FigureName, name: Children, bytes: number, note: string, formula: string}} props
  */
@@ -172,7 +173,7 @@ function Figure({ kind, name, bytes, note, formula }) {
 const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
 
 /**
- * Both usage figures: a cache that no sequence holds is free, and yet not empty.
+ * Both usage figures. Cached blocks that no sequence holds count as free although they are not empty.
  *
  * @param {{m: Memory}} props
  */
@@ -191,13 +192,13 @@ function Usage({ m }) {
 }
 
 /**
- * What this run holds, and what the same requests would have reserved in one piece each, to one scale. `total`: the
- * bytes that the pools have room for.
+ * Bars of the memory that this run holds and of a contiguous reservation for the same requests, to one scale. `total`:
+ * capacity of the pools in bytes.
  *
  * @param {{header: Header, now: State, m: Memory, total: number}} props
  */
 function Bars({ header, now, m, total }) {
-  // of several instances there is more to be shown than what others would have reserved
+  // with several instances the comparison is omitted
   const other = isShared({ header }) ? null : counterfactual(header, now);
   const pages = header.engine.strategy === "paged";
   const perToken = header.kv_bytes_per_token;
@@ -263,7 +264,7 @@ function Bars({ header, now, m, total }) {
 }
 
 /**
- * The blocks of the layers with full attention are what every layer would hold.
+ * Text about the blocks that every layer would hold, as the layers with full attention do.
  *
  * @param {Header} header
  * @param {State} now

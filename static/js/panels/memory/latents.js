@@ -1,11 +1,11 @@
-// Bytes of a token where layers keep one latent vector for all heads (MLA), beside what its keys and values would take.
+// Bytes per token for layers that cache one latent vector for all heads (MLA), compared with keys and values.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { grouped, t } from "../../tell/words.js";
 
 /**
- * L · d · bytes, with the numbers of this model; + scale where a vector has one.
+ * L · d · bytes with the numbers of this model; + scale if a vector has one.
  *
  * @param {{terms: import("../../core/metrics.js").KvTerms}} props
  */

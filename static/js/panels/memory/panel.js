@@ -1,4 +1,4 @@
-// The memory region: the map of the pool between the free queue and the block tables, and the figures.
+// The memory region: the pool between free queue and block tables, and the figures.
 
 import { html } from "../../kit/html.js";
 import { lazy, lazyPanel } from "../../kit/lazy.js";
@@ -42,14 +42,14 @@ export function Panel() {
   </section>`;
 }
 
-/** What lies outside the pool, where anything can; nobody else loads the code. */
+/** Outer cache tiers, if the run has any; loads lazily. */
 function Tiers() {
   const tiers = (record.value ?? log.value?.records[0])?.tiers;
   if (!tiers?.length) return null;
   return html`<div class="tiers-room" style=${{ "--tiers": tiers.length }}><${Shelves} tiers=${tiers} /></div>`;
 }
 
-/** What moves between several instances; of one nobody loads the code. */
+/** Transfers between instances, if there are several; loads lazily. */
 function Wires() {
   if ((log.value?.header.instances?.length ?? 0) < 2) return null;
   return html`<div class="wire-room"><${Wire} /></div>`;

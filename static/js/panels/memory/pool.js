@@ -1,4 +1,4 @@
-// The physical pool: a map of every block, slot by slot while they can be told apart.
+// The physical pool: a map of every block, with single slots while they are large enough.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -18,7 +18,7 @@ import { paintPool } from "./pool_paint.js";
 import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 
-const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys move
+const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow keys
 
 /**
  * @typedef {import("../../state/store.js").State} State
@@ -26,7 +26,7 @@ const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys m
  */
 
 /**
- * The layout on screen, for what is drawn to and from its blocks; null while there is none.
+ * The current layout, for overlays that connect to its blocks; null before the first measurement.
  *
  * @type {{layout: Layout | null}}
  */
@@ -102,7 +102,7 @@ export function PoolTitle() {
 }
 
 /**
- * Invisible, focusable, named: the pool for keyboards and screen readers.
+ * Invisible, focusable buttons with names, for keyboards and screen readers.
  *
  * @param {{now: State, layout: Layout}} props
  */
@@ -119,7 +119,7 @@ function Buttons({ now, layout }) {
 }
 
 /**
- * `lines`: the block in words.
+ * Button of a block. `lines`: its description.
  *
  * @param {{
  *   block: State["blocks"][number], layout: Layout, lines: string[], current: boolean, onMove: (id: number) => void,
@@ -166,7 +166,7 @@ function BlockButton({ block, layout, lines, current, onMove }) {
 }
 
 /**
- * The middle of the upper edge.
+ * Centre of the upper edge.
  *
  * @param {Element} element
  * @returns {[number, number]}

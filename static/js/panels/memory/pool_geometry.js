@@ -1,19 +1,17 @@
-// Geometry of the pool: where each block and slot lies. Pure.
-//
-// Block groups lie one below the other, on one grid of the same squares; where there are several, each has a line for
-// its title. Slot level, while every slot can be told apart; block level beyond that: a block is a small square with a
-// level of filling.
+// Geometry of the pool: the position of each block and slot. Pure. Block groups are stacked on one grid of equal
+// squares; if there are several, each has a title line. At slot level every slot is drawn. When slots would be too
+// small, at block level, each block is a small square with a fill level.
 
 import { groupOf } from "../../core/groups.js";
 
-const TITLE = 20; // a group's title, where there are several
-const HEAD = 12; // a block's own line: id, owners, hash
-const PAD = 5; // between blocks in a row
-const [ROW_GAP, CLOSE] = [5, 3]; // between rows; where groups have titles between them
-const EDGE = 3; // left and right, for the frame of a block that is pointed at
-const LABEL = 36; // room for a block's own line
+const TITLE = 20; // height of a group's title
+const HEAD = 12; // height of a block's own line: id, owners, hash
+const PAD = 5; // px between blocks in a row
+const [ROW_GAP, CLOSE] = [5, 3]; // between rows; the smaller value for groups with titles
+const EDGE = 3; // left and right margin for the frame of a highlighted block
+const LABEL = 36; // minimum width of a block's own line
 const [MAX_CELL, MIN_CELL] = [24, 7];
-const LONG = 32; // slots a block, from which on cells may be too small to name their tokens
+const LONG = 32; // slots per block from which cells may be too small to show tokens
 const [MAX_PITCH, MIN_PITCH] = [26, 3];
 const [MAX_BAR, MIN_BAR] = [22, 10];
 
@@ -34,13 +32,13 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @property {{width: number, height: number}} block
  * @property {number} columns
  * @property {number} rows of all groups
- * @property {Part[]} parts one a group
+ * @property {Part[]} parts one per group
  * @property {number} stepX from one block to the next
  * @property {number} stepY
  * @property {number} height
- * @property {Title[]} titles where each group's is; none where there is one group
+ * @property {Title[]} titles one per group; empty for a single group
  * @property {(id: number) => Box} blockAt
- * @property {(id: number, key: string) => number | null} neighbour the block that an arrow key leads to
+ * @property {(id: number, key: string) => number | null} neighbour block that an arrow key leads to
  */
 
 /**
@@ -54,7 +52,7 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 /** @typedef {(x: number, y: number) => number | null} SlotIn the slot at a place inside a block */
 
 /**
- * Of one pool, or of several below each other.
+ * Lay out one pool, or several stacked pools.
  *
  * @param {Group[]} groups
  * @param {number} size
@@ -75,7 +73,7 @@ export function layoutOf(groups, size, width, height, titled) {
 }
 
 /**
- * Cells at least `least` wide, wider where a block's own line needs the room, and `tall`.
+ * Lay out cells of height `tall` that are at least `least` wide, wider if a block's own line needs the space.
  *
  * @param {Group[]} groups
  * @param {number} size
@@ -125,12 +123,12 @@ const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
 const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
 
 /**
- * Squares, or bars over the whole width where there are few blocks; slots lie side by side within.
+ * Lay out squares, or bars of full width for few blocks; slots are side by side within.
  *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
- * @param {number} outer the height that there is
+ * @param {number} outer available height
  * @param {boolean} titled
  * @returns {Layout}
  */
@@ -193,7 +191,7 @@ function withLevels(groups, size, columns, stepX, stepY, block, heads) {
  * @param {number} stepY
  * @param {{width: number, height: number}} block
  * @param {Heads} heads
- * @param {number} [top] where the first group begins
+ * @param {number} [top] y of the first group
  * @returns {Grid}
  */
 function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
@@ -231,10 +229,10 @@ function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
 }
 
 /**
- * Left and right go on over all blocks, up and down keep the column, into the next group too.
+ * Return the neighbouring block. Left and right run over all blocks; up and down keep the column across groups.
  *
  * @param {Pick<Grid, "parts" | "columns">} grid
- * @param {number} group that of block `id`
+ * @param {number} group index of the group of block `id`
  * @param {number} id
  * @param {string} key
  */

@@ -1,5 +1,4 @@
-// Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many
-// bytes.
+// Titles of the pool's block groups, if there are several: layers or instance, held blocks and bytes.
 
 import { figuresByGroup, isOfStates } from "../../core/groups.js";
 import { instanceName } from "../../core/instances.js";
@@ -16,13 +15,9 @@ import { bytesText, grouped, t } from "../../tell/words.js";
  * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures
  */
 
-const NARROW = 210; // px: a title without bytes
+const NARROW = 210; // px of a title below which bytes are omitted
 
-/**
- * One line a group; `titles`: where each is.
- *
- * @param {{now: State, titles: import("./pool_geometry.js").Title[]}} props
- */
+/** Titles, one line per group. @param {{now: State, titles: import("./pool_geometry.js").Title[]}} props */
 export function GroupTitles({ now, titles }) {
   const { block_groups: groups, block_size: size } = now;
   const figures = figuresByGroup(now);
@@ -50,11 +45,11 @@ export function GroupTitles({ now, titles }) {
   );
 }
 
-/** Whether its instance has ended in the record that is drawn. @param {Group} group */
+/** Whether the group's instance ends in the shown record. @param {Group} group */
 const isLost = ({ instance }) => record.value?.kind === "lost" && (record.value.instance ?? 0) === instance;
 
 /** @param {Event} event */
-const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks
+const stop = (event) => event.stopPropagation(); // keep the event from the map below
 
 /**
  * @param {Group} group

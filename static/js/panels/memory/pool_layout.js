@@ -1,5 +1,4 @@
-// Where each block of the pool lies: of one instance, or of several side by side, the picture of one as often as there
-// are. Pure.
+// Layout of the pool: of one instance, or of several instances side by side with identical layouts. Pure.
 
 import { layoutOf } from "./pool_geometry.js";
 
@@ -8,11 +7,12 @@ import { layoutOf } from "./pool_geometry.js";
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
  */
 
-const GAP = 14; // px between two
-const LEAST = 136; // px that one needs
+const GAP = 14; // px between two pools
+const LEAST = 136; // minimum px of a pool
 
 /**
- * How wide each of several pools is side by side; null where there is one, no room for them, or they are not alike.
+ * Return the width of each of several pools side by side. Returns null if there is only one, they do not fit, or they
+ * differ.
  *
  * @param {Group[]} groups
  * @param {number} width
@@ -26,10 +26,10 @@ function widthBeside(groups, width) {
 }
 
 /**
- * @param {Layout} one the layout of the first pool
- * @param {number} total its blocks
- * @param {number} count of pools
- * @param {number} width of each
+ * @param {Layout} one layout of the first pool
+ * @param {number} total number of its blocks
+ * @param {number} count number of pools
+ * @param {number} width of each pool
  * @returns {Layout}
  */
 function besideEachOther(one, total, count, width) {
@@ -61,8 +61,8 @@ function besideEachOther(one, total, count, width) {
 }
 
 /**
- * The largest picture of the blocks of `groups`, `size` slots each, that fits in width × height. A pool of more blocks
- * than there are places is higher than `height`, and scrolls.
+ * Return the largest layout of the blocks of `groups`, with `size` slots each, that fits in width × height. A pool with
+ * too many blocks exceeds `height` and scrolls.
  *
  * @param {Group[]} groups
  * @param {number} size

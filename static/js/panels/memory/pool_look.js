@@ -1,9 +1,9 @@
-// How a block looks at rest and between two records. Pure.
+// Look of a block at rest and between two records. Pure.
 
 import { flown } from "../../kit/places.js";
 import { progressOf } from "./pool_motion.js";
 
-const LANDS = 0.85; // of a flight: from here on the slot fills
+const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * @typedef {import("../../core/trace.js").Op} Op
@@ -18,21 +18,21 @@ const LANDS = 0.85; // of a flight: from here on the slot fills
  */
 
 /**
- * How a block looks. Levels and shares lie in [0, 1].
+ * Look of a block. Levels and shares are in [0, 1].
  *
  * @typedef {object} Look
  * @property {Owner[]} owners
  * @property {number} held
- * @property {number} hash whether it carries its hash
- * @property {number[]} fill the level of each slot
- * @property {Set<number>} fresh the slots that this record wrote
- * @property {boolean} renewed whether this record gave the block another life
+ * @property {number} hash opacity of the hash mark
+ * @property {number[]} fill level of each slot
+ * @property {Set<number>} fresh slots written by this record
+ * @property {boolean} renewed whether this record reallocated the block
  */
 
 /** @typedef {{seq: number, share: number}} Owner */
 
 /**
- * How a block of `size` slots looks at rest, held by the sequences `owners`.
+ * Return the look at rest of a block of `size` slots held by the sequences `owners`.
  *
  * @param {State["blocks"][number]} block
  * @param {number[]} owners
@@ -51,7 +51,7 @@ export function restingLook(block, owners, size) {
 }
 
 /**
- * The look of a block in between: `look`, as it was before the record, changed by its motions as far as they have come.
+ * Apply a block's motions, at their current progress, to its look before the record.
  *
  * @param {Look} look
  * @param {Motion[]} motions
@@ -105,7 +105,7 @@ const CHANGES = {
   },
   write(look, { op, slots, ahead }, p) {
     const [first, end] = slots;
-    // a slot fills when its K and V land in it
+    // a slot fills when its K and V arrive
     fillTo(look, slots, (slot) => Math.max(0, flown(ahead + slot - first, op.num_tokens, p) - LANDS) / (1 - LANDS));
     for (let slot = first; slot < end; slot++) look.fresh.add(slot);
   },
@@ -123,7 +123,7 @@ const CHANGES = {
  */
 function giveBack(look, { op }, p) {
   leave(look, op.seq_id, p);
-  if (!op.to) return; // others hold it still
+  if (!op.to) return; // other sequences still hold it
   look.held = 1 - p;
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
 }

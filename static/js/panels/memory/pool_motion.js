@@ -1,4 +1,4 @@
-// What happens to blocks between two records: a pure function of the state before, the record and the progress of its
+// Motions of blocks between two records: a pure function of the state before, the record and the progress of its
 // phases.
 
 import { groupOf } from "../../core/groups.js";
@@ -15,8 +15,8 @@ import { Shadow } from "./pool_shadow.js";
  */
 
 /**
- * What an operation does to one block: `at` is the operation's place in its record, [from, to] the motion's share of
- * its phase, `slots` what it fills, `ahead` how many positions a write has filled in the blocks before.
+ * Effect of an operation on one block. `at`: index of the operation in its record; [from, to]: the motion's share of
+ * its phase; `slots`: slots that it fills; `ahead`: positions that a write has filled in previous blocks.
  *
  * @template {Op["type"]} [T=Op["type"]]
  * @typedef {{
@@ -28,9 +28,9 @@ import { Shadow } from "./pool_shadow.js";
 /** @typedef {Map<number, Motion[]>} Motions block id -> what happens to it, in order */
 
 /**
- * A block on its way: `take` from the free queue's head, `give` back to an end of the queue, `split` from block `src`,
- * `swap_out` and `swap_in` to and from a block of the CPU store, `load` and `store` from and to a tier outside the
- * pool, `receive` a copy of block `src` of another instance, of so many bytes.
+ * Path of a moving block: `take` from the free queue's head, `give` back to an end of the queue, `split` from block
+ * `src`, `swap_out` and `swap_in` to and from a block of the CPU store, `load` and `store` from and to a tier outside
+ * the pool, `receive` a copy of block `src` of another instance with its size in bytes.
  *
  * @typedef {{kind: "take"} | {kind: "give", end: "front" | "back"} | {kind: "split", src: number}
  *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}
@@ -71,10 +71,11 @@ const AFTER_FORWARD = {
   store: "sample",
   write: "write",
 };
-const OVERLAP = 0.35; // how far one motion of a phase has come when the next begins
+const OVERLAP = 0.35; // progress of a motion at which the next one of its phase begins
 
 /**
- * The motions of a record, by block. Operations on one block follow each other: it loses its hash before it is taken.
+ * Return the motions of a record by block. Operations on one block run in sequence, e.g. a block loses its hash before
+ * it is allocated.
  *
  * @param {State} before
  * @param {StepRecord} record
@@ -86,7 +87,7 @@ export function motionsOf(before, record) {
   const shadow = new Shadow(before);
   /** @type {Motions} */
   const blocks = new Map();
-  /** @type {Map<Phase, Motion[][]>} phase -> its units: motions that follow each other */
+  /** @type {Map<Phase, Motion[][]>} by phase: units of motions that run in sequence */
   const units = new Map();
   ops.forEach((op, at) => {
     const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
@@ -95,7 +96,7 @@ export function motionsOf(before, record) {
     if (wanted)
       for (const block of shadow.touched(op)) {
         const earlier = listOf(blocks, block);
-        // promised before the forward pass, shown after the write
+        // decided before the forward pass, shown after the write
         const last = earlier.findLast((m) => m.op.type !== "cache");
         const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
         const [slots, group] = [shadow.slots(op, block), groupOf(before.block_groups, block)];
@@ -116,7 +117,7 @@ export function motionsOf(before, record) {
 }
 
 /**
- * The list of `key`, an empty one at first.
+ * Return the list of `key`, created empty if missing.
  *
  * @template K, V
  * @param {Map<K, V[]>} map
@@ -132,10 +133,10 @@ function listOf(map, key) {
 }
 
 /**
- * Both sides of a copy move at one time.
+ * Synchronize both sides of a copy.
  *
  * @param {Motion} source
- * @param {Motion[]} copies what happens to the block that it is copied to
+ * @param {Motion[]} copies motions of the destination block
  */
 function together(source, copies) {
   const copy = copies.find((m) => m.at === source.at);
@@ -143,7 +144,7 @@ function together(source, copies) {
 }
 
 /**
- * Give each unit of a phase its share of the time, one after the other and overlapping; writes go all at once.
+ * Assign each unit of a phase its share of time, in sequence with overlap; writes run simultaneously.
  *
  * @param {Motion[][]} units
  * @param {boolean} together
@@ -160,19 +161,19 @@ function spread(units, together) {
 }
 
 /**
- * Progress of one motion in [0, 1].
+ * Return the progress of a motion in [0, 1].
  *
  * @param {Motion} motion
  * @param {Progress} phases
  */
 export function progressOf(motion, phases) {
   const now = phases[motion.phase];
-  if (now >= 1) return 1; // shares of a phase's time need not add up to the last bit
+  if (now >= 1) return 1; // rounding: the shares of a phase may not sum to exactly 1
   return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
 }
 
 /**
- * What moves between places now.
+ * Return the blocks that are currently moving.
  *
  * @param {Motions} motions
  * @param {Progress} phases
@@ -190,7 +191,7 @@ export function travelling(motions, phases) {
 
 /**
  * @param {Motion} motion
- * @returns {(Way & {seq: number | null}) | null} null: it stays where it is
+ * @returns {(Way & {seq: number | null}) | null} null if the block does not move
  */
 function wayOf({ op, block }) {
   if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
@@ -205,7 +206,7 @@ function wayOf({ op, block }) {
 }
 
 /**
- * The bytes that have come from other instances by now.
+ * Return the bytes received from other instances so far.
  *
  * @param {Motions} motions
  * @param {Progress} phases
@@ -218,7 +219,7 @@ export function receivedBytes(motions, phases) {
 }
 
 /**
- * The blocks that another table comes to point to now.
+ * Return the blocks that are currently becoming shared.
  *
  * @param {Motions} motions
  * @param {Progress} phases
@@ -234,7 +235,8 @@ export function comingToShare(motions, phases) {
 }
 
 /**
- * The free queues in between, one a block group: those before, less what has left, with what has come back.
+ * Return the free queues during the record, one per block group: the previous ones without removed and with returned
+ * blocks.
  *
  * @param {State} before
  * @param {Motions} motions

@@ -1,5 +1,4 @@
-// Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to
-// block.
+// Overlay over the map: lines from block tables to blocks, and moving blocks between queue, pool and tiers.
 
 import { groupOf, ownersByBlock, RELEASED } from "../../core/groups.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
@@ -13,8 +12,8 @@ import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
-const FEW = 6; // so many table entries in all have their lines without being asked
-const SEVERAL = 64; // more lines than these are a thicket: only frames then
+const FEW = 6; // total table entries up to which all lines are drawn
+const SEVERAL = 64; // lines up to which they are drawn; above, only frames
 
 /**
  * @typedef {import("./pool_geometry.js").Box} Box
@@ -24,8 +23,8 @@ const SEVERAL = 64; // more lines than these are a thicket: only frames then
  */
 
 /**
- * Where it is painted: on `c`, over `map`, whose pool begins at (`left`, `top`) in the overlay's pixels and lies as
- * `layout` says; the overlay itself has its corner at `origin`.
+ * Context of the overlay's painters: canvas `c` over `map`, whose pool is at (`left`, `top`) in the overlay's pixels
+ * with `layout`; `origin` is the overlay's own box.
  *
  * @typedef {{
  *   c: CanvasRenderingContext2D, now: State, layout: Layout, map: Element, origin: DOMRect, left: number, top: number,
@@ -34,7 +33,7 @@ const SEVERAL = 64; // more lines than these are a thicket: only frames then
  */
 
 /**
- * A line from a table's entry to its block; `strong`: it was asked for.
+ * Line from a table entry to its block; `strong` if it belongs to the selection.
  *
  * @typedef {{seq: number, group: number, logical: number, block: number, strong: boolean}} Line
  */
@@ -71,7 +70,7 @@ function paint(box, { width, height }) {
 }
 
 /**
- * Where a block's slots lie, in the overlay's pixels.
+ * Return the box of a block's slots in the overlay's pixels.
  *
  * @param {Place} place
  * @param {number} id
@@ -89,7 +88,7 @@ function boxOf({ layout, left, top }, id) {
 }
 
 /**
- * The box of an element of the map, in the overlay's pixels; null when it is not there, hidden, or scrolled away.
+ * Return the box of an element of the map in the overlay's pixels, or null if it is missing, hidden or scrolled away.
  *
  * @param {Place} place
  * @param {string} selector
@@ -105,8 +104,8 @@ function elementBox({ map, origin }, selector) {
 }
 
 /**
- * Lines to draw: those of what is pointed at, else all of the shown layer's block group while they are few; of more
- * those of every table that points to a block of `shared`.
+ * Return the lines to draw: those of the selection, else all of the shown layer's block group if there are few; if
+ * there are more, those of tables with a block in `shared`.
  *
  * @param {State} now
  * @param {Set<number>} shared
@@ -131,7 +130,7 @@ function wantedLines(now, shared) {
 }
 
 /**
- * From the upper edge of a table entry to the lower edge of its block.
+ * Paint a line from the upper edge of a table entry to the lower edge of its block.
  *
  * @param {Place} place
  * @param {Line} line
@@ -161,7 +160,7 @@ function paintLine(place, { seq, group, logical, block: id, strong }) {
 }
 
 /**
- * Strong where a line begins and ends, faint where it crosses blocks that it does not concern.
+ * Gradient that is strong at the ends of a line and faint where it crosses unrelated blocks.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {string} colour
@@ -182,7 +181,7 @@ function fading(c, colour, y0, y1) {
 }
 
 /**
- * Where a block comes from and where it goes; null what is not in sight.
+ * Return the boxes where a moving block starts and ends; null if not visible.
  *
  * @param {Place} place
  * @param {Travelling} piece
@@ -212,7 +211,7 @@ function endsOf(place, piece) {
 }
 
 /**
- * The free queue of a block's group, as a selector.
+ * Selector of the free queue of a block's group.
  *
  * @param {Place} place
  * @param {number} block
@@ -229,7 +228,7 @@ const cpuBox = (place, id) =>
   elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 
 /**
- * A place on the shelf of a tier, no wider than a block.
+ * Box on a tier's shelf, at most as wide as a block.
  *
  * @type {(place: Place, medium: "cpu" | "disk", own: Box) => Box | null}
  */
@@ -239,7 +238,7 @@ function shelfBox(place, medium, own) {
 }
 
 /**
- * Beside blocks on the wire: the bytes that have come in this record.
+ * Paint the bytes received in this record beside the blocks in transfer.
  *
  * @param {Place} place
  * @param {Travelling[]} pieces
@@ -267,7 +266,7 @@ function paintBytes(place, pieces, bytes) {
 }
 
 /**
- * A block on its way, as large as where it comes from and, in the end, as where it goes.
+ * Paint a moving block, whose size changes from source to destination.
  *
  * @param {Place} place
  * @param {Travelling} piece

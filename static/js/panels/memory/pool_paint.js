@@ -1,5 +1,5 @@
-// Painting the pool slot by slot: owners' colours and textures, tokens, waste hatched, cached content apart from free
-// room.
+// Painting of the pool at slot level: owners' colours and textures, tokens, hatched waste, and cached content distinct
+// from free space.
 
 import { tokenLabels } from "../../core/labels.js";
 import { roundRect } from "../../kit/canvas.js";
@@ -12,7 +12,7 @@ import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
 const SMALL = "10px system-ui, sans-serif";
-const [TINT, TEXTURE] = [0.34, 0.42]; // opacities of an owner's colour
+const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
 
 /**
  * @typedef {import("./pool_geometry.js").Box} Box
@@ -21,8 +21,7 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacities of an owner's colour
  */
 
 /**
- * What is painted: the record as far as it is shown, the reads of its slots and how brightly they shine, the slots of a
- * block.
+ * Context of the painters: the scene and its progress, slot reads with their brightness, and slots per block.
  *
  * @typedef {{
  *   c: CanvasRenderingContext2D, layout: Layout, palette: import("../../kit/colour.js").Palette,
@@ -32,7 +31,7 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacities of an owner's colour
  */
 
 /**
- * Paint the whole pool as it stands at this moment of its record.
+ * Paint the whole pool at the current progress of its record.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Layout} layout
@@ -69,7 +68,7 @@ function paintSlots(frame) {
 }
 
 /**
- * A block's own line: its id; how many hold it; its hash mark; its place in the free queue.
+ * Paint a block's own line: id, reference count, hash mark, place in the free queue.
  *
  * @param {Frame} frame
  * @param {number} id
@@ -127,7 +126,7 @@ function paintSlot(frame, id, offset, look) {
   c.fillRect(x, filled.y, width, filled.height);
   if (look.owners.length) paintOwners(frame, look.owners, filled);
   else {
-    c.fillStyle = alpha(palette["ink-3"], 0.12); // no sequence holds it, yet it is still there
+    c.fillStyle = alpha(palette["ink-3"], 0.12); // cached content without a holder
     c.fillRect(x, filled.y, width, filled.height);
   }
   const read = frame.reads.get(id * frame.size + offset) ?? 0;
@@ -136,7 +135,7 @@ function paintSlot(frame, id, offset, look) {
 }
 
 /**
- * Side by side, as wide as each one's share: a shared block carries two colours.
+ * Paint owners' colours side by side in proportion to their shares; a shared block has several colours.
  *
  * @param {Frame} frame
  * @param {Look["owners"]} owners
@@ -160,7 +159,7 @@ function paintOwners({ c, palette, layout }, owners, { x, y, width, height }) {
 }
 
 /**
- * Lit while it is read, as brightly as its weight; a line at its top stays.
+ * Highlight a slot while it is read, as bright as its weight; a line at its top remains.
  *
  * @param {Frame} frame
  * @param {number} read
@@ -206,14 +205,14 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
 }
 
 /**
- * A token where there is little room: without the space before it; of a character in several tokens the character.
+ * Text of a token in a slot, without its leading space. For a character split over several tokens, the character.
  *
  * @param {import("../../core/labels.js").Label} label
  */
 const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(/^␣(?=.)/, ""));
 
 /**
- * The token in a slot after record `index`, through the sequence that wrote it; null when it is not known.
+ * Return the token in a slot after record `index`, from the sequence that wrote it, or null if it is unknown.
  *
  * @param {number} slot
  * @param {number} index
@@ -221,7 +220,7 @@ const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(
 export function labelAt(slot, index) {
   const origin = log.value?.slotOrigin(slot, index);
   const seq = origin && state.value?.sequences.get(origin.seq_id);
-  const label = seq && tokenLabels(seq.token_bytes)[origin.position]; // a draft's token is not in the text
+  const label = seq && tokenLabels(seq.token_bytes)[origin.position]; // draft tokens are not in the text
   return label ? { label, generated: origin.position >= seq.num_prompt_tokens } : null;
 }
 
@@ -255,11 +254,7 @@ function paintFrame({ c, layout, palette }, id, look) {
   });
 }
 
-/**
- * What hangs together with what is pointed at: its blocks framed, its slots marked.
- *
- * @param {Frame} frame
- */
+/** Frame the blocks and mark the slots that belong to the selection. @param {Frame} frame */
 function paintConnected({ c, layout, palette, now, size }) {
   const lit = connected.value;
   if (!lit) return;

@@ -1,12 +1,12 @@
-// Painting the pool block by block, for large pools: a square each, filled as far as its slots are, in its owners'
-// colours.
+// Painting of the pool at block level, for large pools: one square per block in its owners' colours, with its fill
+// level.
 
 import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { lookAt } from "./pool_scene.js";
 
-const TEXTURED = 7; // px: below this a texture cannot be seen
-const NAMED = 18; // px: from here on a square says its id
+const TEXTURED = 7; // px below which textures are not visible
+const NAMED = 18; // px from which a square shows its id
 
 /**
  * @typedef {import("./pool_geometry.js").Box} Box
@@ -33,7 +33,7 @@ export function paintBlocks(frame) {
 const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) / look.fill.length;
 
 /**
- * A level that rises with its slots over the hatching of what is reserved and empty; bars fill from the left.
+ * Paint the fill level over the hatching of reserved empty slots; bars fill from the left.
  *
  * @param {Frame} frame
  * @param {Look} look
@@ -74,7 +74,7 @@ function paintHeld({ c, palette }, look, at) {
 }
 
 /**
- * Free, yet its content can be found again: solid grey with a mark, where room is not only outlined.
+ * Paint a free block whose content is still cached: solid grey with a mark, while free space is only outlined.
  *
  * @param {Frame} frame
  * @param {Look} look
@@ -109,11 +109,7 @@ function paintFree({ c, palette }, at, opacity = 1) {
   c.globalAlpha = 1;
 }
 
-/**
- * block id -> the largest weight read in it.
- *
- * @param {Frame} frame
- */
+/** Return the largest weight read in each block, by block id. @param {Frame} frame */
 function readsByBlock({ reads, size }) {
   /** @type {Map<number, number>} */
   const found = new Map();
@@ -150,5 +146,5 @@ function paintName({ c, palette }, id, look, at) {
   const text = [look.hash > 0.5 ? `${id}#` : null, `${id}`].find(
     (name) => name && c.measureText(name).width <= at.width,
   );
-  if (text) c.fillText(text, at.x + Math.min(at.width / 2, 16), at.y + at.height / 2 + 3.5); // whole, or not at all
+  if (text) c.fillText(text, at.x + Math.min(at.width / 2, 16), at.y + at.height / 2 + 3.5); // only if it fits
 }

@@ -1,5 +1,4 @@
-// What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its
-// painters.
+// Current state of the pool for its painters: the drawn record, its progress, and slot reads.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { endOf } from "../../core/drafts.js";
@@ -18,7 +17,7 @@ import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
  * @typedef {{before: State, after: State, motions: Motions}} Scene
  */
 
-/** The record drawn as motions; null before there is a log. */
+/** The drawn record as motions; null without a log. */
 export const scene = computed(() => {
   const after = state.value;
   if (!after || !log.value) return null;
@@ -31,11 +30,11 @@ export const scene = computed(() => {
 const phasesThatMove = computed(
   () => new Set([...(scene.value?.motions.values() ?? [])].flat().map((motion) => motion.phase)),
 );
-/** Watch the phases in which blocks change: who watches only these rests while the others move. */
+/** Subscribe to the phases in which blocks change, so that painters are idle during other phases. */
 export const watchMotions = () => [...phasesThatMove.value].map(phase);
 
 /**
- * The look of a block when its record is shown as far as `progress`.
+ * Return the look of a block at `progress` of its record.
  *
  * @param {Scene} scene
  * @param {number} id
@@ -48,19 +47,19 @@ export function lookAt({ before, after, motions }, id, progress) {
   return moves ? movingLook(look, moves, progress) : look;
 }
 
-/** The free queues as they stand now, as text: it changes when a block leaves or comes, not with every frame. */
+/** The current free queues as text, so that dependants update when a block moves and not with every frame. */
 const queueText = computed(() => {
   watchMotions();
   return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
 });
-/** The free queue of each block group: lists of block ids. */
+/** The free queue of each block group, as lists of block ids. */
 export const queuesNow = computed(() => /** @type {number[][]} */ (JSON.parse(queueText.value)));
 
-/** Whether the run gives each sequence one piece of the pool: then a free block lies in a hole, and no queue has it. */
+/** Whether the run allocates contiguous regions (`first_fit`): free blocks then lie in holes, and there is no queue. */
 export const inPieces = computed(() => log.value?.header.engine.strategy === "first_fit");
 
 /**
- * block id -> its place in its group's free queue, from 1; nothing where blocks are given in pieces.
+ * Return each block's place in its group's free queue, from 1. Empty for contiguous allocation.
  *
  * @param {number[][]} queues
  * @returns {Map<number, number>}
@@ -68,11 +67,7 @@ export const inPieces = computed(() => log.value?.header.engine.strategy === "fi
 export const placesOf = (queues) =>
   new Map(inPieces.value ? [] : queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
 
-/**
- * Whether a block of the queue carries its hash as far as the record is shown.
- *
- * @param {number} id
- */
+/** Whether a block of the queue has a hash at the current progress. @param {number} id */
 export const cachedNow = (id) => scene.value !== null && lookAt(scene.value, id, phasesNow()).hash > 0.5;
 
 const arrivingText = computed(() => {
@@ -88,12 +83,12 @@ const arrivingText = computed(() => {
     )
     .join();
 });
-/** A block in a sequence's table, as `arriving` names it. @type {(seq: number, block: number) => string} */
+/** Key of a block in a sequence's table, as in `arriving`. @type {(seq: number, block: number) => string} */
 export const placeKey = (seq, block) => `${seq}:${block}`;
-/** Blocks that are still on their way into a table; other tables may have them already. */
+/** Table entries whose block is still moving into the table; other tables may already contain it. */
 export const arriving = computed(() => new Set(arrivingText.value.split(",")));
 
-/** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
+/** Slots read in the drawn record, for the shown layer and head: weight relative to its row's maximum, by slot. */
 export const reads = computed(() => {
   captureVersion.value;
   /** @type {Map<number, number>} */
@@ -115,9 +110,5 @@ export const reads = computed(() => {
   return found;
 });
 
-/**
- * How brightly reads shine: at their height in the middle of `attend`, gone when it is over.
- *
- * @param {Progress} progress
- */
+/** Brightness of reads: highest in the middle of `attend`, 0 at its end. @param {Progress} progress */
 export const glow = (progress) => Math.sin(Math.PI * progress.attend);

@@ -1,5 +1,4 @@
-// The tables and filled slots of a state as the operations of one record change them; the state itself is left alone.
-// Pure.
+// Tables and filled slots of a state, updated by the operations of one record without modifying the state. Pure.
 
 import { groupOf, heldIn, isOfStates } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
@@ -11,18 +10,18 @@ import { followTable } from "../../core/history.js";
  */
 
 export class Shadow {
-  /** @type {Map<number, number[][]>} sequence id -> its tables, one a block group */
+  /** @type {Map<number, number[][]>} tables of each sequence, one per block group */
   #tables = new Map();
-  /** @type {Map<number, number>} block id -> its filled slots, where an operation changed them */
+  /** @type {Map<number, number>} filled slots by block id, if changed by an operation */
   #filled = new Map();
 
-  /** @param {State} state the one before the record */
+  /** @param {State} state state before the record */
   constructor(state) {
     this.state = state;
   }
 
   /**
-   * The blocks that an operation is about.
+   * Return the blocks that an operation refers to.
    *
    * @param {Op} op
    * @returns {number[]}
@@ -38,7 +37,7 @@ export class Shadow {
   }
 
   /**
-   * The slots of `block` that an operation fills.
+   * Return the slots of `block` that an operation fills.
    *
    * @param {Op} op
    * @param {number} block
@@ -57,11 +56,7 @@ export class Shadow {
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
   }
 
-  /**
-   * Change what `op` changes.
-   *
-   * @param {Op} op
-   */
+  /** Apply an operation. @param {Op} op */
   follow(op) {
     if (op.type === "fork")
       this.#tables.set(
@@ -74,11 +69,7 @@ export class Shadow {
     else if (op.type === "copy") this.#filled.set(op.dst, this.#count(op.src));
   }
 
-  /**
-   * The tables of sequence `id`, one a block group.
-   *
-   * @param {number} id
-   */
+  /** Return the tables of sequence `id`, one per block group. @param {number} id */
   #tablesOf(id) {
     const known = this.#tables.get(id);
     if (known) return known;
@@ -89,7 +80,7 @@ export class Shadow {
   }
 
   /**
-   * The table of sequence `id` that `block` stands in.
+   * Return the table of sequence `id` for the group of `block`.
    *
    * @param {number} id
    * @param {number} block

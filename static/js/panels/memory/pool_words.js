@@ -1,4 +1,4 @@
-// Blocks and slots in words: what a pointer, a keyboard or a screen reader learns of them.
+// Descriptions of blocks and slots for tooltips and screen readers.
 
 import { groupOf, ownersByBlock } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
@@ -14,11 +14,11 @@ import { labelAt } from "./pool_paint.js";
  */
 
 /**
- * A block in words, one sentence each.
+ * Describe a block, one sentence per line.
  *
  * @param {State} now
  * @param {Block} block
- * @param {Map<number, number>} places block id -> its place in the free queue
+ * @param {Map<number, number>} places place in the free queue, by block id
  */
 export function describeBlock(now, block, places) {
   const groups = now.block_groups;
@@ -54,7 +54,7 @@ export function describeSlot(now, block, offset) {
 }
 
 /**
- * The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place
+ * Return the selection for a block or slot: the key in the shown sequence if it has one there, else the block or slot
  * itself.
  *
  * @param {number} block
@@ -63,7 +63,7 @@ export function describeSlot(now, block, offset) {
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
-  const now = looksBack.value ? null : sequenceView.value; // it had these blocks once
+  const now = looksBack.value ? null : sequenceView.value; // the sequence had these blocks at another time
   const logical = now ? now.table.indexOf(block) : -1;
   if (!now || logical < 0) return { block, offset };
   const position = logical * now.blockSize + offset;

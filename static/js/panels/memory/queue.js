@@ -1,5 +1,5 @@
-// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash.
-// One for each block group.
+// The complete free queue in order, one per block group: consecutive ids are abbreviated, the head is marked, cached
+// blocks show their hash.
 
 import { instanceName } from "../../core/instances.js";
 import { walkRow } from "../../kit/focus.js";
@@ -11,17 +11,17 @@ import { groupName, groupTitle, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
 
-const SHORTEST = 3; // fewer neighbours stay single
+const SHORTEST = 3; // minimum length of an abbreviated run
 
 /**
- * Ids from `first` to `last` that follow each other in the queue, going up or down by one, all of one kind.
+ * Consecutive ids from `first` to `last` in the queue, ascending or descending by one, all of one kind.
  *
  * @template K
  * @typedef {{first: number, last: number, count: number, kind: K}} Run
  */
 
 /**
- * The runs of `ids` in order; together they name every id once.
+ * Split `ids` into runs in order; each id is in exactly one run.
  *
  * @template K
  * @param {number[]} ids
@@ -43,7 +43,7 @@ export function runsOf(ids, kindOf) {
   return runs;
 }
 
-const MAX_BUTTONS = 240; // runs; a queue more torn than that is text
+const MAX_BUTTONS = 240; // runs; a more fragmented queue is shown as text
 
 /**
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
@@ -68,7 +68,7 @@ export function Queues() {
 }
 
 /**
- * The queue of the pool, or, where there are several, of `group`, which has a short name.
+ * The free queue of the pool, or of `group` if there are several groups.
  *
  * @param {{at: number, group: Group | null, name: string | null, queue: number[]}} props
  */
@@ -104,11 +104,7 @@ function Queue({ at, group, name, queue }) {
 /** @param {QueueRun} run */
 const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
 
-/**
- * `head`: it begins the queue.
- *
- * @param {{run: QueueRun, head: boolean, queue: number[]}} props
- */
+/** A run of the queue. `head`: it is first. @param {{run: QueueRun, head: boolean, queue: number[]}} props */
 function RunButton({ run, head, queue }) {
   const place = queue.indexOf(run.first) + 1;
   const lines = [

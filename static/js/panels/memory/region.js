@@ -1,5 +1,5 @@
-// The pool as one long region of pieces and holes, for runs that give each sequence one piece (strategy `first_fit`):
-// where free blocks are in pieces too, a sequence may wait although enough are free.
+// The pool as one region of pieces and holes, for runs that allocate contiguously (strategy `first_fit`). With
+// fragmentation a sequence may wait although enough blocks are free.
 
 import { fragmentation, holesOf } from "../../core/state_tables.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -49,7 +49,8 @@ export function Region() {
 }
 
 /**
- * Pieces and holes in order.
+ * Return the pieces and holes in order.
+ *
  * @param {State} now
  * @returns {Part[]}
  */
@@ -65,7 +66,7 @@ export function partsOf(now) {
   return [...pieces, ...holes].sort((a, b) => a.block_id - b.block_id);
 }
 
-/** Those of each instance's pool: no piece lies in two. @param {State} now */
+/** Return the holes of each instance's pool. @param {State} now */
 const allHoles = (now) => now.block_groups.flatMap((group) => holesOf(now.blocks, group));
 
 /** @param {{part: Part, first: boolean, style: {width: string}, size: number, largest: number}} props */

@@ -1,4 +1,4 @@
-// Layers with a state beside layers with keys: which are which, and the bytes of both over the length of a text.
+// Layers with recurrent states beside layers with keys and values, and the bytes of both by text length.
 
 import { crossing } from "../../core/state_bytes.js";
 import { Asked } from "../../kit/asked.js";
@@ -10,7 +10,7 @@ import { bytesText, grouped, t } from "../../tell/words.js";
 /** @typedef {import("../../core/trace.js").Header} Header */
 
 const [WIDE, HIGH] = [300, 48];
-const MAX = 96; // layers that are drawn one by one
+const MAX = 96; // maximum number of layers drawn individually
 
 /** @param {{header: Header}} props */
 export function Panel({ header }) {
@@ -34,7 +34,8 @@ export function Panel({ header }) {
 }
 
 /**
- * The state as a floor, K and V on it; dashed what all layers would take with keys. Where they cross, the state pays.
+ * Chart of the state's constant bytes with K and V above; dashed, the bytes if all layers had keys. Beyond the crossing
+ * the state saves memory.
  *
  * @param {{at: NonNullable<ReturnType<typeof crossing>>, length: number, state: number, perToken: number}} props
  */

@@ -1,5 +1,5 @@
-// The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store,
-// where swapped-out blocks wait.
+// Block tables of each sequence, one per block group: logical to physical block. And the CPU store with swapped-out
+// blocks.
 
 import { hasSiblings, isOfStates, RELEASED } from "../../core/groups.js";
 import { instanceName, ownGroups } from "../../core/instances.js";
@@ -22,7 +22,7 @@ export function Tables() {
   const now = state.value;
   const all = [...(now?.sequences.values() ?? [])];
   const rows = all.filter((seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value);
-  rows.sort((a, b) => a.instance - b.instance); // else in their order
+  rows.sort((a, b) => a.instance - b.instance); // stable: otherwise in their order
   return html`<section class="tables">
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${
@@ -42,14 +42,14 @@ export function Tables() {
   </section>`;
 }
 
-/** The name of an instance above its sequences. @param {{at: number}} props */
+/** Name of an instance above its sequences. @param {{at: number}} props */
 function Whose({ at }) {
   const name = log.value ? instanceName(log.value.header, at) : "";
   return name ? html`<p class="table-instance">${name}</p>` : null;
 }
 
 /**
- * The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers.
+ * Table of `seq` in block group `at`. The first one names the sequence; with several groups each names its layers.
  *
  * @param {{now: State, seq: import("../../state/store.js").Sequence, table: number[], at: number}} props
  */
@@ -90,7 +90,7 @@ function TableRow({ now, seq, table, at }) {
   </div>`;
 }
 
-const NAMED = 4; // more layers than these are a number
+const NAMED = 4; // layers up to which each is named
 
 /** @param {Group} group */
 function shortLayers(group) {
@@ -100,7 +100,7 @@ function shortLayers(group) {
 }
 
 /**
- * The place `logical` of the table of the sequence `name`; `group` where there are several.
+ * Entry `logical` of a sequence's table; `group` is null if there is only one.
  *
  * @param {{now: State, seq: number, name: string, block: number, logical: number, group: Group | null}} props
  */
@@ -135,11 +135,7 @@ function Entry({ now, seq, name, block, logical, group }) {
   </button>`;
 }
 
-/**
- * Blocks whose content waits in CPU memory; nothing where the run has no room for them.
- *
- * @param {{blocks: State["cpu_blocks"]}} props
- */
+/** Swapped-out blocks in CPU memory; null if the run has no CPU blocks. @param {{blocks: State["cpu_blocks"]}} props */
 function CpuStore({ blocks }) {
   if (!blocks.length) return null;
   const store = blocks.flatMap(({ seq_id: seq, ...rest }) => (seq === null ? [] : [{ ...rest, seq_id: seq }]));

@@ -1,4 +1,4 @@
-// What lies outside the pool: a shelf for each tier, the fastest first. Blocks come up from there, and leave copies.
+// Cache tiers outside the pool, one shelf each, the fastest first. Blocks are loaded from them and stored to them.
 
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
@@ -32,7 +32,8 @@ function Shelf({ tier }) {
 }
 
 /**
- * Blocks that could not be kept or read, and why the last of them; a later program may know more reasons.
+ * Number of blocks that could not be stored or read, with the last reason. Logs of later versions may have more
+ * reasons.
  *
  * @param {{tier: Tier}} props
  */

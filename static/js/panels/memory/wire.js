@@ -1,5 +1,5 @@
-// Between the pools of several instances: what has moved, what comes in this record, who waits for blocks, whose blocks
-// are kept for another one.
+// Transfers between instances: moved bytes, arrivals of this record, sequences waiting for blocks, and blocks held for
+// another instance.
 
 import { instanceName } from "../../core/instances.js";
 import { movedUpTo, movesOf } from "../../core/moves.js";
@@ -44,7 +44,7 @@ export function Panel() {
   </div>`;
 }
 
-/** The instances between which a sequence's blocks move. @param {number} seq */
+/** Names of the instances between which a sequence's blocks move. @param {number} seq */
 function wayOf(seq) {
   const run = log.peek();
   const move = run && movesOf(run).bySeq.get(seq);
@@ -57,13 +57,13 @@ function wayOf(seq) {
 /** @param {number} seq */
 const awaited = (seq) => t("wire.awaited", { name: t("sequence.name", { id: seq }), ...wayOf(seq) });
 
-/** For how long a sequence's blocks are kept, seconds. @param {number} seq */
+/** Lease of a sequence's blocks in seconds. @param {number} seq */
 function leaseOf(seq) {
   const run = log.peek();
   return (run && movesOf(run).bySeq.get(seq)?.lease) ?? null;
 }
 
-/** How long that is for those that are kept; they need not be equal. @param {number[]} seqs */
+/** Range of the leases of several sequences, which may differ. @param {number[]} seqs */
 function leaseText(seqs) {
   const leases = [...new Set(seqs.map(leaseOf))].sort((a, b) => (a ?? 0) - (b ?? 0));
   return leases.map(secondsText).join("–");
@@ -74,7 +74,7 @@ const kept = (seq) =>
   t("wire.kept", { name: t("sequence.name", { id: seq }), lease: secondsText(leaseOf(seq)), ...wayOf(seq) });
 
 /**
- * A queue of sequences, in order; `more`: what is true of all of them.
+ * A queue of sequences in order; `more`: a note on all of them.
  *
  * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, more?: string}} props
  */

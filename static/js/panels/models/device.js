@@ -1,4 +1,4 @@
-// The memory of the device that the models compute on, in parts that are known; what the driver says of its clock.
+// Memory of the compute device by use, and the clock and power that its driver reports.
 
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
@@ -7,8 +7,8 @@ import { bytesText, grouped, t } from "../../tell/words.js";
 /** @typedef {NonNullable<import("../../core/wire.js").Answers["/api/models"]["device"]>} Memory */
 
 /**
- * Its parts, the rest of this process and what others have among them where they follow from what is told: pages of a
- * pool that nothing was written to take no memory of a machine's yet.
+ * Split the device's memory into known parts, the rest of this process, and other processes. Pages of a pool that were
+ * never written do not occupy host memory yet.
  *
  * @param {Memory} memory
  * @returns {[string, number][]}

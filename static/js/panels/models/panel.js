@@ -1,4 +1,4 @@
-// The server's models: what each is and takes, and the way to a new run on it.
+// The server's models: properties, memory, and buttons to start a run on each.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -14,16 +14,16 @@ import { Device } from "./device.js";
 /** @typedef {import("../../core/wire.js").Answers["/api/models"]} Answer */
 /** @typedef {Answer["models"][number]} Listed */
 
-const REFRESH_MS = 3000; // of the device's figures, while somebody looks
+const REFRESH_MS = 3000; // ms between updates of the device's figures while the panel is visible
 
-/** What the server said last. */
+/** The last answer of the server. */
 const answer = signal(/** @type {Answer | null} */ (null));
 
-/** Why one could not be let go. */
+/** Reason why a model could not be unloaded. */
 const kept = signal(/** @type {{name: string, text: string} | null} */ (null));
 
 export function Panel() {
-  const said = models.value; // each change of a model is told, and then asked for
+  const said = models.value; // dependency: refetch when a model's status changes
   useEffect(() => {
     ask();
   }, [said, own.log.value]);
@@ -60,7 +60,7 @@ function Group({ title, found }) {
 /** @param {{listed: Listed}} props */
 function Row({ listed }) {
   const { model, kv_bytes_per_token: bytes, theaters } = listed;
-  const status = models.value[listed.status.name] ?? listed.status; // news of it come before the answer
+  const status = models.value[listed.status.name] ?? listed.status; // status messages arrive before the answer
   const isOn = own.log.value?.header.model.name === status.name;
   const why = refused.value?.name === status.name ? refused.value.text : null;
   const choose = async () => {
@@ -103,7 +103,7 @@ function Row({ listed }) {
 }
 
 /**
- * How many query heads share a KV head, as the field calls it; or that some layers keep a state.
+ * Attention kind by the number of query heads per KV head, or hybrid if layers have states.
  *
  * @param {NonNullable<Listed["model"]>} model
  */
@@ -115,7 +115,7 @@ function kindOf({ num_heads, num_kv_heads, state_bytes }) {
 
 /**
  * @param {Listed["status"]} status
- * @param {boolean} isOn whether the run on stage is on it
+ * @param {boolean} isOn whether the run on stage uses it
  */
 function stateOf({ state, stage, stages }, isOn) {
   if (isOn) return t("models.on_stage");
@@ -141,6 +141,6 @@ async function ask() {
     const found = await fetch("api/models");
     if (found.ok) answer.value = await found.json();
   } catch (error) {
-    if (!(error instanceof TypeError)) complain(error); // away: what was said last stays
+    if (!(error instanceof TypeError)) complain(error); // server unreachable: keep the last answer
   }
 }

@@ -1,5 +1,5 @@
-// What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys,
-// keys that were read from where they do not belong, keys that are only rotated. Pure.
+// Comparison of the captured arrays of two runs: different keys, attention to later keys, keys read from wrong places,
+// keys that are only rotated. Pure.
 
 import { SAME } from "../../core/layer_differences.js";
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
@@ -21,8 +21,8 @@ import { firstOf, recordAt } from "../../runs/steps.js";
  * @typedef {Float32Array} Vector
  */
 
-const SEEN = 1e-3; // a weight of which it is worth speaking
-const FITS = 0.01; // captures are float16: weights worked out again are this near
+const SEEN = 1e-3; // minimum weight that is reported
+const FITS = 0.01; // tolerance of recomputed weights, since captures are float16
 const APART = 0.05;
 
 /** @type {(a: Vector, b: Vector) => number} */
@@ -33,7 +33,8 @@ const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 const norm = (a) => Math.sqrt(dot(a, a));
 
 /**
- * One vector that a record computed, or null when it is not captured.
+ * Return a vector that a record computed, or null if it is not captured.
+ *
  * @param {TraceLog} log
  * @param {Source | null} source
  * @param {number} layer
@@ -49,7 +50,8 @@ export function vectorIn(log, source, layer, kind, head) {
 }
 
 /**
- * Where the keys come from that `seqId` has in its log after `step` steps, by position.
+ * Return the source of each key of `seqId` after `step` steps, by position.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -61,7 +63,8 @@ export function keySources(log, step, seqId) {
 }
 
 /**
- * The keys of `seqId` after `step` steps, lane against lane.
+ * Compare the keys of `seqId` after `step` steps between the lanes.
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -90,8 +93,8 @@ export function keyDifferences(logs, step, seqId) {
 }
 
 /**
- * The first place where keys differ up to `step`: {step, seq_id, layer, position, most}, the lowest layer of that
- * step; or null.
+ * Return the first difference of keys up to `step`, in the lowest layer of that step, as {step, seq_id, layer,
+ * position, most}; or null.
  */
 export const firstKeyDifference = firstOf((logs, at) => {
   const seqs = new Set(
@@ -107,7 +110,8 @@ export const firstKeyDifference = firstOf((logs, at) => {
 });
 
 /**
- * Weights of the query at `position`, computed in `record`, over every key of the row, later ones too.
+ * Return the weights of the query at `position`, computed in `record`, over all keys of the row, including later ones.
+ *
  * @param {TraceLog} log
  * @param {number} record
  * @param {number} seqId
@@ -132,8 +136,9 @@ function wholeRow(log, record, seqId, layer, head, position) {
 }
 
 /**
- * The attention rows of `seqId` up to the last that it has computed up to `step`, by query; null where there is none
- * here.
+ * Return the attention rows of `seqId` up to the last one computed by `step`, by query; null for rows that are not
+ * loaded.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -149,7 +154,8 @@ export function attentionRows(log, step, seqId, layer, head) {
 }
 
 /**
- * The layer and head whose attention rows differ most between the lanes; `most` = 0 when none do.
+ * Return the layer and head whose attention rows differ most between the lanes; `most` is 0 if none differ.
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -173,7 +179,8 @@ export function mostTellingHead(logs, step, seqId) {
 }
 
 /**
- * The largest weight that a query computed in the log's `step`-th step gives to a later key, or null.
+ * Return the largest weight that a query computed in the log's `step`-th step gives to a later key, or null.
+ *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -196,10 +203,11 @@ export function aboveDiagonal(log, step) {
 }
 
 /**
- * Whether the weights that the newest query of `seqId` got belong to keys one position away. Worked out from the
- * captured q and k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key
- * j, over the keys that both have. {by, layer, head, query, fits, unmoved}: the largest deviation moved and not
- * moved, of the head where not moving is worst; null when moving explains nothing.
+ * Test whether the weights of the newest query of `seqId` belong to keys one position away. Recomputed from the
+ * captured q and k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j,
+ * over the keys that both have. Returns {by, layer, head, query, fits, unmoved}, the largest deviations with and
+ * without the shift, for the head with the largest deviation without it. Returns null if a shift explains nothing.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -235,8 +243,9 @@ export function movedKeys(log, step, seqId) {
 }
 
 /**
- * The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1
- * over those.
+ * Return the largest |weight − softmax(scores shifted by `by`)| over the keys that have such a neighbour, both
+ * normalized over those.
+ *
  * @param {Vector} weights
  * @param {number[]} scores
  * @param {number} by
@@ -250,9 +259,10 @@ function deviation(weights, scores, by) {
 }
 
 /**
- * The first position whose first-layer keys `seqId` computed itself in both lanes, as long head by head, but pointing
- * elsewhere: only another rotation does that. {position, length, cosine} of the KV head that turned furthest; null
- * when there is none.
+ * Return the first position whose first-layer keys, computed by `seqId` itself in both lanes, have equal norms in every
+ * head but different directions, which only a different rotation explains: {position, length, cosine} of the KV head
+ * with the largest angle. Returns null if there is none.
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId

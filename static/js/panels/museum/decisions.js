@@ -1,4 +1,4 @@
-// What the two runs of an exhibit decided in the same step, held against each other. Pure.
+// Comparison of the decisions of an exhibit's two runs in the same step. Pure.
 
 import { kindOf } from "../../core/operation_kinds.js";
 import { operationsOf } from "../../core/operations.js";
@@ -10,8 +10,9 @@ import { firstOf, recordAt, tookStep } from "../../runs/steps.js";
  */
 
 /**
- * What each log decided in its `step`-th step that the other did not: [of the first, of the second]. Both empty when
- * they agree.
+ * Return the decisions of each log in its `step`-th step that the other did not make, as [first, second]. Both are
+ * empty if the logs agree.
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}
@@ -22,7 +23,8 @@ export function differingDecisions(logs, step) {
 }
 
 /**
- * What both decided in their `step`-th step: [[entry of the first, entry of the second], …].
+ * Return the decisions that both logs made in their `step`-th step: [[entry of the first, entry of the second], …].
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}
@@ -38,7 +40,7 @@ export function sharedDecisions(logs, step) {
 /**
  * @param {TraceLog} log
  * @param {number} step
- * @returns {Map<string, Entry>} by what is said of them
+ * @returns {Map<string, Entry>} entries by their content
  */
 function decisionsOf(log, step) {
   if (!tookStep(log, step)) return new Map();
@@ -46,7 +48,7 @@ function decisionsOf(log, step) {
   return new Map(entries.map((entry) => [JSON.stringify([entry.layers, entry.parts]), entry]));
 }
 
-/** The first step up to `step` in which the logs decided differently: {step}, or null. */
+/** First step up to `step` with different decisions as {step}, or null. */
 export const firstDecisionDifference = firstOf((logs, at) =>
   differingDecisions(logs, at).some((entries) => entries.length) ? { step: at } : null,
 );

@@ -1,5 +1,4 @@
-// What the log of one run says by itself that cannot be right: objections of guards and checks, and contradictions.
-// Pure.
+// Evidence in the log of a single run: objections of guards and checks, and contradictions. Pure.
 
 import { slotOf } from "../../core/metrics.js";
 import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
@@ -21,7 +20,8 @@ import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
 const EMPTY = new Uint8Array();
 
 /**
- * What guards and checks wrote into a record. Older logs have sentences alone.
+ * Return the objections of guards and checks in a record. Older logs have only sentences.
+ *
  * @param {Partial<StepRecord>} record
  * @returns {Objection[]}
  */
@@ -34,7 +34,8 @@ export function objectionsIn({ integrity = "" }) {
 }
 
 /**
- * The same of the log as far as its `step`-th step, each with its `step`, a sentence once.
+ * Return the objections of a log up to its `step`-th step, each text once, with its `step`.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {(Objection & {step: number})[]}
@@ -48,7 +49,8 @@ export function objections(log, step) {
 }
 
 /**
- * Slots that a log says were written in its `step`-th step, one for each sequence's last token in each block group.
+ * Return the last slot that each sequence wrote in the log's `step`-th step, per block group.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
@@ -66,7 +68,8 @@ export function lastWrites(log, step) {
 }
 
 /**
- * What the log's `step`-th step says that cannot be right, whatever engine wrote it.
+ * Return the contradictions in the log's `step`-th step, independent of the engine that wrote it.
+ *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {Contradiction[]}
@@ -77,10 +80,7 @@ export function contradictions(log, step) {
   return [...sharedWrites(log, index), ...foreignBlocks(log, index), ...forgottenTokens(log, index)];
 }
 
-/**
- * The first thing that cannot be right in the second log, up to `step`: a contradiction with its step and a sequence,
- * or null.
- */
+/** First contradiction in the second log up to `step`, with its step and a sequence, or null. */
 export const firstContradiction = firstOf(([, log], step) => {
   const [first] = contradictions(log, step);
   return first ? { ...first, seq_id: first.kind === "shared_write" ? first.seqs[0] : first.seq_id, step } : null;
@@ -148,7 +148,8 @@ function foreignBlocks(log, index) {
 }
 
 /**
- * The token that a slot's writer had there.
+ * Return the token that a slot's writer had there.
+ *
  * @param {TraceLog} log
  * @param {{record: number, seq_id: number, position: number}} origin
  */
@@ -158,7 +159,8 @@ function computedToken(log, { record, seq_id, position }) {
 }
 
 /**
- * Bytes of every token that some sequence of the run has, by id.
+ * Return the bytes of every token of any sequence of the run, by token id.
+ *
  * @param {ReturnType<TraceLog["stateAt"]>} state
  * @returns {Map<number, Uint8Array>}
  */

@@ -1,5 +1,5 @@
-// What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions,
-// rows, keys.
+// Facts at the shown step that point to the cause: consistency check, slots, lookups, preemptions, attention rows,
+// keys.
 
 import { kindOf } from "../../core/operation_kinds.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -45,7 +45,8 @@ function FactLine({ lane, kind, text, fault, derived }) {
 }
 
 /**
- * Facts in the order of importance.
+ * Return the facts in order of importance.
+ *
  * @param {Scene} now
  * @returns {Fact[]}
  */
@@ -65,7 +66,8 @@ export function factsOf({ logs, step, seq }) {
 }
 
 /**
- * What cannot be right in the faulty run.
+ * A fact of the faulty run that cannot be right.
+ *
  * @param {string} kind
  * @param {string} text
  * @param {string} [derived]
@@ -74,7 +76,8 @@ export function factsOf({ logs, step, seq }) {
 const wrong = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: true, derived });
 
 /**
- * Decisions of both runs that faults hide behind; what came of them may differ, and is then told of each.
+ * Return decisions of both runs that may conceal a fault. If their results differ, each run has its own fact.
+ *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}
@@ -122,7 +125,8 @@ function arrayFacts(logs, step, seq) {
 }
 
 /**
- * Where the books put the newest K and V: said once where both runs agree.
+ * Return the slots of the newest K and V according to the block tables, once if both runs agree.
+ *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}
@@ -139,10 +143,7 @@ function writeFacts(logs, step) {
   return [...said("both", both), ...said("healthy", healthy), ...said("faulty", faulty)];
 }
 
-/**
- * A contradiction as a sentence.
- * @param {import("./evidence.js").Contradiction} one
- */
+/** Text of a contradiction. @param {import("./evidence.js").Contradiction} one */
 export function contradictionWords(one) {
   switch (one.kind) {
     case "shared_write":

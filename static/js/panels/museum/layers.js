@@ -1,4 +1,4 @@
-// How far the two runs are apart in each layer, and the first layer in which they differ.
+// Differences of the two runs per layer, and the first layer that differs.
 
 import { compareInto, nothingCompared } from "../../core/attention.js";
 import { firstDifferent } from "../../core/layer_differences.js";
@@ -13,7 +13,8 @@ import { attentionRows, keySources, vectorIn } from "./arrays.js";
 /** @typedef {import("../../core/layer_differences.js").LayerDifference} LayerDifference */
 
 /**
- * At how many places from the first on both runs have the same tokens: what comes after them differs because of that.
+ * Return the length of the common token prefix; differences after it follow from different tokens.
+ *
  * @param {import("../../core/log.js").TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -28,8 +29,9 @@ function sameTokens(logs, step, seqId) {
 }
 
 /**
- * The differences of `seqId` after `step` steps, layer by layer, as far as both runs have the same tokens: of K and V
- * as its blocks have them, and of its rows.
+ * Return the differences of `seqId` after `step` steps per layer, over the common token prefix: of K and V in its
+ * blocks, and of its attention rows.
+ *
  * @param {import("../../core/log.js").TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId

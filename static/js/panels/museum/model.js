@@ -1,4 +1,4 @@
-// The fault museum: which exhibit is on show, what its two lanes are asked and how far they are apart.
+// The fault museum: the shown exhibit, the requests of its two lanes, and their differences.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/anew.js";
@@ -19,33 +19,33 @@ import { museumSentence } from "./words.js";
  * @typedef {NonNullable<typeof scene.value>} Scene
  */
 
-/** @type {Lane[]} the two lanes, in this order everywhere */
+/** @type {Lane[]} the two lanes, always in this order */
 export const LANES = ["healthy", "faulty"];
-/** What they are called. */
+/** Names of the lanes. */
 export const names = () => LANES.map((name) => t(`museum.${name}`));
 export const lanes = new Lockstep("museum", LANES, {
   captures: true,
   recorded: (lane) => `museum-${settings.exhibit.value?.replaceAll("_", "-")}-${language.value}-${lane}`,
 });
 
-/** The one on show, or null. */
+/** The shown exhibit, or null. */
 export const exhibit = computed(() => {
   const shown = /** @type {Exhibit[]} */ (exhibits.value).find((one) => one.id === settings.exhibit.value);
   return shown ?? null;
 });
 
-/** The museum as what the page shows and drives. */
+/** Player of the exhibit's lanes. */
 export const player = new LanesPlayer(lanes, {
   wish: () => exhibit.value && wishOf(exhibit.value),
   told: () => museumSentence(scene.value, lanes),
 });
 
-/** The sequence whose arrays are asked for, or null for the one in which the fault shows first. */
+/** Sequence whose arrays are shown; null for the one in which the fault appears first. */
 export const chosenSeq = signal(/** @type {number | null} */ (null));
 
 /**
- * What is looked at: {logs, step, last, seqs, seq, first}, or null before the first run. `first`: who noticed what
- * first, as far as was run.
+ * The shown scene {logs, step, last, seqs, seq, first}, or null before the first run. `first`: first difference of each
+ * kind so far.
  */
 export const scene = computed(() => {
   const logs = lanes.logs.value;
@@ -66,9 +66,9 @@ export const scene = computed(() => {
 let [onShow, inWords] = [settings.exhibit.peek(), language.peek()];
 effect(() => {
   if (settings.exhibit.value === onShow && language.value === inWords) return;
-  [onShow, inWords] = [settings.exhibit.value, language.value]; // another language has other prompts
+  [onShow, inWords] = [settings.exhibit.value, language.value]; // prompts depend on the language
   chosenSeq.value = null;
-  player.begin(); // what was run was another exhibit's
+  player.begin(); // the previous run belongs to another exhibit
 });
 
 /**
@@ -78,7 +78,8 @@ effect(() => {
 const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ? shown.id : null });
 
 /**
- * What both lanes are asked: the same, but for the fault.
+ * Return the request of both lanes, which differ only in the fault.
+ *
  * @param {Exhibit} shown
  * @returns {import("../../runs/lockstep.js").Wish}
  */
@@ -91,10 +92,7 @@ export function wishOf(shown) {
   };
 }
 
-/**
- * Make the page follow a run as the lane on the stage is, as far as it is looked at.
- * @param {Exhibit} shown
- */
+/** Open a run with the settings of the lane on stage, up to the shown step. @param {Exhibit} shown */
 export async function follow(shown) {
   const { prompts, sampling } = shown;
   lanes.pause();

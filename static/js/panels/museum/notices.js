@@ -1,4 +1,4 @@
-// Who notices the fault, and in which step: the check of the books, the log by itself, decisions, keys, tokens.
+// Witnesses of the fault and the step in which each notices it: consistency check, log, decisions, keys, tokens.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -21,7 +21,8 @@ export function Notices({ now }) {
 }
 
 /**
- * One witness: `step` is when it noticed, undefined while it has not.
+ * A witness. `step` is when it notices the fault, undefined if it has not.
+ *
  * @typedef {{name: string, kind: "captured" | "derived", formula?: string, step?: number, text: string}} Witness
  */
 
@@ -61,10 +62,11 @@ export function witnesses({ logs, last, first: { log, keys, tokens } }) {
   ];
 }
 
-const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // what says most of why the others followed
+const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations that best explain later differences
 
 /**
- * What each lane decided that the other did not, the most telling of it.
+ * Text of the most informative decision of each lane that the other did not make.
+ *
  * @param {Scene["logs"]} logs
  * @param {number} step
  */

@@ -1,5 +1,5 @@
-// The fault museum: exhibits, and the chosen one as two runs in lockstep, a healthy one and one with the fault. Drawn
-// from the two logs; the fault is the engine's.
+// The fault museum: a list of exhibits, and the chosen one as a healthy and a faulty run in lockstep, drawn from their
+// two logs. The fault is in the engine.
 
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -103,10 +103,7 @@ function show(id) {
   settings.exhibit.value = id;
 }
 
-/**
- * What both runs are asked, and the way to follow one like the one on the stage.
- * @param {{shown: Exhibit}} props
- */
+/** Request of both runs, and a button that opens a run like the one on stage. @param {{shown: Exhibit}} props */
 function Asked({ shown }) {
   const off = connection.value !== "live" || lanes.phase.value === "opening";
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
@@ -119,10 +116,7 @@ function Asked({ shown }) {
   </p>`;
 }
 
-/**
- * What is wrong and what to watch, in the server's words.
- * @param {{shown: Exhibit}} props
- */
+/** Description of the fault and what to watch, in the server's words. @param {{shown: Exhibit}} props */
 function Label({ shown }) {
   return html`<div class="museum-label">
     <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${inLanguage(shown.text)}</p>

@@ -1,4 +1,4 @@
-// The captured arrays of both runs as pictures: how far the keys are apart, and the attention rows beside each other.
+// Pictures of the captured arrays of both runs: differences of keys, and attention rows side by side.
 
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -22,10 +22,10 @@ import { figure } from "./words.js";
  * @typedef {import("./arrays.js").Row} Row
  */
 
-const GUTTER = 22; // px left of the layers, for their names
-const AXIS = 16; // px below them, for the tokens
-const LABELLED = 13; // px of a column from which its token is written
-const BENT = 0.5; // small differences stay visible: the shade is the root of the share
+const GUTTER = 22; // px left of the layers for their names
+const AXIS = 16; // px below the layers for tokens
+const LABELLED = 13; // px of a column from which its token is drawn
+const BENT = 0.5; // exponent of the shade, so that small differences stay visible
 
 /** @param {{now: Scene}} props */
 export function Arrays({ now: { logs, step, seq } }) {
@@ -82,7 +82,8 @@ function Keys({ name, keys, labels, layers }) {
 }
 
 /**
- * Labels of the sequence's tokens in a log, after `step` steps.
+ * Labels of the sequence's tokens in a log after `step` steps.
+ *
  * @param {import("../../core/log.js").TraceLog} log
  * @param {number} step
  * @param {number} seq
@@ -93,7 +94,8 @@ function labelsIn(log, step, seq) {
 }
 
 /**
- * Pixels of a cell: a column a position, a row a layer.
+ * Size of a cell in px; columns are positions, rows are layers.
+ *
  * @param {Size} size
  * @param {KeyDifferences} keys
  */
@@ -132,10 +134,7 @@ function paintKeys(c, size, keys, labels) {
     c.fillText(labels[position] ?? "", GUTTER + (position + 0.5) * column, size.height - AXIS / 2 + 1, column + 2);
 }
 
-/**
- * The largest weight on a key after its query, over all rows.
- * @param {(Row | null)[]} rows
- */
+/** Return the largest weight on a key after its query, over all rows. @param {(Row | null)[]} rows */
 function largestAbove(rows) {
   const above = rows.map((row, query) => {
     const later = row ? row.weights.subarray(Math.max(0, query + 1 - row.keyStart)) : [];
@@ -187,7 +186,7 @@ function paintRows(c, size, rows) {
     }
     row.weights.forEach((weight, i) => {
       const key = row.keyStart + i;
-      if (key > query && weight === 0) return; // what causality leaves is paper
+      if (key > query && weight === 0) return; // cells above the diagonal stay blank
       c.fillStyle = sequentialAt(palette.sequential, weight);
       c.fillRect(key * cell, query * cell, cell + 0.3, cell + 0.3);
     });

@@ -1,4 +1,4 @@
-// The museum in words: what a step did in both runs, and what is wrong with it.
+// Texts of the museum: the result of a step in both runs, and its errors.
 
 import { recordAt, tookStep } from "../../runs/steps.js";
 import { labelOf } from "../../runs/tokens.js";
@@ -13,21 +13,16 @@ import { objectionsIn } from "./evidence.js";
  * @typedef {import("./model.js").Scene} Scene
  */
 
-/**
- * A chosen token in quotation marks, or that there is none.
- * @param {Pick<Token, "token_bytes"> | undefined} token
- */
+/** A sampled token in quotation marks, or that there is none. @param {Pick<Token, "token_bytes"> | undefined} token */
 export const tokenWord = (token) => (token ? quoted(labelOf(token.token_bytes)) : t("museum.say.nothing"));
 
-/**
- * A distance or share for a sentence: two or three digits, whatever its size.
- * @param {number} value
- */
+/** Format a distance or share with at most three significant digits. @param {number} value */
 export const figure = (value) =>
   value === 0 ? "0" : value >= 0.001 ? Number(value.toPrecision(3)).toString() : value.toExponential(0);
 
 /**
- * All that was objected to in the log's `step`-th step, or "".
+ * Return all objections in the log's `step`-th step as text, or "".
+ *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -37,7 +32,8 @@ export function objectedAt(log, step) {
 }
 
 /**
- * One sentence or two on the step that is shown.
+ * Sentence about the shown step.
+ *
  * @param {Scene | null} now
  * @param {import("../../runs/lockstep.js").Lockstep} lanes
  */

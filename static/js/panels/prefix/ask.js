@@ -1,4 +1,4 @@
-// "Who would hit": a prompt that is written, or one of the run's, asked of the cache as it is shown.
+// "Which prefix would hit": a typed prompt or one of the run's, looked up in the cache as shown.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
@@ -13,14 +13,14 @@ import { canTokenize, tokensOf } from "../../net/commands.js";
 import { log, numRecords, shownSeq, state } from "../../state/store.js";
 import { grouped, sentences, t } from "../../tell/words.js";
 
-const WAIT = 250; // ms without a letter before the server is asked
-const MAX_REQUESTS = 200; // the newest ones, of which one is chosen
-const PROMPT_TEXT = 28; // characters of a prompt beside its request's name
+const WAIT = 250; // ms without typing before the server is asked to tokenize
+const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first
+const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's name
 
 /** @typedef {import("../../core/prefix_hit.js").Hit} Hit */
 
 /**
- * What is asked about: a sequence of the run, or a text with its tokens (null while they are on their way).
+ * The looked-up prompt: a sequence of the run, or a text with its tokens (null until they arrive).
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<
  *   {seq: number} | {text: string, tokens: number[] | null} | null>}
@@ -28,22 +28,22 @@ const PROMPT_TEXT = 28; // characters of a prompt beside its request's name
 export const asked = signal(null);
 
 /**
- * The instance whose cache is wanted; null: that of the sequence on stage.
+ * Instance chosen by the reader; null: that of the sequence on stage.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
  */
 export const wanted = signal(null);
-/** The instance whose cache is drawn. */
+/** Instance whose cache is drawn. */
 export const whose = computed(() => wanted.value ?? state.value?.sequences.get(shownSeq.value ?? -1)?.instance ?? 0);
 
-/** Its prefix cache as it is drawn. */
+/** Prefix cache of that instance at the drawn record. */
 export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value, whose.value) : null));
 
-/** Whether hits follow from more than tokens, so that they are not predicted. */
+/** Whether an ablation makes hits depend on more than tokens, so that they cannot be predicted. */
 const ablated = computed(() => Boolean(log.value && state.value && isAblated(log.value.header, state.value.index)));
 
 /**
- * What the cache has of it; null while nothing is asked, or nothing is predicted.
+ * Result of the lookup; null without a prompt or without a prediction.
  *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
@@ -60,7 +60,7 @@ export const answer = computed(() => {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 
-/** Ask about a text; the server makes tokens of it. @param {string} text */
+/** Look up a text; the server tokenizes it. @param {string} text */
 function write(text) {
   clearTimeout(timer);
   if (!text) return void (asked.value = null);
@@ -72,14 +72,14 @@ function write(text) {
   }, WAIT);
 }
 
-/** The text of a prompt, short. @param {{token_bytes: Uint8Array[], num_prompt_tokens: number}} sequence */
+/** Beginning of a prompt's text. @param {{token_bytes: Uint8Array[], num_prompt_tokens: number}} sequence */
 function promptText({ token_bytes: bytes, num_prompt_tokens: count }) {
   const text = [...visible(joinText(bytes.slice(0, Math.min(count, PROMPT_TEXT))))];
   return text.length > PROMPT_TEXT ? `${text.slice(0, PROMPT_TEXT).join("")}…` : text.join("");
 }
 
 export function Ask() {
-  numRecords.value; // the log grows in place
+  numRecords.value; // dependency: the log grows in place
   const about = asked.value;
   const all = [...(log.value?.tail.sequences.values() ?? [])].filter((one) => one.parent_seq_id === null);
   const chosen = about && "seq" in about ? about.seq : null;
@@ -103,7 +103,7 @@ export function Ask() {
   </div>`;
 }
 
-/** The answer in a sentence, with the way to what it names. */
+/** The result in a sentence, with links to the records that it names. */
 export function Answer() {
   const hit = answer.value;
   const waits = asked.value && "text" in asked.value && asked.value.tokens === null;
@@ -128,7 +128,7 @@ export function Answer() {
 const countText = ({ way, tokens, of, most }) =>
   t("prefix.answer", { n: grouped(way.length), most: grouped(most), tokens: grouped(tokens), of: grouped(of) });
 
-/** Why no more. @param {Hit} hit */
+/** Reason why the hit ends. @param {Hit} hit */
 function endText({ end, eviction, shared, way }) {
   if (end === "evicted" && eviction)
     return t(eviction.seq === null ? "prefix.end.evicted" : "prefix.end.evicted_for", {

@@ -1,4 +1,4 @@
-// The prefix cache of the run as it is drawn: what is cached, what is shared, what would hit.
+// The prefix cache at the drawn record: cached and shared blocks, and lookups.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -32,7 +32,7 @@ export function Panel() {
 }
 
 /**
- * Each of several instances has a prefix cache of its own; this chooses one.
+ * Choice of the instance whose prefix cache is shown.
  *
  * @param {{instances: import("../../core/trace.js").InstanceFacts[]}} props
  */

@@ -1,4 +1,4 @@
-// A row of the prefix tree: how deep it is, its text, a cell for each block, who holds it, when it was used last.
+// Row of the prefix tree: depth, text, one cell per block, holders, last use.
 
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -13,9 +13,9 @@ import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowL
  * @typedef {import("../../state/store.js").State} State
  */
 
-const INDENT = 14; // px a level
-const DEEPEST = 12; // levels that are indented; what is deeper says its level
-const MAX_CELLS = 48; // blocks of a row that have a cell each; of a longer one a cell stands for several
+const INDENT = 14; // px per level
+const DEEPEST = 12; // levels that are indented; deeper rows state their level
+const MAX_CELLS = 48; // blocks of a row with a cell each; in longer rows a cell stands for several
 const MAX_SWATCHES = 3;
 
 /**
@@ -40,7 +40,7 @@ export function TreeRow({ row, at, high, state, hits, isEnd, way, focusable, fol
     const element = /** @type {HTMLElement} */ (event.target);
     const block = element.closest("[data-block]")?.getAttribute("data-block") ?? nodes[0].blocks[0]?.block_id;
     hovered.value = block === undefined ? null : { block: Number(block) };
-    if (event.type === "focus") return; // who walks by keys sees the rows above, and hears the description
+    if (event.type === "focus") return; // keyboard users keep the rows above visible and hear the description
     showTip(/** @type {Element} */ (event.currentTarget), [...lines(), keysText(row)]);
   };
   /** @param {Event} event */
@@ -81,7 +81,7 @@ export function TreeRow({ row, at, high, state, hits, isEnd, way, focusable, fol
   </div>`;
 }
 
-/** What keys do on a row. @param {Row} row */
+/** Hint on the keys of a row. @param {Row} row */
 const keysText = ({ nodes }) => (nodes.length > 1 ? t("prefix.opens") : null);
 
 /** @param {import("../../core/log.js").TraceLog} now @param {State} state @param {Node[]} nodes */
@@ -92,7 +92,7 @@ function lastUse(now, state, nodes) {
   return until < 0 ? "–" : t("prefix.record", { record: grouped(until + 1) });
 }
 
-/** Who holds it; else that it can be found again, and when it goes. @param {{state: State, nodes: Node[]}} props */
+/** Holders of a row; else whether it is cached, and its eviction order. @param {{state: State, nodes: Node[]}} props */
 function Standing({ state, nodes }) {
   const [{ kind, findable }] = nodes;
   if (kind === "gone") return t("prefix.gone");
@@ -105,7 +105,7 @@ function Standing({ state, nodes }) {
 }
 
 /**
- * A cell a block, in the colours of who holds it; dashed when nobody does.
+ * One cell per block in the colours of its holders; dashed without one.
  *
  * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
  */

@@ -1,4 +1,4 @@
-// What a row of the prefix tree says: its tokens as text, its blocks, who holds them, when nobody did any more.
+// Facts about a row of the prefix tree: tokens as text, blocks, holders, end of the last use.
 
 import { ownersByBlock } from "../../core/groups.js";
 import { blockHistory } from "../../core/history.js";
@@ -7,11 +7,11 @@ import { log } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, t } from "../../tell/words.js";
 
-/** Whether the log has neither texts nor token ids: only counts, blocks and times. */
+/** Whether the log omits texts and token ids and has only counts, blocks and times. */
 export const isPrivate = () => log.value?.header.engine.private === true;
 
-const FEW = 3; // runs of block ids that are named
-const MAX_TEXT = 160; // tokens of a row whose text is made: more are not seen
+const FEW = 3; // maximum runs of block ids listed
+const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
 /**
  * @typedef {import("../../core/prefix_branches.js").Row} Row
@@ -22,7 +22,7 @@ const MAX_TEXT = 160; // tokens of a row whose text is made: more are not seen
  */
 
 /**
- * The tokens of the first contents of a row as text, cut where prompt becomes output.
+ * Return the tokens at the beginning of a row as text, split where the prompt ends.
  *
  * @param {State} state
  * @param {Node[]} nodes
@@ -39,7 +39,7 @@ export function piecesOf(state, nodes) {
   const runs = [];
   for (const { content } of few) {
     const sequence = state.sequences.get(content.seq);
-    if (!sequence) continue; // its content came with the records after this state
+    if (!sequence) continue; // its sequence appears only in later records
     const labels = tokenLabels(sequence.token_bytes);
     for (let at = content.logical * size; at < (content.logical + 1) * size; at++) {
       const prompt = at < sequence.num_prompt_tokens;
@@ -51,13 +51,13 @@ export function piecesOf(state, nodes) {
   return runs.map(({ labels, prompt }) => ({ text: spaced(labelsText(labels.filter(Boolean))), prompt }));
 }
 
-/** Between words a space is one; where a text begins or ends it is marked. @param {string} text */
+/** Show single spaces between words as spaces; keep leading and trailing ones marked. @param {string} text */
 const spaced = (text) => text.replace(/(?<=[^␣])␣(?=[^␣])/g, " ");
 
 /** @param {Node[]} nodes */
 export const blockIds = (nodes) => nodes.flatMap(({ blocks }) => blocks.map((block) => block.block_id));
 
-/** Block ids written short: `0–6 9 12 …`. @param {Node[]} nodes */
+/** Abbreviate block ids: `0–6 9 12 …`. @param {Node[]} nodes */
 export function idsText(nodes) {
   /** @type {[number, number][]} */
   const runs = [];
@@ -70,17 +70,17 @@ export function idsText(nodes) {
   return runs.length ? few.join(" ") + (runs.length > FEW ? " …" : "") : "–";
 }
 
-/** The sequences that hold a row's blocks. @param {State} state @param {Node[]} nodes */
+/** Return the sequences that hold a row's blocks. @param {State} state @param {Node[]} nodes */
 export function ownersIn(state, nodes) {
   const owners = ownersByBlock(state);
   return [...new Set(blockIds(nodes).flatMap((id) => owners.get(id) ?? []))].sort((a, b) => a - b);
 }
 
-/** The most that one of a row's blocks was hit since it was computed. @param {Node[]} nodes */
+/** Largest number of hits of one of a row's blocks since it was computed. @param {Node[]} nodes */
 export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => blocks.map((block) => block.num_hits)));
 
 /**
- * The last record that held one of the row's blocks, which nobody holds now; -1: none did.
+ * Return the last record in which one of the row's now free blocks was held; -1 if none was.
  *
  * @param {TraceLog} now
  * @param {State} state
@@ -94,8 +94,7 @@ export function heldUntil(now, state, nodes) {
 }
 
 /**
- * How many blocks are taken before the first one of a row is: its place in the free queue, from 1 on; null: somebody
- * holds it.
+ * Return the smallest place of a row's blocks in the free queue, from 1, or null if they are held.
  *
  * @param {State} state
  * @param {Node[]} nodes
@@ -106,7 +105,7 @@ export function nextOut(state, nodes) {
   return places.length ? Math.min(...places) + 1 : null;
 }
 
-/** How the row stands, in words. @param {State} state @param {Node[]} nodes */
+/** Describe the state of a row. @param {State} state @param {Node[]} nodes */
 export function standingText(state, nodes) {
   const [{ kind, findable, refs }] = nodes;
   if (kind === "held") {
@@ -118,12 +117,12 @@ export function standingText(state, nodes) {
 }
 
 /**
- * A row in words, a line each.
+ * Describe a row, one fact per line.
  *
  * @param {TraceLog} now
  * @param {State} state
  * @param {Row} row
- * @param {number} hits its contents that the prompt asked about would hit
+ * @param {number} hits number of its blocks that the looked-up prompt would hit
  */
 export function rowLines(now, state, { nodes }, hits) {
   const tokens = nodes.length * state.block_size;

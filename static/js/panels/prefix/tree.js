@@ -1,4 +1,4 @@
-// The prefix cache as a tree that is walked by arrow keys. Only the rows in sight are in the document.
+// The prefix cache as a tree with arrow-key navigation. Only the visible rows are in the document.
 
 import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -15,11 +15,11 @@ import { TreeRow } from "./row.js";
 /** @typedef {import("../../core/prefix_branches.js").Row} Row */
 
 const ROW = 26; // px
-const THUMB = 48; // px, where a finger points: two lines
-const NARROW = 560; // px: a phone
-const MEDIUM = 800; // px: below it the text needs the room of the block ids
+const THUMB = 48; // px of a row on touch screens, with two lines
+const NARROW = 560; // px of a phone's width
+const MEDIUM = 800; // px below which the text takes the place of the block ids
 
-/** Branches whose continuations are put away, and those that are shown block by block. */
+/** Collapsed branches, and branches shown block by block. */
 const closed = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 
@@ -35,10 +35,10 @@ function put(which, id, isIn) {
   which.value = next;
 }
 
-/** Show or put away what a row opens into. @param {Row} row @param {boolean} open */
+/** Expand or collapse a row. @param {Row} row @param {boolean} open */
 const fold = ({ id, branch }, open) => (branch.children.length ? put(closed, id, !open) : put(opened, id, open));
 
-/** A branch opens into its blocks; of a row that is one block, the block is held. @param {Row} row */
+/** Expand a branch into its blocks; pin the block of a single-block row. @param {Row} row */
 function act({ id, nodes }) {
   const [{ blocks }] = nodes;
   if (nodes.length > 1) put(opened, id, !opened.peek().has(id));
@@ -51,7 +51,7 @@ export function Tree() {
   const way = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);
   const branches = useMemo(() => branchesOf(cache?.roots ?? []), [cache]);
   const rows = useMemo(() => {
-    const shut = new Set([...closed.value].filter((id) => !way.has(id))); // the way is seen as far as it goes
+    const shut = new Set([...closed.value].filter((id) => !way.has(id))); // the path of a hit stays visible
     return rowsOf(branches, shut, opened.value);
   }, [branches, closed.value, opened.value, way]);
   const wide = size.width || innerWidth;

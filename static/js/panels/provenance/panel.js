@@ -1,4 +1,5 @@
-// The provenance panel: the chain of what is held, told at length. It takes the left column while something is held.
+// The provenance panel: the chain of the pinned selection in detail. It replaces the left column while something is
+// pinned.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { Swatch } from "../../kit/colour.js";
@@ -67,11 +68,7 @@ function Link({ link }) {
   </li>`;
 }
 
-/**
- * Where a link leads: to its record, to what it names.
- *
- * @param {{link: ChainLink}} props
- */
+/** Links to the record and the things that a link names. @param {{link: ChainLink}} props */
 function Ways({ link }) {
   const { go, select } = link;
   /**
@@ -138,7 +135,7 @@ function Blocks({ link }) {
 }
 
 /**
- * Each running request under the three reservations.
+ * Each running request under the three reservation schemes.
  *
  * @param {{link: import("../../core/provenance/types.js").LinkOf<"contiguous">}} props
  */
@@ -158,18 +155,10 @@ function Requests({ link }) {
     </ul>`;
 }
 
-/**
- * The slots that a write filled: " 3–5".
- *
- * @param {import("../../core/provenance/types.js").LifeEvent} event
- */
+/** Slots filled by a write: " 3–5". @param {import("../../core/provenance/types.js").LifeEvent} event */
 const slotsOf = ({ from, to }) => (from === undefined || to === undefined ? "" : ` ${from}–${to - 1}`);
 
-/**
- * What happened, the newest first.
- *
- * @param {{events: import("../../core/provenance/types.js").LifeEvent[]}} props
- */
+/** Events, newest first. @param {{events: import("../../core/provenance/types.js").LifeEvent[]}} props */
 function Life({ events }) {
   const shown = events.slice(-MAX_EVENTS).reverse();
   return html`<ul class="provenance-list life num">
@@ -189,11 +178,7 @@ function Life({ events }) {
   ${events.length > shown.length ? html`<p class="hint">+${events.length - shown.length}</p>` : null}`;
 }
 
-/**
- * Ask for the attention row that a weight comes from, when it did not travel with its record.
- *
- * @param {{links: ChainLink[]} | null} now
- */
+/** Fetch the attention row of a weight if it was not sent with its record. @param {{links: ChainLink[]} | null} now */
 function fetchWeight(now) {
   const weight = now?.links.find((link) => link.kind === "weight");
   if (!log.value || !weight || weight.value !== null) return;

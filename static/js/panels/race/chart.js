@@ -1,5 +1,5 @@
-// A group of bars for each step. Tokens computed so far: the quadratic pile without a cache, the straight one with it.
-// Where caches race, bytes copied so far: the quadratic pile of concatenation. Where models race, bytes held.
+// Chart with a group of bars per step. Tokens computed so far: quadratic without a cache, linear with it. For caches,
+// bytes copied so far: quadratic for concatenation. For models, bytes held.
 
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
@@ -19,12 +19,12 @@ import { promptLength } from "./words.js";
  */
 
 const MARGIN = { top: 8, bottom: 16 };
-/** Left and right of the bars, for figures of the axis and of the step shown; bytes have a unit. */
+/** px left and right of the bars for axis labels and the shown step's values; bytes have a unit. */
 const SIDES = { tokens: { left: 42, right: 44 }, bytes: { left: 64, right: 62 } };
 
 /**
- * What each set draws. `title`: key of its words; `values`: of each step of a lane; `most`: the highest that the first
- * lane will come to in `count` steps after a prompt of `prompt` tokens; `styles`: by lane.
+ * What each set draws. `title`: message key; `values`: value of each step of a lane; `most`: expected maximum of the
+ * first lane in `count` steps after a prompt of `prompt` tokens; `styles`: by lane.
  *
  * @typedef {import("../../kit/colour.js").Palette} Palette
  * @typedef {{
@@ -59,7 +59,7 @@ const DRAWN = {
     sides: SIDES.tokens,
     text: grouped,
     values: computedSoFar,
-    most: (_, prompt, count) => prompt + 4 * count, // some drafts are right, and most are not
+    most: (_, prompt, count) => prompt + 4 * count, // some drafts are accepted, most are not
     styles: (palette) => [alpha(palette.q, 0.55), palette["ink-3"], palette.k],
   },
   models: {
@@ -75,7 +75,7 @@ const DRAWN = {
 const drawn = () => DRAWN[racing.value];
 
 /**
- * Bytes of the blocks for `positions` positions.
+ * Return the bytes of the blocks for `positions` positions.
  *
  * @param {TraceLog} log
  * @param {number} positions
@@ -123,7 +123,8 @@ function label(logs, step) {
 }
 
 /**
- * The frame of the whole race is there from the start, so that nothing is rescaled as it grows.
+ * Compute the axes for the whole race from the start, so that nothing is rescaled as it grows.
+ *
  * @param {TraceLog[]} logs
  * @param {Size} size
  */
@@ -143,10 +144,7 @@ function frame(logs, { width, height }) {
   };
 }
 
-/**
- * The next even number of two digits and zeros: the half of it is round too.
- * @param {number} value
- */
+/** Round up to an even number of two significant digits, whose half is round too. @param {number} value */
 function roundAbove(value) {
   const power = 10 ** Math.max(0, Math.floor(Math.log10(value)) - 1);
   return Math.max(2, Math.ceil(value / power / 2) * 2 * power);
@@ -182,17 +180,19 @@ function paint(c, size, logs) {
 
 const title = () => t(drawn().title);
 
-/** What is drawn of each step. @param {TraceLog} log */
+/** Values of each step. @param {TraceLog} log */
 const sums = (log) => drawn().values(log);
 
 /** @param {number} value */
 const text = (value) => drawn().text(value);
 
 /**
- * No cache behind, wide; the two with a cache before it, half the width each. Caches stand side by side.
+ * Paint the lane without a cache behind at full width, and the two lanes with a cache in front at half width each.
+ * Caches are side by side.
+ *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
- * @param {number} i step, from 0
+ * @param {number} i index of the step
  * @param {(step: number) => number} x
  * @param {(value: number) => number} y
  * @param {string[]} styles
@@ -200,7 +200,7 @@ const text = (value) => drawn().text(value);
 function paintGroup(c, sums, i, x, y, styles) {
   const [left, group] = [x(i), x(1) - x(0)];
   const wide = Math.max(group - (group >= 4 ? 1 : 0), 0.75);
-  const beside = styles.length > 3 ? styles.length : styles.length - 1; // the first of three is behind the others
+  const beside = styles.length > 3 ? styles.length : styles.length - 1; // the first of three lanes is behind the others
   styles.forEach((style, lane) => {
     const value = sums[lane]?.[i];
     if (value === undefined) return;
@@ -212,7 +212,8 @@ function paintGroup(c, sums, i, x, y, styles) {
 }
 
 /**
- * The values of the step shown, right of its bars: no cache above, with a cache at the foot.
+ * Paint the values of the shown step right of its bars: without a cache at the top, with a cache at the bottom.
+ *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {(step: number) => number} x

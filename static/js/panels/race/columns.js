@@ -1,4 +1,4 @@
-// What the table of a race says of each lane: which figures, in which groups, and what each says when it is pointed at.
+// Columns of the race table: figures, groups and tooltips.
 
 import { ridge } from "../../core/metrics.js";
 import { roofs } from "../../net/machine.js";
@@ -117,14 +117,14 @@ const OF_MODELS = [
   ],
   ["time", [{ key: "step", column: "steps", text: grouped }, ...TIME[1]]],
 ];
-export const MARKED = new Set(["tokens", "tensors", "copied"]); // their columns say for themselves how they are known
+export const MARKED = new Set(["tokens", "tensors", "copied"]); // groups whose columns have their own fidelity marks
 
 const GROUPS = { strategies: OF_STRATEGIES, caches: OF_CACHES, drafts: OF_DRAFTS, models: OF_MODELS };
 
-/** Those of the set that races. */
+/** Column groups of the current set. */
 export const groups = () => GROUPS[racing.value];
 
-/** Their columns, each with the name of its group, and whether it begins one. */
+/** Columns with the name of their group, and whether each begins one. */
 export const columns = () =>
   groups().flatMap(([group, found], at) =>
     found.map((column, place) => ({ ...column, group, begins: at > 0 && place === 0 })),
@@ -147,7 +147,8 @@ function memoryAbout(lane, key) {
 }
 
 /**
- * What a step copied, beside what the formula says that it would.
+ * Bytes copied in a step, compared with the formula.
+ *
  * @param {Lane} lane
  * @param {Key} key
  * @param {string} strategy
@@ -160,7 +161,9 @@ function copiedAbout(lane, key, strategy) {
 }
 
 /**
- * On which side of the machine's ridge a step lies: what bounds it. Nothing where nobody measured the machine.
+ * Whether memory or arithmetic bounds the step, relative to the machine's ridge. Omitted if the machine is not
+ * measured.
+ *
  * @param {Lane} lane
  */
 function sideAbout({ flops, bytes, intensity }) {
@@ -171,10 +174,7 @@ function sideAbout({ flops, bytes, intensity }) {
   return [formula, t(`race.intensity.${side}`, { ridge: intensityText(ridge(known)) })];
 }
 
-/**
- * Operations with a decimal prefix: 11.4 M.
- * @param {number} count
- */
+/** Format a number of operations with a decimal prefix: 11.4 M. @param {number} count */
 export function operationsText(count) {
   const units = ["", "K", "M", "G", "T", "P"];
   let unit = 0;

@@ -1,5 +1,5 @@
-// One prompt under several strategies: what each step computed and kept. Every figure comes from the lanes' logs; a
-// lane is the log of one run of one sequence. Pure.
+// One prompt under several strategies: tokens computed and memory held in each step. All figures come from the lanes'
+// logs; a lane is the log of a run with one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";
 import { unfinished } from "../../core/instances.js";
@@ -15,17 +15,18 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  */
 
 /**
- * A lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
+ * Return the figures of a lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
  *
- * Of the step itself (0 where it took none): `computed` tokens, `flops`, `bytes` moved, `intensity` = flops / bytes
- * (null where none are), `copied` bytes of K and V of earlier tokens and `storage` bytes that the tensors of K and V
- * take (null where nobody counted), engine `seconds`; and the memory during the
- * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
- * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
- * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
- * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of K and V,
- * `states` bytes of the state that the step leaves, and `perToken` bytes of K and V of a position. Of the bytes moved
- * `weightBytes` are weights, `kvBytes` K and V that are read and written. `total*` sum over the steps so far.
+ * Of the step itself (0 if none): `computed` tokens, `flops`, `bytes` moved, `intensity` = flops / bytes (null without
+ * bytes), `copied` bytes of K and V of earlier tokens and `storage` bytes of the K and V tensors (null if not counted),
+ * engine `seconds`. Memory during the forward pass: `held` bytes of the blocks in its table, `used` bytes of the
+ * positions with K and V, `wasted` = held − used; the same in slots: `slots` = {reserved, read, computed}, where
+ * positions [0, read) come from the cache and the next `computed` are computed. `held` = `kept` + `transient`: memory
+ * that persists until the sequence ends, and memory of this step alone, which is all of it for strategies without a
+ * cache. `blocks` of K and V, `states` bytes of the state after the step, `perToken` bytes of K and V of a position. Of
+ * the bytes moved, `weightBytes` are weights and `kvBytes` are K and V read and written. `total*` are sums over the
+ * steps so far.
+ *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -75,10 +76,10 @@ export function laneAt(log, step) {
   tables.forEach((table, group) => {
     const { kv_bytes_per_token: perToken, state_bytes: each } = log.groups[group];
     const held = heldIn(table).length;
-    if (each) return void (lane.states += Math.min(held, 1) * each); // where a block begins the one before is there too
+    if (each) return void (lane.states += Math.min(held, 1) * each); // counted once at block boundaries
     lane.blocks += held;
     lane.held += held * size * perToken;
-    lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full
+    lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // released blocks were full
   });
   lane.held += lane.states;
   lane.used += lane.states;
@@ -107,16 +108,10 @@ function totals(log, count) {
 /** @param {StepRecord} record */
 const tokensComputed = (record) => (record.batch ?? []).reduce((sum, entry) => sum + entry.token_ids.length, 0);
 
-/**
- * Tokens computed up to and including each step, from the first.
- * @param {TraceLog} log
- */
+/** Return the tokens computed up to and including each step. @param {TraceLog} log */
 export const computedSoFar = (log) => soFar(log, tokensComputed);
 
-/**
- * Bytes of K and V copied to another place up to and including each step.
- * @param {TraceLog} log
- */
+/** Return the bytes of K and V copied up to and including each step. @param {TraceLog} log */
 export const copiedSoFar = (log) => soFar(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
 
 /**
@@ -128,10 +123,7 @@ function soFar(log, figure) {
   return stepRecords(log).map((index) => (sum += figure(log.records[index])));
 }
 
-/**
- * Bytes of the blocks that each step held.
- * @param {TraceLog} log
- */
+/** Return the bytes of the blocks held in each step. @param {TraceLog} log */
 export function heldInEach(log) {
   const known = heldBefore.get(log) ?? [];
   heldBefore.set(log, known);
@@ -140,12 +132,13 @@ export function heldInEach(log) {
   return known;
 }
 
-/** @type {WeakMap<TraceLog, number[]>} by step; a log only grows */
+/** @type {WeakMap<TraceLog, number[]>} cache by step; logs only grow */
 const heldBefore = new WeakMap();
 
 /**
- * How often each position of the lane's sequence was computed in its first `step` steps, from position 0. Without a
- * cache that is once in every step since its token was there; with one it is once.
+ * Return how often each position of the lane's sequence was computed in its first `step` steps. Without a cache, a
+ * position is computed in every step since its token exists; with one, once.
+ *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -159,7 +152,8 @@ export function timesComputed(log, step) {
 }
 
 /**
- * All lanes after `step` steps, with their tokens.
+ * Return all lanes after `step` steps, with their tokens.
+ *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Race}
@@ -172,7 +166,8 @@ export function raceAt(logs, step) {
 }
 
 /**
- * Tokens that a run will have computed when it chose `count` tokens after a prompt of `prompt`: with and without cache.
+ * Return the tokens computed for `count` output tokens after a prompt of `prompt` tokens, with and without a cache.
+ *
  * @param {number} prompt
  * @param {number} count
  */
@@ -181,18 +176,20 @@ export function expectedComputed(prompt, count) {
 }
 
 /**
- * Positions that concatenation will have copied in `count` steps after a prompt of `prompt` tokens: the i-th step after
- * the first finds prompt + i − 1 of them, and makes a new tensor of all.
+ * Positions copied by concatenation in `count` steps after a prompt of `prompt` tokens: the i-th step after the first
+ * copies prompt + i − 1 positions into a new tensor.
+ *
  * @param {number} prompt
  * @param {number} count
  */
 export const expectedCopied = (prompt, count) => ((count - 1) * (2 * prompt + count - 2)) / 2;
 
 /**
- * Why time differs less than work, in this run's numbers; null before two steps that decode. `plain` and `cached` are
- * logs. The ratios are those of the sums over `step` steps; `plainStep` and `cachedStep` the medians of the steps
- * after the first, `{tokens, seconds}`; `slowest` the longest of the cached lane's. Medians, because anything else
- * that works on the machine makes single steps long.
+ * Compare the ratios of time and work in this run; null before two decode steps. `plain` and `cached` are logs. Ratios
+ * are of sums over `step` steps; `plainStep` and `cachedStep` are medians of the steps after the first as `{tokens,
+ * seconds}`; `slowest` is the cached lane's longest step. Medians exclude single steps slowed by other load on the
+ * machine.
+ *
  * @param {TraceLog} plain
  * @param {TraceLog} cached
  * @param {number} step

@@ -1,4 +1,4 @@
-// Operations a byte of each lane's step, on one scale with the machine's ridge: which side bounds it.
+// Arithmetic intensity of each lane's step in operations per byte, on one scale with the machine's ridge point.
 
 import { ridge } from "../../core/metrics.js";
 import { hairline } from "../../kit/canvas.js";
@@ -16,11 +16,11 @@ import { player } from "./player.js";
  * @typedef {import("../../runs/picture.js").Size} Size
  */
 
-/** Decades that are always there: what nearly every step of a small model takes. */
+/** Decades that are always shown, typical for steps of a small model. */
 const DECADES = { low: -1, high: 3 };
 const SIDE = 14; // px right of the scale
-const HEAD = 16; // px for the sides' names
-const FOOT = 14; // px for the scale's figures
+const HEAD = 16; // px for the names of both sides
+const FOOT = 14; // px for the labels of the scale
 
 /** @param {{now: Race | null}} props */
 export function Intensity({ now }) {
@@ -44,11 +44,12 @@ export function Intensity({ now }) {
 }
 
 /**
- * A row for each lane, crossed by the ridge.
+ * Paint a row per lane and the ridge.
+ *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {(number | null)[]} values by lane
- * @param {number | null} bend operations a byte where the roofs meet, if the machine was measured
+ * @param {number | null} bend operations per byte of the ridge, or null if the machine is not measured
  */
 function paint(c, { width, height }, values, bend) {
   const palette = colours();
@@ -86,10 +87,7 @@ function paint(c, { width, height }, values, bend) {
   });
 }
 
-/**
- * The powers of ten between which everything lies.
- * @param {(number | null)[]} values
- */
+/** Return the powers of ten that enclose all values. @param {(number | null)[]} values */
 export function decades(values) {
   const known = values.filter((value) => value !== null && value > 0).map((value) => Math.log10(Number(value)));
   return {
@@ -99,7 +97,8 @@ export function decades(values) {
 }
 
 /**
- * Right of its mark, or left of it where there is no room.
+ * Paint a value right of its mark, or left if there is no room.
+ *
  * @param {CanvasRenderingContext2D} c
  * @param {string} text
  * @param {number} x
@@ -110,14 +109,15 @@ function paintValue(c, text, x, y, width) {
   const wide = c.measureText(text).width + 7;
   const palette = colours();
   c.fillStyle = palette.ink;
-  c.strokeStyle = palette.paper; // the ridge does not cross a figure
+  c.strokeStyle = palette.paper; // outline, so that the ridge does not cross the text
   c.lineWidth = 4;
   c.strokeText(text, x + wide < width ? x + 7 : x - wide, y);
   c.fillText(text, x + wide < width ? x + 7 : x - wide, y);
 }
 
 /**
- * Left of the ridge memory bounds a step, right of it arithmetic does.
+ * Paint the sides of the ridge: left of it memory bounds a step, right of it arithmetic.
+ *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {number} left px

@@ -1,5 +1,4 @@
-// A race: one prompt in several lanes, in lockstep. A lane is settings of the engine and a model; there are four sets
-// of them.
+// A race: one prompt in several lanes in lockstep. A lane is a model and engine settings; there are four sets of lanes.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { Lockstep } from "../../runs/lockstep.js";
@@ -19,10 +18,10 @@ import { t } from "../../tell/words.js";
 const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: null }));
 
 /**
- * `strategies`: from none to the one that wastes least: what one sequence tells apart.
- * `caches`: how K and V have been kept beside each other: concatenated by hand, transformers' two caches, pages.
- * `models`: the siblings that come with the program: three that differ in their KV heads alone, and the hybrid.
- * `drafts`: a token a step, drafts by n-grams, drafts by a model.
+ * `strategies`: from no cache to the least waste, compared on one sequence. `caches`: ways to store K and V:
+ * concatenation, the two caches of transformers, pages. `models`: the bundled sibling models, three that differ only in
+ * their KV heads, and the hybrid. `drafts`: one token per step, n-gram drafts, drafts by a model.
+ *
  * @type {Record<SetName, LaneOf[]>}
  */
 export const SETS = {
@@ -41,10 +40,10 @@ export const SETS = {
   })),
 };
 
-/** The set that races. */
+/** The current set. */
 export const racing = computed(() => settings.lanes.value);
 
-/** Its lanes, by their ids. */
+/** Ids of its lanes. */
 export const lanes = computed(() => SETS[racing.value].map(({ id }) => id));
 
 export const race = new Lockstep(
@@ -53,12 +52,12 @@ export const race = new Lockstep(
   { recorded: (id) => `race-${language.value}-${id}` },
 );
 
-/** The logs of these lanes; null before there are any, as when those that are there are of another set. */
+/** Logs of these lanes; null before the first run or if the existing logs belong to another set. */
 export const logs = computed(() => {
   const asked = race.asked.value;
   return !asked || Object.keys(asked.configs).join() === lanes.value.join() ? race.logs.value : null;
 });
 
-/** What the lanes are called, in their order. */
+/** Names of the lanes in order. */
 export const names = () =>
   lanes.value.map((id) => (racing.value === "caches" ? valueText("strategy", id) : t(`race.${id}`)));

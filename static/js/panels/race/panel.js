@@ -1,5 +1,5 @@
-// With and without: the same prompt in several lanes, in step. Drawn from the lanes' own logs; the transport is
-// the page's.
+// Comparison of strategies: the same prompt in several lanes in lockstep, drawn from the lanes' own logs and driven by
+// the page's transport.
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { raced } from "../../control/tour.js";

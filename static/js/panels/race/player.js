@@ -1,4 +1,4 @@
-// The race as what the page shows and drives.
+// Player of the race, driven by the page's transport.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { play } from "../../control/playback.js";
@@ -11,26 +11,26 @@ import { raceAt } from "./figures.js";
 import { lanes, logs, race, racing, SETS } from "./model.js";
 import { raceSentence } from "./words.js";
 
-/** All lanes at the step that is looked at; null before there are any. */
+/** All lanes at the shown step; null before the first run. */
 export const now = computed(() => (logs.value ? raceAt(logs.value, player.shownStep.value) : null));
 
 export const player = new LanesPlayer(race, { wish, told: () => raceSentence(now.value) });
 
 player.chosen.value = lanes.value.length - 1;
 
-/** The lesson's lanes: they run when the learner has just gone on to them, and others are forgotten. */
+/** Start the lesson's lanes if the learner has just reached them; reset the lanes of another request. */
 export function beginLessons() {
   const asked = race.asked.peek();
   const isDue = raceIsDue.peek();
   if (!lessonRace.peek()) return;
-  if (race.recorded && isDue && !race.logs.peek()) return; // they are on their way
+  if (race.recorded && isDue && !race.logs.peek()) return; // recordings are still loading
   raceIsDue.value = false;
   if (isDue && race.recorded) return play();
   if (isDue || (asked && !isSame(wish(), asked))) changeLanes();
   if (isDue) player.run();
 }
 
-/** Another set of lanes: their runs begin, and the last of them is on the stage. */
+/** Start the runs of another set, with its last lane on stage. */
 export function changeLanes() {
   race.reset();
   player.chosen.value = lanes.value.length - 1;
@@ -38,15 +38,17 @@ export function changeLanes() {
 }
 
 /**
- * What the runs are asked: the setup's prompt and sampling, one sample each, the default batching; or the lesson's.
+ * Return the request of all lanes: the setup's prompt and sampling with one sample each and default batching, or the
+ * lesson's.
+ *
  * @returns {import("../../runs/lockstep.js").Wish}
  */
 function wish() {
-  const lesson = race.recorded ? null : lessonRace.value; // what was recorded has a prompt of its own
+  const lesson = race.recorded ? null : lessonRace.value; // recorded lanes have a fixed prompt
   const { block_size, num_blocks, kv_cache_dtype } = lesson ? lesson.config : wantedConfig();
   const { n, ...sampling } = lesson ? lesson.sampling : wantedSampling();
   const config = { block_size, num_blocks, count_copies: true, kv_cache_dtype: kv_cache_dtype ?? "auto" };
-  if (racing.value === "caches") config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
+  if (racing.value === "caches") config.kv_cache_dtype = "auto"; // transformers' caches store the model's dtype
   const set = SETS[racing.value];
   const configs = Object.fromEntries(
     set.map(({ id, strategy, drafts }) => [id, { ...config, strategy, speculative_config: drafts ?? null }]),

@@ -1,5 +1,5 @@
-// A lane's slots as small squares: computed in this step, read from the cache, reserved and empty. Above those of a
-// lane that computes tokens again stands how often each was computed.
+// A lane's slots as small squares: computed in this step, read from the cache, reserved and empty. For a lane without a
+// cache, bars above show how often each position was computed.
 
 import { alpha, colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -17,9 +17,9 @@ import { player } from "./player.js";
  * @typedef {import("../../runs/picture.js").Point} Point
  */
 
-const ROOM_FOR_GAPS = 3; // px a slot from which squares stand apart
-const ROOM_FOR_BLOCKS = 5; // px a block from which its frame is drawn
-const SLOTS_HIGH = 16; // px; what is above them is for the counts
+const ROOM_FOR_GAPS = 3; // px of a slot from which squares have gaps
+const ROOM_FOR_BLOCKS = 5; // px of a block from which its frame is drawn
+const SLOTS_HIGH = 16; // px; the counts are above
 
 export function Legend() {
   const keys = ["computed", "read", "reserved"];
@@ -63,7 +63,8 @@ export function LaneStrip({ name, index, lane, logs }) {
 }
 
 /**
- * As many slots as the longest reservation can have: every lane on one scale.
+ * Number of slots of the longest possible reservation, so that all lanes have one scale.
+ *
  * @param {TraceLog[]} logs
  * @param {{reserved: number}} slots
  */
@@ -71,7 +72,8 @@ const capacityOf = (logs, slots) =>
   Math.max(...logs.map((log) => Number(log.header.engine.max_model_len ?? 0)), slots.reserved);
 
 /**
- * How often the tokens of the prompt were computed: each as often as the first.
+ * Text of how often the prompt's tokens were computed, which is the same for all of them.
+ *
  * @param {number[]} times
  * @param {number} prompt tokens
  */
@@ -81,12 +83,14 @@ const timesWord = (times, prompt) => t("race.times", { prompt, n: times[0], tota
 const sum = (values) => values.reduce((all, one) => all + one, 0);
 
 /**
- * A column for each position, as high as it was computed often; the first as high as there is room when the race ends.
+ * Paint a bar per position with the number of times it was computed; the first reaches full height at the end of the
+ * race.
+ *
  * @param {CanvasRenderingContext2D} c
- * @param {Size} size of the room above the slots
+ * @param {Size} size of the area above the slots
  * @param {number[]} times
  * @param {number} slot px
- * @param {string} words beside them, where they fit
+ * @param {string} words label beside the bars, if it fits
  */
 function paintTimes(c, { width, height }, times, slot, words) {
   const palette = colours();

@@ -1,4 +1,4 @@
-// The lanes: the slots of each, and below them its numbers.
+// Table of the lanes: slots and figures of each.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { doMain, main } from "../../control/playback.js";
@@ -15,7 +15,7 @@ import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
 import { LaneStrip, Legend } from "./strip.js";
 
-const NAME_COLUMNS = 3; // a lane's name is as wide as so many of its numbers; its slots have the rest
+const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
 
 /**
@@ -68,7 +68,7 @@ export function Lanes({ logs, now }) {
   </div>`;
 }
 
-/** In a lesson the lanes are the lesson's, and this is what lets them run, on a phone too. */
+/** Button that runs the lesson's lanes, also on phones. */
 function Go() {
   const now = main.value;
   const text = t(`race.go.${now}`);
@@ -76,14 +76,16 @@ function Go() {
 }
 
 /**
- * How a column's figures came to be known, if it says so.
+ * Fidelity mark of a column, if it has one.
+ *
  * @param {"captured" | "derived" | undefined} kind
  * @param {string} formula
  */
 const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} formula=${formula} />`] : null);
 
 /**
- * The name chooses the lane that is on the stage.
+ * Rows of a lane. A click shows the lane on the stage.
+ *
  * @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props
  */
 function LaneRows({ name, index, lane, logs }) {
@@ -116,7 +118,7 @@ function LaneRows({ name, index, lane, logs }) {
 }
 
 /**
- * What a figure is called where there is no head of columns; a column with a name of its own needs no group's.
+ * Label of a figure without column heads; columns with their own name omit the group.
  *
  * @param {string} group
  * @param {string} column

@@ -1,4 +1,4 @@
-// A request's time as a bar: queued, prefill, decode, preempted. A point of it leads to its record.
+// Bar of a request's time: queued, prefill, decode, preempted. Clicking a segment shows its record.
 
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
@@ -23,12 +23,12 @@ import { grouped, secondsText, t } from "../../tell/words.js";
  *   request was submitted
  */
 
-const SHORT = 0.04; // of the run
+const SHORT = 0.04; // share of the run
 const PHASES = /** @type {const} */ (["waiting", "prefill", "receiving", "decode", "preempted"]);
 
 /**
- * What the bars of `rows` show: the run from the first that came to the last that ended, or, `own`, as long as the
- * longest took.
+ * Return the time range of the bars of `rows`: from the first submission to the last end, or, with `own`, from 0 to the
+ * longest duration.
  *
  * @param {readonly Row[]} rows
  * @param {boolean} own
@@ -43,7 +43,7 @@ export function scaleOf(rows, own) {
   return { from, to, own };
 }
 
-/** Whether the bars of rows would be but dots on the run's clock: of a long run each request is a short part. */
+/** Whether bars on the run's clock would be too short to read, as in long runs. */
 export function areShort(/** @type {readonly Row[]} */ rows) {
   const { from, to } = scaleOf(rows, false);
   const mean = rows.reduce((sum, { begin, until }) => sum + until - begin, 0) / rows.length;
@@ -110,7 +110,7 @@ function segmentText({ phase, from, to, begin, end, seq }) {
   return at ? t("requests.segment.at", { instance: at, text }) : text;
 }
 
-/** What the kinds look like. */
+/** Legend of the segment kinds. */
 export const Legend = () =>
   html`<ul class="bar-legend">${PHASES.filter((kind) => kind !== "receiving" || (log.value && isShared(log.value))).map(
     (kind) => html`<${Key} key=${kind} kind=${kind} />`,

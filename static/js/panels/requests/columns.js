@@ -1,4 +1,4 @@
-// The columns of the table of requests: what stands in them, how wide they are, which of them fit.
+// Columns of the request table: their contents, their widths, and which of them fit.
 
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -12,13 +12,14 @@ import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
  *   `width`: px
  */
 
-/** Several outputs of one request are told apart by their sequences. @param {Row} row */
+/** Name with the sequence's swatch, which tells outputs of one request apart. @param {Row} row */
 const nameOf = (row) => html`<${Swatch} id=${row.seq} /><span class="request-name">${row.request}</span>`;
 
 /** @type {(name: ColumnName & ("prompt" | "output")) => (row: Row) => string} */
 const count = (name) => (row) => grouped(row[name]);
 /**
- * What did not happen is no number to read.
+ * Format a count; zero is shown as a dot.
+ *
  * @type {(name: "hit" | "preempted" | "lost" | "slow") => (row: Row) => string}
  */
 const some = (name) => (row) => (row[name] ? grouped(row[name]) : "·");
@@ -52,24 +53,25 @@ const COLUMNS = [
   { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
 ];
 export const NAMES = COLUMNS.map(({ name }) => name);
-/** Words. @type {ReadonlySet<string>} */
+/** Columns of text. @type {ReadonlySet<string>} */
 export const LETTERED = new Set(["request", "client", "end"]);
-/** What most runs have not. @type {ReadonlySet<string>} */
+/** Columns that are empty in most runs. @type {ReadonlySet<string>} */
 const RARE = new Set(["client", "lane", "moving", "moved"]);
-/** What goes first where there is no room for all: the story of a request has it, too. */
+/** Columns in the order in which they are dropped when space is short. A request's story still shows them. */
 const LESS = /** @type {ColumnName[]} */ (
   "slow lost missed end decode prefill away prompt lane queue tpot begin hit output moving moved client".split(" ")
 );
-/** What stays beside a bar of the request's time that is as wide as can be. @type {ColumnName[]} */
+/** Columns beside the timeline bar at its maximum width. @type {ColumnName[]} */
 const BESIDE = ["request", "client", "ttft", "preempted"];
-const BAR = { least: 120, room: 480 }; // px; px of the table from which on there is one
+const BAR = { least: 120, room: 480 }; // px of a bar; px of the table from which bars are shown
 
 /**
- * The columns that fit into `width` px beside the bar of each request's time, and how wide that is: 0 where it has no
- * room. `timeline`: the bar comes first. What rows are chosen by, `only`, is not left out.
+ * Return the columns that fit into `width` px beside the bars, and the width of a bar, 0 if there is no room. With
+ * `timeline` the bar has priority. The column `only`, used as a filter, is kept.
+ *
  * @param {number} width
  * @param {boolean} [timeline]
- * @param {readonly Row[]} [rows] what none of them has gets no column
+ * @param {readonly Row[]} [rows] columns that are empty in all of them are dropped
  * @param {string | null} [only]
  * @returns {{columns: Column[], bar: number}}
  */
@@ -89,7 +91,8 @@ export function layoutFor(width, timeline = false, rows = [], only = null) {
 }
 
 /**
- * The columns that fit into `width` px.
+ * Return the columns that fit into `width` px.
+ *
  * @param {number} width
  * @param {Column[]} [columns]
  * @param {string | null} [only]

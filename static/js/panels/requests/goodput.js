@@ -1,4 +1,4 @@
-// How many requests a second met an objective, an application's or one's own; and which did not.
+// Goodput: requests per second that met an objective, predefined or custom, and the requests that missed it.
 
 import { goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
 import { Swatch } from "../../kit/colour.js";
@@ -10,7 +10,7 @@ import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 
-const FEW = 5; // of those that missed it
+const FEW = 5; // number of missed requests listed
 const OWN = "own";
 
 /** @typedef {import("../../core/goodput.js").Slo} Slo */
@@ -18,7 +18,7 @@ const OWN = "own";
 /** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
 export function GoodputSection({ figures, open }) {
   const chosen = settings.slo.value;
-  const slo = /** @type {Slo} */ (sloOf(chosen, APPLICATIONS)); // the setting takes no other text
+  const slo = /** @type {Slo} */ (sloOf(chosen, APPLICATIONS)); // the setting accepts only valid texts
   const { met, ended, perSecond, missed } = goodput(figures.rows, figures.seconds, slo);
   const more = missed.length - FEW;
   const limits = { ttft: grouped(milliseconds(slo.ttft)), tpot: grouped(milliseconds(slo.tpot)) };
@@ -62,11 +62,7 @@ export function GoodputSection({ figures, open }) {
 
 const LIMIT = { min: 0.001, max: 1e9 }; // ms
 
-/**
- * One of the two limits, which makes the objective one's own.
- *
- * @param {{slo: Slo, name: keyof Slo}} props
- */
+/** Field of one of the two limits. Editing it makes the objective custom. @param {{slo: Slo, name: keyof Slo}} props */
 function Limit({ slo, name }) {
   const commit = (/** @type {number} */ n) => (settings.slo.value = sloText({ ...slo, [name]: n / 1000 }));
   return html`<label class="goodput-limit">${name.toUpperCase()} ≤

@@ -1,4 +1,4 @@
-// What stands above the table of requests: which of them are shown, how their time is, and the table to keep.
+// Head of the request table: search, filters, views, and export.
 
 import { csvText } from "../../core/csv.js";
 import { isShared } from "../../core/parts.js";
@@ -46,7 +46,7 @@ export const csvOfRows = (rows) =>
   csvText([CELLS.map(([name]) => name), ...rows.map((row) => CELLS.map(([, of]) => of(row)))]);
 
 /**
- * @typedef {"table" | "story" | "lists"} View what is in front, where not all has room
+ * @typedef {"table" | "story" | "lists"} View visible part in layouts without room for all
  */
 
 const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
@@ -98,7 +98,7 @@ function turnTo(name, wide, show) {
   return show("table");
 }
 
-/** What clock the seconds are of. */
+/** Formula text naming the clock of the times. */
 const formulaText = () => t(log.value && isShared(log.value) ? "requests.formula.shared" : "requests.formula");
 
 /** @param {readonly Row[]} rows */

@@ -1,4 +1,4 @@
-// Where an engineer looks first: the slowest steps, and who was preempted most.
+// Outliers: the slowest steps and the most preempted requests.
 
 import { jumpTo } from "../../control/playback.js";
 import { mostPreempted } from "../../core/requests.js";
@@ -20,7 +20,7 @@ const tokensText = (prefill, decode) =>
   ].join(t("join.list"));
 
 /**
- * `whole`: questions over the whole log, a panel of its own; a run in a file has no server to answer them.
+ * Lists of outliers. `whole`: panel of queries over the whole log, which needs a server.
  *
  * @param {{figures: Figures, open: (seq: number) => void, whole: import("../../kit/html.js").Component}} props
  */

@@ -1,5 +1,5 @@
-// The requests of a run as a table that can be sorted and searched; each opens its story. Beside it, or in its place
-// where there is no room beside it: the story that is open, else what to look at first.
+// The requests of a run as a sortable, searchable table; each opens its story. The story, or the outliers, are beside
+// the table or replace it in narrow layouts.
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -20,19 +20,19 @@ import { aside } from "./shown.js";
 import { Story } from "./story.js";
 import { Table } from "./table.js";
 
-const WIDE = 860; // px: table and story have room beside each other
+const WIDE = 860; // px from which table and story fit side by side
 
 /** @typedef {import("./head.js").View} View */
 
 /**
- * A link that names a sequence opens its story.
+ * Visible part in narrow layouts. A link that names a sequence opens its story.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<View>}
  */
 const view = signal(settings.seq.peek() === null ? "table" : "story");
 
 /**
- * Choose a sequence: it is on the stage, and its story is told. One that has not come yet is shown where it comes.
+ * Show a sequence on the stage and open its story. If it is submitted later, move to its submission.
  *
  * @param {number} seq
  */
@@ -44,7 +44,7 @@ function open(seq) {
   view.value = "story";
 }
 
-/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: questions over the whole log */
+/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: panel of queries over the whole log */
 export function Panel({ whole }) {
   useRoomWhereLow();
   const [box, size] = useBox();
@@ -61,7 +61,7 @@ export function Panel({ whole }) {
   const row = chosen === null ? undefined : rows.find(({ parts }) => parts.includes(chosen));
   const wide = size.width >= WIDE;
   const shown = view.value === "story" && !row ? "table" : view.value;
-  const show = (/** @type {View} */ name) => void (wide || (view.value = name)); // with room, the table is always there
+  const show = (/** @type {View} */ name) => void (wide || (view.value = name)); // wide layouts always show the table
   const story = row && (shown === "story" || (wide && shown === "table"));
   if (!figures || !rows.length)
     return html`<div class="requests" ref=${box}><p class="hint">${t("requests.empty")}</p></div>`;

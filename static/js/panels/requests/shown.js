@@ -1,13 +1,13 @@
-// How the times of requests are shown.
+// View state of the request table.
 
 import { signal } from "../../../vendor/signals/signals.js";
 
-/** Whether the outliers stand beside the table, where there is room: without them it has room for every figure. */
+/** Whether the outliers are beside the table in wide layouts. Without them every column fits. */
 export const aside = signal(true);
-/** Whether the bars have the room of most figures. */
+/** Whether bars take the space of most columns. */
 export const timeline = signal(false);
 /**
- * Whether each bar begins where its request was submitted, or all where the run does; null: as there is more to see.
+ * Whether bars start at the request's submission instead of the start of the run; null: whichever shows more.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<boolean | null>}
  */

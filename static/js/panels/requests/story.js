@@ -1,4 +1,4 @@
-// The life of one request, sentence after sentence; each leads to its record.
+// Story of one request, one sentence per event with a link to its record.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
@@ -40,7 +40,7 @@ export function Story({ row, close }) {
   </section>`;
 }
 
-/** The row in words, whatever columns there is room for. @param {Row} row */
+/** Figures of the row in words, independent of the visible columns. @param {Row} row */
 function figuresText(row) {
   const said = [
     ...(row.client === null ? [] : [t("requests.said.client", { client: row.client })]),

@@ -1,4 +1,4 @@
-// The table of requests. Only the rows in sight are in the document, however many there are: rows are equally high.
+// The request table. Only the visible rows are in the document; all rows have equal height.
 
 import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
@@ -20,8 +20,8 @@ import { ownStart, timeline } from "./shown.js";
  */
 
 const ROW = 24; // px
-const THUMB = 44; // px, where a finger points
-const NARROW = 560; // px: a phone
+const THUMB = 44; // px of a row on touch screens
+const NARROW = 560; // px of a phone's width
 const GAP = 8; // px before a bar
 
 /**
@@ -36,7 +36,7 @@ export function Table({ rows, all, open }) {
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
   const { first, last } = list;
   const { find, sort, only, client } = settings;
-  useLayoutEffect(list.toTop, [find.value, sort.value, only.value, client.value]); // other rows: from their beginning
+  useLayoutEffect(list.toTop, [find.value, sort.value, only.value, client.value]); // other rows: scroll to top
 
   return html`<div class="requests-scroll" ref=${box}
     onScroll=${list.scrolled}>
@@ -60,7 +60,7 @@ export function Table({ rows, all, open }) {
 }
 
 /**
- * From when to when the bars go, and that each may begin with its own request.
+ * Time range of the bars, and a toggle to start each at its request's submission.
  *
  * @param {{scale: import("./bar.js").Scale, width: number}} props
  */

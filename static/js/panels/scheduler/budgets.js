@@ -1,4 +1,4 @@
-// The budgets above the lanes: tokens and sequences of each step, under their limits.
+// Budgets above the lanes: tokens and sequences of each step, with their limits.
 
 import { niceCeiling } from "../../kit/colour.js";
 import { grouped, t } from "../../tell/words.js";
@@ -42,7 +42,7 @@ export function paintBudgets(at) {
 }
 
 /**
- * One row of bars above its base line; the limit as a dashed line where it is within reach.
+ * Paint one row of bars above its base line, and the limit as a dashed line if it is within the scale.
  *
  * @param {import("./paint.js").At} at
  * @param {number} y

@@ -1,4 +1,4 @@
-// A cell of the lanes in words, and what a click on it does.
+// Tooltip text of a cell of the lanes, and its click action.
 
 import { instanceName } from "../../core/instances.js";
 import { cellAt, marksIn } from "../../core/lanes.js";
@@ -18,11 +18,11 @@ export const limitsOf = ({ header }) => ({
   seqs: Number(header.engine.max_num_seqs),
 });
 
-/** How wide what stays at the left is. @param {import("../../core/log.js").TraceLog | null} log */
+/** Width of the fixed left column. @param {import("../../core/log.js").TraceLog | null} log */
 export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 
 /**
- * A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for.
+ * Choose a sequence by its name, a record by a cell, or an operation by its mark.
  *
  * @param {{record: number | null, lane: number | null}} at
  * @param {Lanes} lanes
@@ -36,7 +36,7 @@ export function pick({ record, lane: row }, lanes) {
 }
 
 /**
- * A cell in words: where, what the sequence did, what happened to it, what the step spent.
+ * Describe a cell: position, work of the sequence, events, and budgets of the step.
  *
  * @param {Lanes} lanes
  * @param {number | null} row

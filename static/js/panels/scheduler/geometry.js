@@ -1,8 +1,8 @@
-// Geometry of the lanes: where each record's column and each sequence's row lies, in the scrolled plane. Pure.
+// Geometry of the lanes: columns of records and rows of sequences in the scrolled plane. Pure.
 
-export const GUTTER = 62; // names of the sequences and of the budgets; stays at the left
-export const NAMES = 58; // more, for the names of several instances
-export const AXIS = 14; // step numbers; stays at the bottom
+export const GUTTER = 62; // px of the fixed left column with names of sequences and budgets
+export const NAMES = 58; // additional px for instance names
+export const AXIS = 14; // px of the step numbers, fixed at the bottom
 const MIN_CELL = 6;
 const MAX_CELL = 22;
 const MIN_ROW = 13;
@@ -10,11 +10,10 @@ const MAX_ROW = 24;
 
 /** @typedef {ReturnType<typeof lanesLayout>} Layout */
 
-const LEAST_FOR_BUDGETS = 96; // px: below that the sequences' rows have the room
+const LEAST_FOR_BUDGETS = 96; // px below which the budgets are hidden
 
 /**
- * What follows from the room alone: heights of the budgets and their gaps, the first row's top. In a low room there are
- * no budgets.
+ * Return the heights of the budgets and their gaps, and the top of the first row. Low panels have no budgets.
  *
  * @param {number} height
  */
@@ -26,7 +25,7 @@ function budgets(height) {
 }
 
 /**
- * Width of a record's cell.
+ * Return the width of a record's cell.
  *
  * @param {number} records
  * @param {number} width
@@ -36,7 +35,7 @@ const cellOf = (records, width, gutter = GUTTER) =>
   clamp(Math.floor(Math.max(0, width - gutter - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
 
 /**
- * The records that a window of `width` pixels shows when the plane is scrolled by `left`: [first, last].
+ * Return the records visible in a window of `width` px at scroll offset `left`: [first, last].
  *
  * @param {number} records
  * @param {number} width
@@ -50,7 +49,7 @@ export function recordsInSight(records, width, left, gutter = GUTTER) {
 }
 
 /**
- * Whether as many rows fit without scrolling.
+ * Whether all rows fit without scrolling.
  *
  * @param {number} lanes
  * @param {number} height
@@ -58,8 +57,8 @@ export function recordsInSight(records, width, left, gutter = GUTTER) {
 export const rowsFit = (lanes, height) => lanes * MIN_ROW <= height - budgets(height).top - AXIS;
 
 /**
- * Where things lie when `records` columns and `lanes` rows are shown in width × height pixels. `pinned`: the first row
- * stays below the budgets, as they stay at the top.
+ * Lay out `records` columns and `lanes` rows in width × height px. `pinned`: the first row stays below the budgets,
+ * which stay at the top.
  *
  * @param {{records: number, lanes: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
  */
@@ -70,10 +69,10 @@ export function lanesLayout({ records, lanes, width, height, pinned = false, gut
   return {
     cell,
     row,
-    gutter, // what stays at the left
-    top, // height of the budgets, which stay at the top
+    gutter, // width of the fixed left column
+    top, // height of the fixed budgets
     budget,
-    pinned: pinned ? row : 0, // height of what stays below the budgets
+    pinned: pinned ? row : 0, // height of the pinned row
     width: Math.max(width, gutter + records * cell + 2),
     height: Math.max(height, top + lanes * row + AXIS),
     /** @param {number} record */
@@ -81,7 +80,7 @@ export function lanesLayout({ records, lanes, width, height, pinned = false, gut
     /** @param {number} lane */
     y: (lane) => top + lane * row,
     /**
-     * Record and lane at a point of the plane; each null outside.
+     * Return record and lane at a point of the plane; null outside.
      *
      * @param {number} x
      * @param {number} y
@@ -95,7 +94,7 @@ export function lanesLayout({ records, lanes, width, height, pinned = false, gut
 }
 
 /**
- * How far a bar's axis reaches: the limit when it is near, else just above the largest value.
+ * Return the maximum of a bar's axis: the limit if it is near, else slightly above the largest value.
  *
  * @param {number} most
  * @param {number} limit
@@ -106,7 +105,7 @@ export function budgetScale(most, limit, niceCeiling) {
 }
 
 /**
- * Steps between labels of an axis, so that they lie `room` pixels apart: 1, 2 or 5 times a power of ten.
+ * Return the number of steps between axis labels that are at least `room` px apart: 1, 2 or 5 times a power of ten.
  *
  * @param {number} cell
  * @param {number} room

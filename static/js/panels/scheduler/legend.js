@@ -1,4 +1,4 @@
-// The kinds and marks that this run has, drawn as on the lanes.
+// Legend of the scheduler's lanes.
 
 import { lanesOf } from "../../core/lanes.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -13,7 +13,7 @@ const KINDS = ["waiting", "receiving", "prefill", "again", "decode", "idle", "pr
 
 const MARKS = ["submit", "fork", "hit", "load", "arrive", "defer", "preempt", "finish", "abort"];
 
-/** The kinds and marks that this run has, drawn as on the lanes. */
+/** Kinds and marks that occur in this run, drawn as on the lanes. */
 export function Legend() {
   const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
   const present = new Set(["waiting", "prefill", "decode"]);

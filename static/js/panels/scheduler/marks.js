@@ -1,4 +1,4 @@
-// The marks of what happened on a lane.
+// Marks of events on a lane.
 
 /**
  * @typedef {import("../../kit/colour.js").Palette} Palette
@@ -6,7 +6,7 @@
  */
 
 /**
- * What happened to the sequence in a record, above its cell.
+ * Paint the mark of an event of a sequence in a record.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette

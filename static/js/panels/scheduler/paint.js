@@ -1,4 +1,4 @@
-// Painting the lanes: budgets above, a row for each sequence, marks of what happened, the record shown.
+// Painting of the lanes: budgets, a row per sequence, event marks, the shown record.
 
 import { instanceName } from "../../core/instances.js";
 import { marksIn, runFrom } from "../../core/lanes.js";
@@ -13,7 +13,7 @@ import { paintMark } from "./marks.js";
 const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
- * What is painted: the lanes, their layout, the window of the plane that is in sight, the records in it.
+ * Parameters of the painters: lanes, layout, visible window of the plane, and its records.
  *
  * @typedef {import("../../core/lanes.js").ShownLanes} Lanes
  * @typedef {Lanes["lanes"][number]} Lane
@@ -31,7 +31,7 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  */
 
 /**
- * Paint the window of `view` (its scroll position and size) of the plane.
+ * Paint the window `view` (scroll position and size) of the plane.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Plane} plane
@@ -80,11 +80,7 @@ function clipped(c, x, y, width, height, paint) {
   c.restore();
 }
 
-/**
- * The column of the record shown.
- *
- * @param {At} at
- */
+/** Highlight the column of the shown record. @param {At} at */
 function paintShown({ c, palette, layout, view, shown, x }) {
   if (shown < 0) return;
   c.fillStyle = alpha(palette.focus, 0.14);
@@ -107,7 +103,7 @@ function paintRows(at) {
       paintInstance(at, lanes.lanes[i], layout.y(i) - view.top, i > from);
   }
   if (!layout.pinned) return;
-  c.fillStyle = palette.paper; // what is scrolled under it
+  c.fillStyle = palette.paper; // hide rows scrolled below the pinned one
   c.fillRect(0, layout.top, view.width, layout.pinned);
   c.fillStyle = alpha(palette.focus, 0.1);
   c.fillRect(0, layout.top, view.width, layout.pinned);
@@ -116,7 +112,7 @@ function paintRows(at) {
 }
 
 /**
- * A lane and its name.
+ * Paint a lane and its name.
  *
  * @param {At} at
  * @param {Lane} lane
@@ -137,7 +133,7 @@ function paintRow(at, lane, y) {
 }
 
 /**
- * The name of an instance beside the first of its lanes, and a line above it.
+ * Paint an instance's name beside its first lane, with a line above.
  *
  * @param {At} at
  * @param {Lane} lane

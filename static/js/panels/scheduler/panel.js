@@ -1,5 +1,5 @@
-// The scheduler's panel: a lane for each sequence over the records, the budgets of each step, the decisions of the
-// record shown.
+// The scheduler panel: a lane per sequence over the records, the budgets of each step, and the decisions of the shown
+// record.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -30,13 +30,13 @@ import { paintLanes } from "./paint.js";
  */
 
 /**
- * The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown.
+ * Cell of the keyboard cursor; null: the shown sequence in the shown record.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<Place | null>}
  */
 const cursor = signal(null);
 
-const hidden = signal(0); // lanes that are left out, because nothing of them is in sight
+const hidden = signal(0); // number of lanes without cells in the visible records
 
 export function Panel() {
   const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
@@ -59,8 +59,8 @@ export function Panel() {
 }
 
 /**
- * The scrolled plane: one canvas as large as the window, painted with what lies in it. Where not all lanes fit, those
- * stand in it that are alive in the records in sight, and the chosen one stays at their head.
+ * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all lanes fit, only those
+ * alive in the visible records are shown, with the chosen one pinned on top.
  *
  * @param {{lanes: AllLanes}} props
  */
@@ -147,7 +147,7 @@ function Plane({ lanes: all }) {
  */
 function paint(plane, scroll, { layout, lanes }) {
   const canvas = plane.querySelector("canvas");
-  if (!scroll || !canvas) return; // the panel was closed between the request for a frame and the frame
+  if (!scroll || !canvas) return; // the panel was closed before the frame
   const view = {
     left: scroll.scrollLeft,
     top: scroll.scrollTop,
@@ -169,7 +169,7 @@ function paint(plane, scroll, { layout, lanes }) {
 }
 
 /**
- * Scroll sideways when the record shown is outside the window.
+ * Scroll horizontally if the shown record is not visible.
  *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
@@ -184,8 +184,7 @@ function keepInView(scroll, layout, record) {
 }
 
 /**
- * Scroll up or down when no lane that runs in the record shown is in sight: the budgets stay at the top, the axis at
- * the bottom.
+ * Scroll vertically if no lane that runs in the shown record is visible. Budgets and axis are fixed.
  *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
@@ -195,7 +194,7 @@ function keepInView(scroll, layout, record) {
 function runningIntoView(scroll, layout, { lanes, pinned }, record) {
   if (!scroll || record < 0) return;
   const kept = Number(pinned);
-  const first = scroll.scrollTop / layout.row + kept; // rows in sight, those that stay left out
+  const first = scroll.scrollTop / layout.row + kept; // visible rows, without pinned ones
   const last = first + (scroll.clientHeight - layout.top - AXIS - layout.pinned) / layout.row;
   const running = lanes.flatMap((lane, row) => {
     const kind = row < kept ? null : cellAt(lane, record)?.kind;
@@ -206,7 +205,7 @@ function runningIntoView(scroll, layout, { lanes, pinned }, record) {
 }
 
 /**
- * What a pointer is at: the canvas stays put, so names and budgets are where the window has them.
+ * Return record and lane under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
  *
  * @param {MouseEvent} event
  * @param {Layout} layout
@@ -243,7 +242,7 @@ const MOVES = {
 };
 
 /**
- * One focusable button that travels over the cells: the lanes for keyboards and screen readers.
+ * A focusable button that moves over the cells, for keyboards and screen readers.
  *
  * @param {{lanes: Lanes, layout: Layout}} props
  */
@@ -275,12 +274,12 @@ function Cursor({ lanes, layout }) {
   };
   /** @param {MouseEvent} event */
   const pressed = (event) => {
-    if (event.detail !== 0) return; // a pointer: the plane knows where
+    if (event.detail !== 0) return; // mouse clicks are handled by the plane
     event.stopPropagation();
     pick({ record, lane: row }, lanes);
   };
   const words = describe(lanes, row, record).join("; ");
-  // One button that stays focused; what it travels over is announced.
+  // A single button keeps the focus; the cell below it is announced.
   return html`<button
     ref=${ref}
     class="lanes-cursor"

@@ -1,4 +1,4 @@
-// The left region: what is asked of the model, and under which settings.
+// The left region: prompts and settings.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { rewritten } from "../../control/actions.js";
@@ -18,7 +18,7 @@ import { Sequences } from "./sequences.js";
 import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
 
 /**
- * The id of the scene that is looked at, "" for none; null: the one that is played.
+ * Id of the previewed scene, "" for none; null: the scene that is played.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
@@ -84,7 +84,7 @@ function Composer() {
   </div>`;
 }
 
-/** The server's presets: several prompts and settings that make one point, with a word on what to watch. */
+/** The server's presets: prompts and settings that demonstrate one effect, with a note on what to watch. */
 function Scenes() {
   const chosen = scenes.value.find(({ id }) => id === (looked.value ?? settings.scene.value));
   if (!scenes.value.length) return null;
@@ -116,7 +116,7 @@ function show(chosen) {
   playScene(chosen);
 }
 
-/** At the foot of the region wherever one has scrolled to, when the controls ask for something else than the run. */
+/** Apply button at the bottom of the region, shown when the settings differ from the run. */
 function StartOver() {
   const { differs, restart } = player.value;
   const shown = differs();

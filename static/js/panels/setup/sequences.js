@@ -1,4 +1,4 @@
-// Every sequence of the run at the record shown: how far it is, its text, its latencies. Many fit: the list scrolls.
+// All sequences of the run at the shown record: progress, text and latencies. The list scrolls.
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -19,15 +19,11 @@ import { langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../state/store.js").Sequence} Sequence */
 
-const MANY = 6; // from here on the list is filtered by status, and only the shown sequence has its text
+const MANY = 6; // number of sequences from which the list has a filter and only the shown one has its text
 /** @type {Sequence["status"][]} */
 const STATUSES = ["running", "waiting", "receiving", "preempted", "finished"];
 
-/**
- * The status that is listed, or null for every one.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<Sequence["status"] | null>}
- */
+/** Status filter; null: all. @type {import("../../../vendor/signals/signals.js").Signal<Sequence["status"] | null>} */
 const wanted = signal(null);
 
 export function Sequences() {
@@ -53,7 +49,7 @@ export function Sequences() {
   </div>`;
 }
 
-/** Prompts that come by themselves, later. */
+/** Scheduled prompts that are submitted automatically later. */
 function Coming() {
   const coming = ownIsShown.value ? (status.value?.coming ?? []) : [];
   if (!coming.length) return null;
@@ -78,11 +74,7 @@ function Filter({ all }) {
   </div>`;
 }
 
-/**
- * `brief`: one line and the bar.
- *
- * @param {{seq: Sequence, brief: boolean}} props
- */
+/** An entry of the list. `brief`: one line and the bar. @param {{seq: Sequence, brief: boolean}} props */
 function SequenceItem({ seq, brief }) {
   const name = t("sequence.name", { id: seq.seq_id });
   const shown = shownSeq.value === seq.seq_id;
@@ -91,7 +83,7 @@ function SequenceItem({ seq, brief }) {
   const instance = log.value ? instanceName(log.value.header, seq.instance) : "";
   const held = state.value?.holding.includes(seq.seq_id);
   const item = useRef(/** @type {HTMLLIElement | null} */ (null));
-  const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
+  const chosen = settings.seq.value === seq.seq_id; // chosen by a click or a link; it may be far down the list
   useEffect(() => void (chosen && showIn(item.current)), [chosen]);
   return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
     <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })}
@@ -123,11 +115,7 @@ function SequenceItem({ seq, brief }) {
   </li>`;
 }
 
-/**
- * Scroll the list alone, no region around it, until the item is in its window.
- *
- * @param {HTMLElement | null} item
- */
+/** Scroll only the list, not the regions around it, until the item is visible. @param {HTMLElement | null} item */
 function showIn(item) {
   const list = item?.parentElement;
   if (!item || !list) return;
@@ -138,14 +126,14 @@ function showIn(item) {
 }
 
 /**
- * The prompt as far as it is computed, and the output, of all that the sequence may become.
+ * Bar of the computed prompt and the output, relative to the maximum length of the sequence.
  *
  * @param {{seq: Sequence, output: number}} props
  */
 function Progress({ seq, output }) {
   const most = seq.num_prompt_tokens + seq.max_tokens;
   const done = Math.min(seq.num_computed_tokens, seq.num_prompt_tokens);
-  // what was generated stays, even where its K and V are gone
+  // generated tokens count even after their K and V are freed
   const known = output > 0 ? seq.num_prompt_tokens : done;
   const label = t("sequences.progress", { done, n: seq.num_prompt_tokens, output, max: seq.max_tokens });
   return html`<span class="sequence-bar" role="img" aria-label=${label} title=${label}>

@@ -1,5 +1,5 @@
-// Settings of a run: how the cache is laid out, how steps are put together, how tokens are chosen. The controls are
-// made of the server's table of options: an option with a control is here without a line of its own.
+// Settings of a run: cache layout, scheduling and sampling. The controls are generated from the server's option table,
+// so that a new option with a control appears automatically.
 
 import { changeConfig, changeConfigs } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
@@ -47,11 +47,7 @@ export function CacheSettings() {
   </div>`;
 }
 
-/**
- * Arrow keys move between the strategies, as in any group of radio buttons.
- *
- * @param {KeyboardEvent} event
- */
+/** Move between strategies with the arrow keys, as in a radio group. @param {KeyboardEvent} event */
 function moveStrategy(event) {
   const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key] ?? 0;
   if (!by) return;
@@ -71,15 +67,15 @@ export function SchedulerSettings() {
   </details>`;
 }
 
-/** What holds, in short, so that it can be seen without opening. */
+/** Current values, visible while the group is collapsed. */
 function schedulerValues() {
   const [seqs, tokens] = ["max_num_seqs", "max_num_batched_tokens"].map(chosenOr);
   return seqs === null ? "" : t("setup.scheduler_values", { seqs, tokens });
 }
 
-const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // how many of each role
+const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // number of instances of each role
 
-/** Several engines that share the work, or one. */
+/** Choice between one engine and several instances. */
 export function InstanceSettings() {
   const now = ROLES.map((name) => Number(chosenOr(name) ?? 0)).join();
   const shapes = SHAPES.includes(now) ? SHAPES : [...SHAPES, now];
@@ -122,11 +118,7 @@ function samplingValues() {
   return t("setup.sampling_values", { kind, n: settings.max_tokens.value });
 }
 
-/**
- * Settings of speculative decoding in short.
- *
- * @param {string} json
- */
+/** Summary of the settings of speculative decoding. @param {string} json */
 function draftsText(json) {
   const { model, num_speculative_tokens: n } = JSON.parse(json);
   return model ? t("setup.drafts.model", { model, n }) : t("setup.drafts.ngram", { n });
@@ -139,7 +131,8 @@ const labelOf = ({ name, control }) =>
   control.term ? html`<${Term} id=${control.term}>${optionLabel(name)}<//>` : optionLabel(name);
 
 /**
- * The control of an engine option. One that stands beside another is there with that one; others are disabled.
+ * Control of an engine option. An option that depends on another (`beside`) is hidden while that one is off; others are
+ * disabled.
  *
  * @param {{row: OptionRow}} props
  */
@@ -179,11 +172,7 @@ function EngineField({ row }) {
     commit=${commit}>${usual}<//>`;
 }
 
-/**
- * The control of a sampling parameter.
- *
- * @param {{row: OptionRow}} props
- */
+/** Control of a sampling parameter. @param {{row: OptionRow}} props */
 function SamplingField({ row }) {
   const { name, kind, control } = row;
   if (control.only_with && !optionSetting(control.only_with).value) return null;
@@ -204,7 +193,7 @@ function SamplingField({ row }) {
 const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sort((a, b) => a - b);
 
 /**
- * One of a few values: [value, text].
+ * Select control with [value, text] choices.
  *
  * @param {Field & {value: OptionValue, choices: [string | number, string][], commit: (text: string) => void}} props
  */
@@ -218,11 +207,7 @@ function Choice({ id, label, hint, disabled, value, choices, commit, children })
   </label>`;
 }
 
-/**
- * What is on or off.
- *
- * @param {Field & {value: boolean, commit: (checked: boolean) => void}} props
- */
+/** Checkbox control. @param {Field & {value: boolean, commit: (checked: boolean) => void}} props */
 function Switch({ id, label, hint, disabled, value, commit }) {
   return html`<label class="field switch" title=${hint}>
     <input id=${id} type="checkbox" disabled=${disabled} checked=${value}
@@ -239,11 +224,7 @@ function TextField({ id, label, hint, value, commit }) {
   </label>`;
 }
 
-/**
- * What the server would do by itself, when something else is chosen.
- *
- * @param {{row: OptionRow}} props
- */
+/** The default value, shown if another one is chosen. @param {{row: OptionRow}} props */
 function Usual({ row }) {
   const usual = defaultOf(row.name);
   if (usual === undefined || usual === null || chosenOr(row.name) === usual || LAYOUT.includes(row)) return null;
@@ -251,7 +232,7 @@ function Usual({ row }) {
 }
 
 /**
- * A number. `none`: what an empty field means, where it means something.
+ * Number control. `none`: meaning of an empty field, if it is allowed.
  *
  * @param {Field & {
  *   value: number | null, bounds: import("../../state/options.js").Bounds, step?: number, none?: string,

@@ -1,4 +1,4 @@
-// The links of the chain in one line. What puts them into words comes when something is pointed at first.
+// The provenance chain as one line of links. Its texts are loaded on the first hover.
 
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";

@@ -1,18 +1,18 @@
-// Geometry of the token strip: where each column and row lies, and the whole sequence in small. Pure.
+// Geometry of the token strip: columns, rows, and the minimap. Pure.
 
 const GAP = 2;
-const BLOCK_GAP = 8; // where one block ends and the next begins
-const AHEAD = 2; // columns that are kept free when the strip scrolls to a new one
-const MARGIN = 2; // columns beyond the window that are there already
+const BLOCK_GAP = 8; // px between two blocks
+const AHEAD = 2; // columns kept free when scrolling to a new one
+const MARGIN = 2; // columns rendered beyond the window
 
 /**
  * @typedef {ReturnType<typeof columns>} Columns
  * @typedef {ReturnType<typeof miniature>} Miniature
- * @typedef {{y: number, height: number}} Band a row of the strip
+ * @typedef {{y: number, height: number}} Band vertical extent of a row of the strip
  */
 
 /**
- * Width of `count` columns that fill a window of `width`, blocks apart.
+ * Return the width at which `count` columns fill a window of `width`, including gaps between blocks.
  *
  * @param {number} count
  * @param {number} blockSize
@@ -24,9 +24,9 @@ export function fittedColumn(count, blockSize, width) {
 }
 
 /**
- * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)`
- * (the positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over.
- * `count` columns exist of the `expected` ones; in a strip that holds them all they are as wide as fits.
+ * Lay out the columns of a sequence: `x(position)`, `width`, `at(offset)` (position there, or null), `visible(left,
+ * right)` (positions [first, last) in a window), `whole(room)` and `extent`, the scrollable width. `count` of
+ * `expected` columns exist; if all expected columns fit, they fill the width.
  *
  * @param {{count: number, expected: number, blockSize: number, width: number, minimum: number, maximum: number}} room
  */
@@ -37,11 +37,7 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
   const block = perBlock * step + BLOCK_GAP;
   /** @param {number} position */
   const x = (position) => position * step + (perBlock ? Math.floor(position / perBlock) * BLOCK_GAP : 0);
-  /**
-   * The last position that begins at or before `offset`.
-   *
-   * @param {number} offset
-   */
+  /** Return the last position that begins at or before `offset`. @param {number} offset */
   const before = (offset) => {
     if (!perBlock) return Math.floor(offset / step);
     const logical = Math.floor(offset / block);
@@ -63,11 +59,7 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
       const position = before(offset);
       return position >= 0 && position < count && offset <= x(position) + column + GAP ? position : null;
     },
-    /**
-     * How many columns stand whole in a window of `room` at the beginning.
-     *
-     * @param {number} room
-     */
+    /** Return how many columns fit entirely into `room` at the beginning. @param {number} room */
     whole: (room) => Math.max(0, Math.min(count, before(Math.max(0, room - column)) + (room >= column ? 1 : 0))),
     /** @type {(left: number, right: number) => [number, number]} */
     visible(left, right) {
@@ -78,8 +70,8 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
 }
 
 /**
- * Where to scroll so that the columns [first, last] are in sight: `offset` itself when they are, or when they are wider
- * than the window its newest part. New columns come in with room for the next ones beside them.
+ * Return the scroll offset that shows the columns [first, last]: `offset` if they are visible. If they are wider than
+ * the window, the newest part is shown. New columns get room for the next ones beside them.
  *
  * @param {Columns} layout
  * @param {number} offset
@@ -96,13 +88,13 @@ export function scrollTo(layout, offset, width, first, last) {
   return Math.max(0, Math.min(wanted, layout.extent - width));
 }
 
-const LEAST = 18; // px of a row of vectors: with less room there is none
-const ATTENTION = 36; // px of the attention row beside others: a bar, and its weight above it
-const STATE = 18; // px of the row of a state
+const LEAST = 18; // minimum px of a vector row; lower views have none
+const ATTENTION = 36; // px of the attention row beside others: a bar with its weight above
+const STATE = 18; // px of the state row
 
 /**
- * Rows of the strip in `height` pixels, top to bottom: attention, K, V, a state where the model keeps one, Q; the
- * tokens lie below in the document. Where it is low the attention row stays alone, and the others have no height.
+ * Return the rows of the strip in `height` px, top to bottom: attention, K, V, state if the model has one, Q. The
+ * tokens follow below in the document. In low views only the attention row has a height.
  *
  * @param {number} height
  * @param {boolean} withState
@@ -127,8 +119,8 @@ export function rows(height, withState = false) {
 }
 
 /**
- * The whole sequence in `width` pixels: `x(position)` and `position(x)`, over a number of places that seldom changes
- * while the sequence grows (the next power of two, no more than can come).
+ * Map the whole sequence to `width` px: `x(position)` and `position(x)`. The number of places rarely changes as the
+ * sequence grows: the next power of two, at most the expected length.
  *
  * @param {number} count
  * @param {number} expected
@@ -148,7 +140,7 @@ export function miniature(count, expected, width) {
 }
 
 /**
- * The largest of the weights that fall into each of `bins` pixels of a miniature; 0 where no key was read.
+ * Return the largest weight in each of `bins` px of the minimap; 0 where no key was read.
  *
  * @param {{keyStart: number, weights: Float32Array}} row
  * @param {Miniature} mini
@@ -164,11 +156,10 @@ export function pooledWeights(row, mini, bins) {
   return found;
 }
 
-const EDGE = 6; // a figure's distance from the names beside the strip, which end where it begins
+const EDGE = 6; // px between a figure and the row names beside the strip
 
 /**
- * Of figures `{weight, middle, half}` those that can stand side by side: where two would overlap, the larger weight's
- * stays.
+ * Return the figures `{weight, middle, half}` that do not overlap; larger weights win.
  *
  * @template {{weight: number, middle: number, half: number}} F
  * @param {F[]} figures
@@ -182,8 +173,8 @@ export function figuresApart(figures) {
 }
 
 /**
- * Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and
- * `right`; null where nothing of its column, twice `column` wide, is between them.
+ * Return the centre of a figure at x with half width `half`: over its column, but entirely within `left` and `right`.
+ * Returns null if its column of half width `column` is outside.
  *
  * @param {number} x
  * @param {number} half
@@ -196,8 +187,8 @@ export function figureMiddle(x, half, { left, right }, column) {
 }
 
 /**
- * How far the key in place `i` of `count` is lit when `progress` of the reading is done: the keys are read in order,
- * each over a quarter of the time.
+ * Return how far key `i` of `count` is highlighted at `progress` of the reading. Keys are read in order, each during a
+ * quarter of the time.
  *
  * @param {number} i
  * @param {number} count

@@ -1,5 +1,5 @@
-// The whole sequence in small: prompt and generated tokens, block edges, the attention row as heat, and the window that
-// the strip shows, which can be dragged. It is the strip's scroll bar.
+// Minimap of the whole sequence: prompt and generated tokens, block edges, the attention row as heat, and a draggable
+// window. It is the strip's scroll bar.
 
 import { useRef } from "../../../vendor/preact/hooks.js";
 import { contextOf, prepare, roundRect, usePainter } from "../../kit/canvas.js";
@@ -10,9 +10,9 @@ import { pointed, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { miniature, pooledWeights } from "./geometry.js";
 
-const LINE = 3; // px: the line of prompt and generated tokens
-const EDGES_FROM = 4; // px between two block edges from which they are drawn
-const ARROW = 64; // px an arrow key scrolls
+const LINE = 3; // px of the line of prompt and generated tokens
+const EDGES_FROM = 4; // minimum px between block edges that are drawn
+const ARROW = 64; // px scrolled by an arrow key
 
 /**
  * @template T
@@ -25,8 +25,8 @@ const ARROW = 64; // px an arrow key scrolls
  */
 
 /**
- * `offset` and `follows`: signals, how far the strip is scrolled and whether it follows its newest column. `width`: of
- * the strip's window. `show(offset)` scrolls.
+ * The minimap. `offset` and `follows`: signals with the strip's scroll offset and whether it follows its newest column.
+ * `width`: of the strip's window. `show(offset)` scrolls.
  *
  * @param {Strip & {layout: Columns | null, follows: Signal<boolean>}} props
  */
@@ -74,7 +74,7 @@ export function Minimap({ layout, offset, width, follows, show }) {
 }
 
 /**
- * Pixels of the miniature that the strip's window covers: [left, right].
+ * Return the px of the minimap that the strip's window covers: [left, right].
  *
  * @param {Columns} layout
  * @param {number} offset
@@ -138,7 +138,7 @@ function paint(c, layout, offset, width, size) {
 const heats = new WeakMap();
 
 /**
- * The attention row as a picture one pixel high.
+ * Return the attention row as an image of height 1 px.
  *
  * @param {{keyStart: number, weights: Float32Array, max: number}} row
  * @param {Miniature} mini
@@ -162,7 +162,7 @@ function heat(row, mini, bins) {
 }
 
 /**
- * Drag the window; a press beside it brings it there first.
+ * Drag the window; a press beside it moves it there first.
  *
  * @param {PointerEvent} event
  * @param {Columns} layout

@@ -1,4 +1,4 @@
-// The middle region: the text, the strip with its attention row, and the provenance chain.
+// The middle region: text, strip with attention row, and provenance chain.
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
@@ -50,11 +50,7 @@ function Chain() {
   </div>`;
 }
 
-/**
- * What was pointed at is let go when the focus leaves the chain that tells of it.
- *
- * @param {FocusEvent & {currentTarget: Element}} event
- */
+/** Clear the hover target when the focus leaves the chain. @param {FocusEvent & {currentTarget: Element}} event */
 function leave({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
@@ -82,7 +78,7 @@ function Heading() {
   </div>`;
 }
 
-/** A recording that was just opened can be played from where it is shown. */
+/** Play button over a recording that was just opened. */
 const Invitation = () => html`<button class="stage-play" id="stage-play" aria-label=${t("stage.play")}
   title=${t("stage.play")} onClick=${accept}><${Icon} name="play" /></button>`;
 
@@ -93,9 +89,9 @@ function Empty() {
   )}</p>`;
 }
 
-/** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
+/** Prompt and continuation on one line, scrolled to its end. */
 function Text() {
-  const now = /** @type {import("../../state/store.js").View} */ (sequenceView.value); // drawn only where there is one
+  const now = /** @type {import("../../state/store.js").View} */ (sequenceView.value); // rendered only with a view
   const { seq } = now;
   const chosen = sampledAt(now);
   const prompt = useMemo(
@@ -106,7 +102,7 @@ function Text() {
   const output = useMemo(() => joinText(seq.token_bytes.slice(seq.num_prompt_tokens, end)), [seq.token_bytes, end]);
   const shown = chosen !== null && done(viewSub.value, "sample");
   const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
-  const kept = commonStart(output, whole); // a token may complete the character that the one before it began
+  const kept = commonStart(output, whole); // a token may complete a character of the previous one
   const sampled = usePainter(
     () => phase("sample"),
     (element) => (element.style.opacity = String(phasesNow().sample)),
@@ -130,7 +126,7 @@ function commonStart(a, b) {
   return n;
 }
 
-/** That the sequence on stage has finished, and which record it is shown as at. */
+/** Note that the sequence on stage has finished, and the record at which it is shown. */
 function Past() {
   const index = stageIndex.value;
   const name = t("sequence.name", { id: shownSeq.value });
@@ -141,14 +137,14 @@ function Past() {
   </p>`;
 }
 
-/** That there are no arrays, and what there is. */
+/** Note that the log has no arrays, and what it has. */
 function Bare() {
   const header = log.value?.header;
   const own = header?.engine.private ? "stage.bare_private" : header?.simulated ? "stage.bare_simulated" : "stage.bare";
   return html`<p class="stage-past" id="stage-bare"><span>${t(ownIsShown.value ? own : "stage.bare_lane")}</span></p>`;
 }
 
-/** The two scales of values; each row says its own range. */
+/** The two colour scales; each row states its own range. */
 function Scales() {
   return html`<div class="scales num" aria-hidden="true">
     <span>−</span><i class="scale diverging"></i><span>+</span>
@@ -158,7 +154,7 @@ function Scales() {
   </div>`;
 }
 
-/** Heads that are known for what they look at; choosing one shows it. */
+/** Choice of heads with a known role. */
 function Patterns() {
   const { heads: known, derived } = knownHeads.value;
   if (!known.length) return null;
@@ -183,7 +179,7 @@ function Patterns() {
   </label>`;
 }
 
-/** Which layer and head the strip shows. */
+/** Choice of the strip's layer and head. */
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;

@@ -1,7 +1,5 @@
-// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, the whole in small
-// at the foot.
-//
-// Only the columns in sight are painted and only they are in the document, however long the sequence is.
+// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, and a minimap. Only
+// visible columns are painted and in the document.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
@@ -30,19 +28,19 @@ import { BlockMarks, Tokens } from "./strip_tokens.js";
  * @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry
  */
 
-const MAX_FETCHES = 64; // arrays asked for at once
+const MAX_FETCHES = 64; // maximum number of arrays requested at once
 
 const PRINTING = ["beforeprint", "afterprint"];
 /** @type {import("../../state/moment.js").Phase[]} */
-const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
-const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
+const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
+const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
 
-/** How far the strip is scrolled, px. */
+/** Scroll offset of the strip in px. */
 const offset = signal(0);
 const anchor = computed(() => Math.floor(offset.value / ANCHOR));
-/** Whether the newest column is kept in sight; scrolling away from it lets go. */
+/** Whether the strip follows its newest column; scrolling away from it stops that. */
 const follows = signal(true);
-/** The token chosen in the record has its column, unless the record is shown only as far as an earlier phase. */
+/** Whether the token sampled in the record has a column: not in sub-steps before `sample`. */
 const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
 
 export function Strip() {
@@ -92,16 +90,16 @@ export function Strip() {
   /** @param {number} to */
   const scroll = (to) => {
     if (!scroller.current) return;
-    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a strip that is new here begins at 0
+    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a newly mounted strip starts at 0
     offset.value = to;
   };
 
-  // another sequence is followed, whatever was scrolled to before; told before the scrolling below asks
+  // follow a new sequence; set before the scroll effect below reads it
   useLayoutEffect(() => {
     follows.value = true;
   }, [now?.seq.seq_id, now?.log]);
 
-  // paper cannot be scrolled: it has the strip from its beginning
+  // print the strip from its beginning
   useEffect(() => {
     /** @type {number | null} */
     let before = null;
@@ -112,7 +110,7 @@ export function Strip() {
       const to = begins ? 0 : (before ?? 0);
       before = begins ? offset.peek() : null;
       atOnce(() => {
-        measure(); // paper gives it the height that it needs
+        measure(); // the print layout determines the height
         scroll(to);
         measureNow();
       });
@@ -121,26 +119,22 @@ export function Strip() {
     return () => PRINTING.forEach((type) => removeEventListener(type, prints));
   }, []);
 
-  // the record's own columns, and the one it chose, in sight
+  // scroll to the columns of this record, including the sampled token
   const newest = layout ? layout.count - 1 : -1;
-  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // a prompt comes as a whole
+  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // show all of a prefill
   useLayoutEffect(() => {
-    if ("printing" in document.documentElement.dataset) return; // paper begins at the beginning
+    if ("printing" in document.documentElement.dataset) return; // print starts at the beginning
     if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
   }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
     const to = scroller.current?.scrollLeft ?? 0;
-    if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing
+    if (Math.abs(to - offset.peek()) < 1) return; // caused by the strip itself
     offset.value = to;
-    const resized = scroller.current?.clientWidth !== size.width; // the window did it, nobody scrolled
+    const resized = scroller.current?.clientWidth !== size.width; // a resize, not a user's scroll
     if (newest >= 0 && !resized) follows.value = newestSeen(to);
   };
 
-  /**
-   * Scroll to a column by hand: whether the newest is followed is decided by where that is.
-   *
-   * @param {number} to
-   */
+  /** Scroll to a column on user input, and follow the newest column if it is visible there. @param {number} to */
   const show = (to) => {
     if (!layout) return;
     const into = Math.max(0, Math.min(to, layout.extent - size.width));
@@ -157,7 +151,7 @@ export function Strip() {
     if (wantsFocus.current === null) return;
     /** @type {HTMLElement | null | undefined} */
     const token = scroller.current?.querySelector(`[data-position="${wantsFocus.current}"]`);
-    if (!token) return; // it comes with the next drawing
+    if (!token) return; // focused after the next rendering
     wantsFocus.current = null;
     token.focus({ preventScroll: true });
   };
@@ -280,7 +274,7 @@ function pick(event, geometry) {
 }
 
 /**
- * Ask for arrays of this layer that did not travel with their records.
+ * Fetch arrays of this layer that were not sent with their records.
  *
  * @param {View | null} now
  * @param {[number, number]} span
@@ -291,7 +285,7 @@ function fetchMissing(now, [first, last]) {
   const asked = new Set();
   for (let position = first; position < last && asked.size < MAX_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;
-    const record = originOf(now, position)?.record ?? -1; // of another sequence, where it was shared or moved
+    const record = originOf(now, position)?.record ?? -1; // another sequence's record for shared or transferred blocks
     if (record >= 0 && !asked.has(record)) {
       asked.add(record);
       wantLayer(record, now.layer);

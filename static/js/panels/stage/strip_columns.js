@@ -1,4 +1,4 @@
-// What the strip's columns hold: their widths, which of them exist at a sub-step, their vectors, and a column in words.
+// Contents of the strip's columns: widths, which columns exist in a sub-step, vectors, and descriptions.
 
 import { keptStates } from "../../core/kept_states.js";
 import { labelText, loneLabel } from "../../core/labels.js";
@@ -13,7 +13,7 @@ import { grouped, probabilityText, t } from "../../tell/words.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 
 /**
- * `missing`: why there is no vector; null when there is one.
+ * `missing`: reason why there is no vector, or null.
  *
  * @typedef {import("../../state/store.js").View} View
  * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
@@ -26,17 +26,17 @@ import { columns, fittedColumn, rows } from "./geometry.js";
 
 /** @type {Kind[]} */
 export const KINDS = ["k", "v", "q"];
-const LARGEST = 17; // px, a token's text
-const USUAL = 11.5; // columns are so wide that most tokens of a prompt have at least this size
+const LARGEST = 17; // px of a token's text
+const USUAL = 11.5; // minimum px of most tokens of a prompt, which determines the column width
 const NARROWEST = 26;
-const FOR_LETTERS = 46; // a column that holds most words of an alphabet
+const FOR_LETTERS = 46; // px of a column that fits most words of an alphabet
 const WIDEST = 84;
-const TIGHTEST = 0.8; // of the width that tokens need, so that a line is seen whole
-const NARROW = 400; // px: a phone's window, where columns are always that tight
-const MAX = 4096; // columns that room is kept for
+const TIGHTEST = 0.8; // share of the needed width to which columns may shrink so that a line fits
+const NARROW = 400; // px of a phone's window, in which columns always shrink
+const MAX = 4096; // maximum columns for which space is reserved
 
 /**
- * The rows of the strip: with one for the state where the model keeps one.
+ * Return the rows of the strip, including a state row if the model has a state.
  *
  * @param {View | null} now
  * @param {number} height
@@ -47,7 +47,7 @@ export const rowsOf = (now, height) => rows(height, Boolean(now?.log.header.mode
 export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
 
 /**
- * Size of `text` in a column of `width`; null: it has no room there.
+ * Return the font size of `text` in a column of `width`, or null if it does not fit.
  *
  * @param {string} text
  * @param {number} width
@@ -55,23 +55,19 @@ export const shownText = (label) => (label.of ? (label.char ?? label.hex) : labe
 export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
 
 /**
- * Whether a phase is over in what is shown: `sub` is the sub-step shown, null for the whole record.
+ * Whether a phase is complete in the shown sub-step `sub`; null: the whole record.
  *
  * @param {number | null} sub
  * @param {import("../../state/moment.js").Phase} phase
  */
 export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
 
-/**
- * Position of the token that the record chose, or null.
- *
- * @param {View} now
- */
+/** Position of the token sampled in the record, or null. @param {View} now */
 export const sampledAt = (now) => (now.output ? now.seq.token_ids.length - 1 : null);
 
 /**
- * What a position is to the record's drafts: `draft` before the pass has verified it, then `accepted` or `rejected`;
- * null: no draft stands there.
+ * Return the draft status of a position: `draft` before verification, then `accepted` or `rejected`. Returns null if
+ * there is no draft.
  *
  * @param {View} now
  * @param {number} position
@@ -85,7 +81,7 @@ export function draftAt({ drafts }, position, sub) {
 }
 
 /**
- * The text of the draft at a position.
+ * Label of the draft token at a position.
  *
  * @param {View} now
  * @param {number} position
@@ -94,7 +90,7 @@ export const draftLabel = ({ drafts }, position) =>
   loneLabel(drafts?.token_bytes[position - drafts.start] ?? new Uint8Array());
 
 /**
- * The token of a column: where drafts are not verified yet, and behind the last token, it is the draft.
+ * Label of a column's token: the draft token before verification and after the last token.
  *
  * @param {View} now
  * @param {number} position
@@ -105,11 +101,12 @@ export const labelAt = (now, position, sub) =>
     ? draftLabel(now, position)
     : now.labels[position];
 
-/** @type {WeakMap<object, Map<number, number>>} by log, then sequence: the width that its tokens need */
+/** @type {WeakMap<object, Map<number, number>>} needed width by log and sequence */
 const needs = new WeakMap();
 
 /**
- * Width that the tokens of a sequence need, decided by its prompt: columns stay as wide as they are while it grows.
+ * Return the width that a sequence's tokens need. It is computed from the prompt, so columns keep their width as the
+ * sequence grows.
  *
  * @param {View} now
  */
@@ -128,7 +125,7 @@ function neededWidth(now) {
 }
 
 /**
- * The width of columns of which `count` fit the window, as far as tokens of width `needed` can do with less.
+ * Return the column width at which `count` columns fit the window, not less than the minimum share of `needed`.
  *
  * @param {number} needed
  * @param {number} count
@@ -141,7 +138,7 @@ function tightened(needed, count, blockSize, width) {
 }
 
 /**
- * Columns of the sequence on stage in a window of `width`; the token just chosen has one when `withSampled`.
+ * Lay out the columns of the sequence on stage in a window of `width`; `withSampled`: including the token just sampled.
  *
  * @param {View} now
  * @param {number} width
@@ -165,9 +162,9 @@ export function layoutOf(now, width, withSampled) {
 const cells = new WeakMap();
 
 /**
- * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a
- * vector `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go),
- * `gone` (the query of an earlier step), `loading`, `uncaptured`.
+ * Return the vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record.
+ * Without a vector, `missing` is `unwritten` (no K and V yet), `released` (this layer's block is freed), `gone` (the
+ * query of an earlier step), `loading` or `uncaptured`.
  *
  * @param {View} now
  * @param {Kind} kind
@@ -203,7 +200,7 @@ function readCell(now, kind, position) {
 }
 
 /**
- * The vector as far as sub-step `sub` shows it: what is computed later is not there yet.
+ * Return the vector as of sub-step `sub`; vectors computed later are unwritten.
  *
  * @param {View} now
  * @param {Kind} kind
@@ -217,7 +214,7 @@ export function shownCell(now, kind, position, sub) {
 }
 
 /**
- * The weight with which this record's query read the key at `position`, or null.
+ * Return the weight with which this record's query read the key at `position`, or null.
  *
  * @param {View} now
  * @param {number} position
@@ -230,7 +227,7 @@ export function weightAt(now, position, sub) {
 }
 
 /**
- * Block and slot of a position whose K and V are in the pool, else null.
+ * Return block and slot of a position whose K and V are in the pool, else null.
  *
  * @param {View} now
  * @param {number} position
@@ -243,7 +240,7 @@ export function placeOf(now, position, sub) {
 }
 
 /**
- * Why the layer's block group let a block go; logs of before there were groups do not say the window.
+ * Reason why the layer's block group freed a block. Logs without block groups do not state the window.
  *
  * @param {View["log"]["groups"][number]} group
  */
@@ -251,7 +248,7 @@ const releasedText = (group) =>
   group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
 
 /**
- * A column in words, a part each.
+ * Describe a column, one fact per part.
  *
  * @param {View} now
  * @param {number} position

@@ -1,4 +1,4 @@
-// What stands beside the strip's rows and over its empty ones: names, ranges, and why there is nothing to see.
+// Labels beside the strip's rows: names, ranges, and why a row is empty.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -15,13 +15,9 @@ import { legendOf, rangesOf } from "./strip_paint.js";
  * @typedef {import("../../state/store.js").View} View
  */
 
-const TWO_LINES = 32; // px
+const TWO_LINES = 32; // px of a row with two lines
 
-/**
- * The rows' names, each with the range of its colours.
- *
- * @param {{now: View | null, height: number}} props
- */
+/** Names of the rows with the range of their colours. @param {{now: View | null, height: number}} props */
 export function Gutter({ now, height }) {
   const at = rowsOf(now, height || 300);
   const ranges = now ? rangesOf() : {};
@@ -58,11 +54,7 @@ export function Gutter({ now, height }) {
   </div>`;
 }
 
-/**
- * Why there is no attention row, over its empty space.
- *
- * @param {{now: View | null}} props
- */
+/** Reason why there is no attention row, shown in its place. @param {{now: View | null}} props */
 export function Notice({ now }) {
   if (!now || bare.value) return null;
   const name = t("sequence.name", { id: now.seq.seq_id });

@@ -1,15 +1,11 @@
-// The strip's tokens move by style variables, and are drawn at once for paper.
+// Motion of the strip's tokens by CSS variables, and synchronous rendering for print.
 
 import { options } from "../../../vendor/preact/preact.js";
 import { usePainter } from "../../kit/canvas.js";
 import { flushNow } from "../../kit/frame.js";
 import { phase, phasesNow } from "../../state/stage_moment.js";
 
-/**
- * Draw now what a change asks for: paper does not wait.
- *
- * @param {() => void} change
- */
+/** Render a change synchronously, since printing does not wait. @param {() => void} change */
 export function atOnce(change) {
   const later = options.debounceRendering;
   options.debounceRendering = (/** @type {() => void} */ render) => render();
@@ -18,7 +14,7 @@ export function atOnce(change) {
   flushNow();
 }
 
-/** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */
+/** Publish the progress of two phases as CSS variables of the tokens, so that motion does not re-render them. */
 export function usePhaseVariables() {
   return usePainter(
     () => [phase("schedule"), phase("sample")],

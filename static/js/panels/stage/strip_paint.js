@@ -1,4 +1,4 @@
-// Painting the strip: a pure function of the stage, the geometry and the progress of the record's phases.
+// Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { keptStates } from "../../core/kept_states.js";
@@ -12,12 +12,12 @@ import { KINDS, rowsOf } from "./strip_columns.js";
 import { images, paintPromise, paintVectors } from "./strip_paint_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
-const ranges = signal({}); // the largest magnitude of each row's scale, for its legend
+const ranges = signal({}); // largest magnitude of each row's scale, for its legend
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
 const largestOf = new WeakMap();
 
-const OUTLINED = 12; // columns that stand in outline on an empty stage
-const OUTLINE = 46; // px of one at most
+const OUTLINED = 12; // columns outlined on an empty stage
+const OUTLINE = 46; // maximum px of an outlined column
 
 export const rangesOf = () => ranges.value;
 
@@ -37,17 +37,13 @@ export const rangesOf = () => ranges.value;
  * }} Scene
  */
 
-/**
- * Top of the attention axis, or null.
- *
- * @param {View | null} now
- */
+/** Return the maximum of the attention axis, or null. @param {View | null} now */
 export function legendOf(now) {
   return now?.attention ? niceCeiling(now.attention.max) : null;
 }
 
 /**
- * `phases`: progress by name, as state/moment.js gives it.
+ * Paint the strip. `phases`: progress by name, from state/moment.js.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Strip} strip
@@ -88,7 +84,7 @@ export function paintStrip(c, { now, layout, span, offset, width, height, phases
 }
 
 /**
- * The stage before the first record: room for the keys and values to come, block by block, fainter to the right.
+ * Paint the stage before the first record: outlines of future keys and values in blocks, fading to the right.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {number} width
@@ -104,7 +100,7 @@ export function paintOutline(c, width, height) {
 }
 
 /**
- * How far the column at `position` is lit by now: its key is read in `attend`, in order.
+ * Return how far the column at `position` is highlighted; keys are read in order during `attend`.
  *
  * @param {Pick<Scene, "now" | "phases">} scene
  * @param {number} position
@@ -116,7 +112,7 @@ function lit({ now, phases }, position) {
 }
 
 /**
- * Calls `paint(position, share of the largest weight)` for the visible keys that the query has read by now.
+ * Call `paint(position, share of the largest weight, progress)` for the visible keys that the query has read so far.
  *
  * @param {Scene} scene
  * @param {(position: number, share: number, progress: number) => void} paint
@@ -130,7 +126,7 @@ function eachRead(scene, paint) {
 }
 
 /**
- * A column lights when its key is read, as bright as its weight.
+ * Highlight each column as its key is read, as bright as its weight.
  *
  * @param {Scene} scene
  * @param {ReturnType<typeof rowsOf>} at
@@ -146,8 +142,8 @@ function paintBeams(scene, at) {
 }
 
 /**
- * The state: one, under the token after which it is, however many there are. In outline those that were kept on the
- * way, from which a prompt with this beginning could go on.
+ * Paint the recurrent state under the token after which it was computed. Earlier checkpoints, from which a prompt with
+ * this prefix could continue, are outlined.
  *
  * @param {Scene} scene
  * @param {Band} box
@@ -163,7 +159,7 @@ function paintStates({ c, palette, now, layout, phases }, box) {
   }
   if (!newest?.isNewest) return;
   const [before, after] = [layout.x(Math.max(0, (now.entry?.start ?? 1) - 1)), layout.x(newest.position)];
-  if (now.entry?.start === 0 && phases.write === 0) return; // nothing was folded into it yet
+  if (now.entry?.start === 0 && phases.write === 0) return; // no token is included in the state yet
   const x = now.entry ? before + (after - before) * phases.write : after;
   const shades = c.createLinearGradient(0, box.y, 0, box.y + box.height);
   shades.addColorStop(0, palette.k);
@@ -211,11 +207,7 @@ function paintAttention(scene, box) {
   c.globalAlpha = 1;
 }
 
-/**
- * Positions of the three largest weights of a row.
- *
- * @param {Row} row
- */
+/** Return the positions of the three largest weights of a row. @param {Row} row */
 function largest(row) {
   let found = largestOf.get(row);
   if (!found) {
@@ -253,7 +245,7 @@ function paintPointed({ c, palette, layout }, at) {
 }
 
 /**
- * The emptiness of the query row is a fact worth a word, where there is room for it.
+ * Note in the query row that queries are not cached, if it fits.
  *
  * @param {Scene} scene
  * @param {Band} box

@@ -1,4 +1,4 @@
-// Painting the strip's vectors: what the cache holds, what this step computes and writes, what is not there.
+// Painting of the strip's vectors: cached ones, those computed and written in this step, and missing ones.
 
 import { alpha, themeVersion } from "../../kit/colour.js";
 import { wastePattern } from "../../kit/texture.js";
@@ -13,11 +13,11 @@ import { VectorImage } from "./vectors.js";
 
 export const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
 
-const COMPUTED = 0.35; // opacity of K and V that are computed and not yet written
+const COMPUTED = 0.35; // opacity of K and V before they are written
 
-const TAKEN = 0.3; // opacity of what a rejected draft leaves
+const TAKEN = 0.3; // opacity of a rejected draft's K and V
 
-const USED = 0.4; // opacity of a query that has been used: it is not kept
+const USED = 0.4; // opacity of a used query, which is not cached
 
 /**
  * @param {Scene} scene
@@ -55,7 +55,7 @@ export function paintVectors(scene, box, kind) {
 }
 
 /**
- * A dash where a vector was: its block was let go.
+ * Paint a dash for a vector whose block is freed.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Scene["palette"]} palette
@@ -68,7 +68,7 @@ function paintReleased(c, palette, x, box) {
 }
 
 /**
- * K and V of this step: computed in `qkv`, filling their slot in `write`.
+ * Paint K and V of this step: computed in `qkv`, filling their slot in `write`.
  *
  * @param {Scene} scene
  * @param {VectorImage} image
@@ -93,14 +93,14 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
 }
 
 /**
- * Of a rejected draft: it falls out of its slot.
+ * Paint K and V of a rejected draft, leaving their slot.
  *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
  * @param {number} x
  * @param {Band} box
- * @param {number} taken 0..1
+ * @param {number} taken progress, 0 to 1
  */
 function paintTaken(scene, image, p, x, box, taken) {
   const { c, layout } = scene;
@@ -115,7 +115,7 @@ function paintTaken(scene, image, p, x, box, taken) {
 }
 
 /**
- * Q of this step: computed in `qkv`, used in `attend`, then never needed again.
+ * Paint Q of this step: computed in `qkv`, used in `attend`, not needed afterwards.
  *
  * @param {Scene} scene
  * @param {VectorImage} image
@@ -140,7 +140,7 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
 }
 
 /**
- * Room for a key and a value that are not there yet.
+ * Paint the outline of a key and a value that do not exist yet.
  *
  * @param {Pick<Scene, "c" | "palette"> & {layout: {width: number}}} scene
  * @param {number} x

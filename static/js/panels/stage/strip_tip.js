@@ -1,4 +1,4 @@
-// The numbers of a column: what the tooltip shows of a vector. Every one is the captured value; the norm is derived.
+// Tooltip of a column with the numbers of its vectors. All are captured values, except the derived norm.
 
 import { html } from "../../kit/html.js";
 import { t } from "../../tell/words.js";
@@ -10,16 +10,12 @@ import { describe, KINDS, shownCell } from "./strip_columns.js";
  * @typedef {import("../../kit/html.js").Children} Children
  */
 
-const SHOWN = 64; // numbers of a vector that are written out
+const SHOWN = 64; // numbers of a vector that are listed
 
 /** @param {number} value */
 const figure = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
 
-/**
- * Euclidean length of a vector: √Σx².
- *
- * @param {Float32Array} vector
- */
+/** Return the Euclidean norm of a vector, √Σx². @param {Float32Array} vector */
 export function norm(vector) {
   let sum = 0;
   for (const value of vector) sum += value * value;
@@ -27,7 +23,7 @@ export function norm(vector) {
 }
 
 /**
- * What K, V (as the cache stores them) or Q (as the model computes) are made of.
+ * Return the element type of K and V (as cached) or Q (as computed).
  *
  * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header
  * @param {Kind} kind
@@ -39,8 +35,8 @@ export function elementType({ model, engine }, kind) {
 }
 
 /**
- * Lines of the tooltip of a column: the column in words, then the vectors: `kind` in full, without one each by its
- * norm.
+ * Return the tooltip lines of a column: its description, then the vector `kind` in full, or without `kind` the norm of
+ * each.
  *
  * @param {View} now
  * @param {number} position
@@ -119,7 +115,7 @@ function vectorLine(now, kind, position, sub, component) {
 }
 
 /**
- * A vector's numbers as one sentence, for who cannot see the heat.
+ * Describe a vector in one sentence, for screen readers.
  *
  * @param {View} now
  * @param {Kind} kind

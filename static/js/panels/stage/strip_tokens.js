@@ -1,4 +1,4 @@
-// The tokens below the columns, as a list that the keyboard walks, and the physical blocks under them.
+// Tokens below the columns as a list with keyboard navigation, and the physical blocks below them.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { RELEASED } from "../../core/groups.js";
@@ -19,10 +19,10 @@ import {
 } from "./strip_columns.js";
 import { columnTip, vectorSentence } from "./strip_tip.js";
 
-const PAGE = 10; // columns that Page Up and Page Down pass
+const PAGE = 10; // columns per Page Up or Page Down
 
 /**
- * The row whose numbers the keyboard reads out, or null.
+ * Row whose numbers the keyboard reads, or null.
  *
  * @type {import("../../../vendor/signals/signals.js").Signal<Kind | null>}
  */
@@ -38,15 +38,11 @@ const readRow = signal(null);
 /** @param {Event} event */
 const elementOf = (event) => /** @type {Element} */ (event.currentTarget);
 
-/**
- * The column that has the focus, or null.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
- */
+/** Focused column, or null. @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
 const focused = signal(null);
 
 /**
- * The column that Tab reaches: what is held if it is in sight, else the newest there.
+ * Return the column in the tab order: the focused or pinned one if visible, else the newest visible one.
  *
  * @param {Span} span
  */
@@ -55,11 +51,7 @@ function tabStop([first, last]) {
   return held !== undefined && held !== null && held >= first && held < last ? held : last - 1;
 }
 
-/**
- * `bring(position)` scrolls a column into sight and then gives it the focus.
- *
- * @param {Shown & {span: Span}} props
- */
+/** Visible tokens. `bring(position)` scrolls a column into view and focuses it. @param {Shown & {span: Span}} props */
 export function Tokens({ now, layout, span, sub, bring }) {
   const stop = tabStop(span);
   const seq = now.seq.seq_id;
@@ -140,7 +132,7 @@ function Token({ now, layout, position, sub, stop, bring }) {
 }
 
 /**
- * Left and right walk along the columns, up and down choose the row whose numbers are read.
+ * Move along the columns with left and right; choose the row to read with up and down.
  *
  * @param {KeyboardEvent} event
  * @param {Omit<Shown, "layout"> & {position: number, count: number}} at
@@ -157,7 +149,7 @@ function walk(event, { now, position, sub, count, bring }) {
   const turn = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
   if (to === undefined && !turn) return;
   event.preventDefault();
-  event.stopPropagation(); // scrolling may take this very element away before the page's own keys look at it
+  event.stopPropagation(); // scrolling may remove this element before the page's own handlers run
   if (!turn) return bring(Math.max(0, Math.min(count - 1, to ?? position)));
   /** @type {(Kind | null)[]} */
   const rows = [null, ...KINDS];
@@ -165,11 +157,7 @@ function walk(event, { now, position, sub, count, bring }) {
   showTip(elementOf(event), columnTip(now, position, sub, readRow.value));
 }
 
-/**
- * Which physical block holds the columns above it.
- *
- * @param {{now: View, layout: Columns, span: Span}} props
- */
+/** Physical blocks of the columns above. @param {{now: View, layout: Columns, span: Span}} props */
 export function BlockMarks({ now, layout, span: [first, last] }) {
   const size = now.blockSize;
   const end = Math.min(last, now.numFilled);
@@ -178,7 +166,7 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
     const block = now.table[logical];
     if (block === undefined) continue;
     const released = block === RELEASED;
-    // as far as it is in sight: a block may be as long as the whole sequence
+    // only the visible part, since a block may be as long as the sequence
     const from = Math.max(logical * size, first);
     const to = Math.min((logical + 1) * size, now.numFilled, last) - 1;
     const here =
@@ -203,9 +191,5 @@ function range([first, last]) {
   return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
 }
 
-/**
- * Whether the focus goes on to the chain, which would vanish under it.
- *
- * @param {FocusEvent} event
- */
+/** Whether the focus moves to the chain, which would otherwise disappear. @param {FocusEvent} event */
 const goesToChain = ({ relatedTarget }) => relatedTarget instanceof Element && relatedTarget.closest("#chain") !== null;

@@ -1,12 +1,12 @@
-// Vectors as heat columns: one pixel a value in an off-screen image, enlarged without smoothing when it is drawn.
+// Vectors as heat columns: one pixel per value in an off-screen image, drawn enlarged without smoothing.
 
 import { contextOf } from "../../kit/canvas.js";
 import { colours, divergingAt, niceCeiling } from "../../kit/colour.js";
 
-const PLACES = 1024; // columns of the image; a window never shows as many, so far positions may share one
-const SHADES = 512; // of the lookup from value to colour
+const PLACES = 1024; // columns of the image; more than a window shows, so distant positions share a column
+const SHADES = 512; // steps of the colour lookup
 
-/** The columns of one row of the strip: kind (k, v or q) of one sequence in one layer and head. */
+/** Heat columns of one row of the strip: k, v or q of one sequence in one layer and head. */
 export class VectorImage {
   key = "";
   /** @type {number | null} */
@@ -20,7 +20,7 @@ export class VectorImage {
   shades = null;
 
   /**
-   * Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours.
+   * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
    *
    * @param {string} key
    * @param {number} theme
@@ -39,7 +39,7 @@ export class VectorImage {
   }
 
   /**
-   * Make `vector` the one at `position`. `source` says where it came from: the same again costs nothing.
+   * Set the vector at `position`. `source` names its origin; setting the same source again is a no-op.
    *
    * @param {number} position
    * @param {string} source
@@ -103,7 +103,7 @@ export class VectorImage {
 }
 
 /**
- * The diverging scale as pixels, by value: [-1, 1] in SHADES steps.
+ * Return the diverging scale as pixels by value: [-1, 1] in SHADES steps.
  *
  * @param {import("../../kit/colour.js").Scale} scale
  */

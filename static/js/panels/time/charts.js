@@ -1,5 +1,4 @@
-// The four time charts: for each its rows, its Plotly figure, and the values of the record shown. No chart keeps a
-// state.
+// The four time charts: rows, Plotly figure and values of the shown record of each. Charts are stateless.
 
 import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../core/series.js";
 import { latencyFigure, latencyValues } from "./latency.js";
@@ -8,7 +7,7 @@ import { rooflineFigure, rooflineValues } from "./roofline.js";
 import { sequenceFigure } from "./sequences.js";
 
 /**
- * What the page looks at.
+ * What the page shows.
  *
  * @typedef {{
  *   log: import("../../core/log.js").TraceLog | null, index: number,
@@ -19,8 +18,8 @@ import { sequenceFigure } from "./sequences.js";
  */
 
 /**
- * `figure` makes a Plotly figure of the rows, `values` what is said of the record shown. `csv`: name of its file. Rows
- * are each chart's own: only its own functions read them.
+ * Chart definitions. `figure` builds a Plotly figure from the rows, `values` lists values of the shown record, `csv` is
+ * the file name. Rows are private to each chart.
  *
  * @type {Record<ChartName, {
  *   rows: (at: At & {log: import("../../core/log.js").TraceLog}) => any[],

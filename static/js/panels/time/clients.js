@@ -1,4 +1,5 @@
-// What vLLM calls AsyncLLMEngine: lanes of clients, one queue, one step for all, a stream for each request.
+// Client view, as in vLLM's AsyncLLMEngine: a queue per client, one scheduler queue, one step for all, a stream per
+// request.
 
 import { clientsAt, hasClients } from "../../core/client_lanes.js";
 import { labelText, loneLabel } from "../../core/labels.js";
@@ -13,18 +14,20 @@ import { grouped, langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/client_lanes.js").ClientRow} ClientRow */
 
-const MAX_CLIENTS = 8; // those with the most to do; how many more there are is said
-const MAX_MARKS = 6; // requests of a lane, and tokens, that have a mark each
-const MAX_SWATCHES = 4; // sequences, which are wider
+const MAX_CLIENTS = 8; // clients shown, those with the highest load; the number of others is stated
+const MAX_MARKS = 6; // marks per lane of requests and tokens
+const MAX_SWATCHES = 4; // sequences shown as swatches
 
-/** How many of each client wait now, as the server says; null: another moment is looked at, or another run. */
+/**
+ * Number of waiting requests per client as reported by the server; null unless the live run's newest record is shown.
+ */
 const waitingNow = () =>
   connection.value === "live" && following.value && ownIsShown.value ? (status.value?.api?.waiting ?? null) : null;
 
 /** @param {ClientRow} row */
 const load = ({ lane, queued, running }) => lane + queued.length + running.length;
 
-/** The lanes, or nothing in a run that no client's request came to. */
+/** Lanes of the clients; null in runs without client requests. */
 export function ClientLanes() {
   const now = log.value;
   const waiting = waitingNow();

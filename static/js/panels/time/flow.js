@@ -1,5 +1,5 @@
-// The engine's parts in the order in which a request goes through them, with what each did for the sequence on stage in
-// the record shown. The names below them are vLLM's.
+// The engine's components in the order in which a request passes them, with the work of each for the sequence on stage
+// in the shown record. The names below are vLLM's.
 
 import { flowOf } from "../../core/flow.js";
 import { joinText } from "../../core/labels.js";
@@ -12,11 +12,11 @@ import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { grouped, langOf, probabilityText, secondsText, t } from "../../tell/words.js";
 import { ClientLanes } from "./clients.js";
 
-const FEW_IDS = 4; // of a prompt
+const FEW_IDS = 4; // ids of a prompt shown
 const MAX_TEXT = 24; // characters
 /** @typedef {import("../../core/flow.js").Flow} Flow */
 /**
- * `vllm`: the class, and its method, that does this there. `subs`: sub-steps of the moment in which it works.
+ * `vllm`: class and method in vLLM that do this. `subs`: sub-steps in which the component works.
  *
  * @typedef {{
  *   name: string, vllm: string, subs: string[], says: (flow: Flow) => (string | null)[],
@@ -65,7 +65,7 @@ const PARTS = [
       taken.length ? t("time.flow.taken", { n: taken.length, ids: fewIds(taken) }) : t("time.flow.none_taken"),
       t("time.flow.free", { n: free }),
     ],
-    seconds: () => null, // the scheduler asks it: its time is in the scheduler's
+    seconds: () => null, // included in the scheduler's time
   },
   {
     name: "model_runner",
@@ -106,7 +106,7 @@ const PARTS = [
 ];
 
 export function EngineFlow() {
-  numRecords.value; // the log grows in place
+  numRecords.value; // dependency: the log grows in place
   const flow = log.value && shownSeq.value !== null ? flowOf(log.value, viewIndex.value, shownSeq.value) : null;
   if (!flow)
     return html`<div class="flow" id="flow"><${ClientLanes} /><p class="hint">${t("time.empty.flow")}</p></div>`;
@@ -126,7 +126,7 @@ export function EngineFlow() {
   </div>`;
 }
 
-/** Whether the record is one of the part's: the text is made ids when it comes, all else is a step's. */
+/** Whether the component works in the record: the tokenizer on submission, all others in steps. */
 const works = (/** @type {Part} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
   name === "tokenizer" ? isSubmission : isStep;
 

@@ -1,4 +1,4 @@
-// Beside the chart of sequences: the latencies of each.
+// Table of latencies beside the chart of sequences.
 
 import { drawnGaps } from "../../core/series.js";
 import { Swatch } from "../../kit/colour.js";
@@ -21,13 +21,9 @@ const LATENCIES = ["queue", "ttft", "tpot", "itl_max"];
 /** @type {Column[]} */
 const COLUMNS = ["tokens", ...LATENCIES];
 /** @type {Set<Column>} */
-const WIDE = new Set(["queue", "itl_max"]); // shown where there is room; the points say them too
+const WIDE = new Set(["queue", "itl_max"]); // hidden in narrow layouts; the points show them too
 
-/**
- * Latencies of every sequence; the table is also the legend of the points.
- *
- * @param {{rows: import("./sequences.js").Row[]}} props
- */
+/** Latencies of every sequence; also the legend of the points. @param {{rows: import("./sequences.js").Row[]}} props */
 export function Latencies({ rows }) {
   const { every } = drawnGaps(rows, MAX_GAPS);
   /** @type {Partial<Record<Column, string>>} */

@@ -1,4 +1,4 @@
-// The chart of step latency: forward pass and the rest of each step.
+// Chart of step latency: the forward pass and the rest of each step.
 
 import { stepRows } from "../../core/series.js";
 import { colours } from "../../kit/colour.js";
@@ -59,11 +59,7 @@ export function latencyFigure({ record }, rows) {
   return { data, layout };
 }
 
-/**
- * Ticks of a short axis of whole numbers lie at whole numbers; 0 is no step.
- *
- * @param {number} last
- */
+/** Return axis settings with ticks at whole numbers for short axes; 0 is no step. @param {number} last */
 const whole = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : { range: [0, last + 1] });
 
 /**

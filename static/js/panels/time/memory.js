@@ -1,4 +1,4 @@
-// The chart of memory: what the pool holds after each step, stacked.
+// Chart of memory: contents of the pool after each step, stacked.
 
 import { memoryRows } from "../../core/series.js";
 import { alpha, colours } from "../../kit/colour.js";
@@ -22,7 +22,7 @@ const FIELDS = ["used", "wasted", "held", "cached", "pool"];
  */
 export function memoryFigure({ record }, everything) {
   const palette = colours();
-  // areas stack on distinct steps: the last record of each
+  // stacked areas need distinct steps: use the last record of each
   const rows = everything.filter((row, i) => everything[i + 1]?.step !== row.step);
   const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, rows[0].pool)) / 10));
   /** @type {(field: Field, fill: object, line: object) => object} */

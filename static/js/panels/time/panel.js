@@ -1,4 +1,4 @@
-// The time panel: one chart at a time, the values of the record shown beside it, and ways to keep both.
+// The time panel: one chart at a time, the values of the shown record, and downloads of both.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { csvOf } from "../../core/series.js";
@@ -59,12 +59,12 @@ function Downloads({ name, at, rows }) {
 }
 
 /**
- * What every chart draws from: the log as far as it is here, the record shown, the roofs when they are known.
+ * Return the inputs of all charts: the loaded log, the shown record, and the roofs if known.
  *
  * @returns {import("./charts.js").At}
  */
 function lookedAt() {
-  numRecords.value; // the log grows in place
+  numRecords.value; // dependency: the log grows in place
   const index = viewIndex.value;
   return {
     log: log.value,
@@ -74,7 +74,7 @@ function lookedAt() {
   };
 }
 
-const FLOW = "flow"; // no chart: the engine's parts
+const FLOW = "flow"; // not a chart: the engine's components
 const NAMES = /** @type {(keyof typeof CHARTS | typeof FLOW)[]} */ ([...Object.keys(CHARTS), FLOW]);
 
 export function Panel() {

@@ -1,4 +1,4 @@
-// The chart itself: Plotly's figure in the page, the tooltip of its points, and where a click leads.
+// The chart itself: Plotly's figure in the page, tooltips of its points, and click actions.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { themeVersion } from "../../kit/colour.js";
@@ -22,7 +22,7 @@ import { CHARTS } from "./charts.js";
  * @typedef {{at: At, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} Drawn
  */
 
-const REDRAW_MS = 250; // while records stream in
+const REDRAW_MS = 250; // ms between redraws while records stream in
 
 /** @param {{name: ChartName, at: At, rows: any[]}} props */
 export function Plot({ name, at, rows }) {
@@ -33,7 +33,7 @@ export function Plot({ name, at, rows }) {
   const latest = useRef(/** @type {Drawn} */ ({ at, rows, size, plotly }));
   const timer = useRef(/** @type {ReturnType<typeof setTimeout> | null} */ (null));
   const drawn = useRef(0);
-  latest.current = { at, rows, size, plotly }; // a drawing that was put off draws what is true then
+  latest.current = { at, rows, size, plotly }; // a delayed drawing uses the latest state
   const present = rows.length > 0;
   useEffect(() => {
     if (!present) return;
@@ -65,7 +65,7 @@ export function Plot({ name, at, rows }) {
     const look = { ...baseLayout(now.size.width, now.size.height), uirevision: name, ...layout };
     now.plotly.loaded.react(plot.current, data, look, CONFIG);
     if (fresh) listen(plot.current, name, latest);
-    document.documentElement.dataset.chart = `${name}/${now.at.index}/${now.at.log?.length}`; // tests: what is drawn
+    document.documentElement.dataset.chart = `${name}/${now.at.index}/${now.at.log?.length}`; // read by tests
   };
   useEffect(() => {
     if (!plotly || plotly === "failed" || !size?.width || !present) return;
@@ -105,7 +105,7 @@ function listen(element, name, latest) {
 }
 
 /**
- * Exact values of what is pointed at.
+ * Return the exact values of a point.
  *
  * @param {ChartName} name
  * @param {Drawn} drawn
@@ -133,7 +133,7 @@ function tipOf(name, { at, rows }, { customdata, data }) {
 }
 
 /**
- * The chart in words: its name and the values of the record shown.
+ * Describe the chart: its name and the values of the shown record.
  *
  * @param {ChartName} name
  * @param {At} at

@@ -1,4 +1,4 @@
-// The roofline: each step by its arithmetic intensity and what it achieved, under the machine's measured roofs.
+// The roofline: arithmetic intensity and achieved rate of each step under the machine's measured roofs.
 
 import { attainable, ridge } from "../../core/metrics.js";
 import { rooflineRows } from "../../core/series.js";
@@ -100,7 +100,7 @@ export function rooflineFigure({ index, roofs }, rows) {
   return {
     data,
     layout: {
-      margin: { l: 60, r: 10, t: 8, b: 34 }, // a rate has a letter more than what other charts count
+      margin: { l: 60, r: 10, t: 8, b: 34 }, // rates are one letter wider than other charts' labels
       hovermode: "closest",
       dragmode: false,
       xaxis: log(t("time.intensity"), left, right),

@@ -1,4 +1,4 @@
-// What the time charts have in common.
+// Shared parts of the time charts.
 
 /** @typedef {"prefill" | "decode" | "mixed"} StepPhase */
 
@@ -7,7 +7,7 @@ export const PHASES = ["prefill", "decode", "mixed"];
 export const MS = 1000;
 
 /**
- * The row of record `index` among rows that ascend by record; undefined when it has none.
+ * Return the row of record `index` in rows sorted by record, or undefined.
  *
  * @template {{record: number}} R
  * @param {R[]} rows
@@ -25,11 +25,7 @@ const PREFIXES = [
   [1, ""],
 ];
 
-/**
- * A rate with a decimal prefix, ready for its unit: 92.4 G.
- *
- * @param {number} value
- */
+/** Format a rate with a decimal prefix, without its unit: 92.4 G. @param {number} value */
 export function rateText(value) {
   const [size, prefix] = PREFIXES.find(([least]) => value >= least) ?? [1, ""];
   return `${Number((value / size).toPrecision(3))}\u2009${prefix}`;

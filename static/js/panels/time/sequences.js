@@ -1,4 +1,4 @@
-// The chart of latencies: queue and first token, and the tokens after it, of each sequence.
+// Chart of latencies of each sequence: queue and first token, and inter-token gaps.
 
 import { drawnGaps } from "../../core/series.js";
 import { alpha, colours } from "../../kit/colour.js";
@@ -11,7 +11,9 @@ import { MS } from "./rows.js";
  * @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row
  */
 
-/** Gaps that are drawn, about: each is an element of its own, and a thousand requests have seventy thousand. */
+/**
+ * Approximate maximum number of gaps drawn. Each is a DOM element, and a thousand requests have about seventy thousand.
+ */
 export const MAX_GAPS = 4000;
 
 /**

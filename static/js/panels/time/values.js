@@ -1,4 +1,4 @@
-// Beside a chart: the values of the record shown, and how the roofs were measured.
+// Values of the shown record beside a chart, and how the roofs were measured.
 
 import { ridge } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -45,7 +45,7 @@ export function Values({ name, at, rows }) {
   </div>`;
 }
 
-/** How the roofs were measured, or why there are none. */
+/** How the roofs were measured, or why they are unknown. */
 function Roofs() {
   const known = roofs.value;
   if (typeof known === "string") return html`<p class="chart-note">${t(`time.roof.${known}`)}</p>`;

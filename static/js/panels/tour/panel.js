@@ -1,4 +1,4 @@
-// The tour's card: beside what it explains, never over it where there is room, with an arrow; the page stays usable.
+// The tour's card, placed beside its target with an arrow, without covering it if possible. The page stays usable.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { back, isDone, leaveTour, next, STOPS, stop, toFirstLesson } from "../../control/tour.js";
@@ -23,7 +23,7 @@ function Card({ index }) {
   const task = points && matchMedia("(hover: none)").matches ? "tap" : "task";
   const done = isDone.value;
   const last = index === STOPS.length - 1;
-  settings.region.value, numRecords.value, viewIndex.value; // what may move the target
+  settings.region.value, numRecords.value, viewIndex.value; // dependencies: changes that may move the target
   const move = () => place(document.querySelector(target), card.current, ring.current, side);
   useLayoutEffect(move);
   useEffect(() => {
@@ -41,7 +41,7 @@ function Card({ index }) {
       move();
     };
     find();
-    const parts = new MutationObserver(find); // a panel's code may still be on its way
+    const parts = new MutationObserver(find); // a panel's code may still be loading
     const page = document.querySelector("main");
     if (page) parts.observe(page, { childList: true, subtree: true });
     document.addEventListener("scroll", move, true);
@@ -53,13 +53,13 @@ function Card({ index }) {
   }, [index]);
   useEffect(() => {
     const found = document.querySelector(target);
-    if (done && found && card.current) bringIntoSight(found, card.current); // the card says more now
+    if (done && found && card.current) bringIntoSight(found, card.current); // the card's text has grown
   }, [done]);
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape" || document.querySelector(".side, dialog[open]")) return;
-      event.stopPropagation(); // one thing at a time: the selection stays
+      event.stopPropagation(); // Escape closes only the tour; the selection is kept
       goOn(leaveTour);
     };
     document.addEventListener("keydown", onEscape, true);
@@ -99,11 +99,7 @@ function Card({ index }) {
     </section>`;
 }
 
-/**
- * When the tour ends while its card has the focus, the focus moves to the first thing to do.
- *
- * @param {() => void} act
- */
+/** If the tour ends while its card is focused, focus the primary command. @param {() => void} act */
 function goOn(act) {
   const within = document.querySelector("#tour :focus-visible") !== null;
   act();
@@ -113,7 +109,7 @@ function goOn(act) {
     });
 }
 
-/** What of the window is free: not the tabs of a phone above, nor the transport's buttons and the notices below. */
+/** Return the free part of the window: below a phone's tabs, above the transport and notices. */
 function freeRoom() {
   /** @type {(selector: string) => DOMRect | undefined} */
   const box = (selector) => document.querySelector(selector)?.getBoundingClientRect();
@@ -124,7 +120,8 @@ function freeRoom() {
 }
 
 /**
- * Not by `scrollIntoView`: that is where Chromium goes on with Tab, so that the keyboard would find the card no more.
+ * Scroll the target into view. Not with `scrollIntoView`, which moves Chromium's starting point for Tab, so that the
+ * keyboard would no longer reach the card.
  *
  * @param {Element} target
  * @param {HTMLElement} card
@@ -134,7 +131,7 @@ function bringIntoSight(target, card) {
   scrollBy(0, docked(target.getBoundingClientRect(), sizeOf(card), freeRoom()).scroll);
 }
 
-/** Scroll no further than the target asks for. @param {Element} target */
+/** Scroll only as far as needed. @param {Element} target */
 function scrollTo(target) {
   for (let around = target.parentElement; around; around = around.parentElement) {
     const isPage = around === document.scrollingElement;
@@ -150,7 +147,7 @@ function scrollTo(target) {
 const sizeOf = (card) => ({ width: card.offsetWidth, height: card.offsetHeight });
 
 /**
- * Put the ring around the target, and the card beside it, on a phone above the transport.
+ * Place the ring around the target and the card beside it, or on phones above the transport.
  *
  * @param {Element | null} target
  * @param {HTMLElement | null} card

@@ -1,10 +1,10 @@
-// Where the tour's card stands: beside what it explains, never over it where there is room.
+// Placement of the tour's card: beside its target, without covering it if possible.
 
-const GAP = 14; // px between the card and what it explains
-const EDGE = 8; // px between the card and the window
+const GAP = 14; // px between the card and its target
+const EDGE = 8; // px between the card and the window's edge
 
 /**
- * `roof` and `floor`: what lies between them is free, the rest is the tabs' and the transport's.
+ * `roof` and `floor`: bounds of the free area between tabs and transport.
  *
  * @typedef {import("../../control/tour.js").Stop["side"]} Side
  * @typedef {{width: number, height: number}} Size
@@ -17,7 +17,8 @@ const EDGE = 8; // px between the card and the window
 const SIDES = ["right", "left", "below", "above"];
 
 /**
- * On `side` of the target, or on the first side that has room; where none has, as near to `side` as the window allows.
+ * Place the card on `side` of the target, or on the first side with room; if none has room, as near to `side` as the
+ * window allows.
  *
  * @param {Box} box of the target
  * @param {Size} size of the card
@@ -57,8 +58,8 @@ export function beside(box, size, room, side) {
 }
 
 /**
- * On a phone: right above the transport. How far the page has to be scrolled so that the target ends above the card, or
- * begins below the tabs where it is too tall for that, is `scroll`.
+ * Place the card above the transport on phones. `scroll`: px to scroll so that the target ends above the card, or
+ * begins below the tabs if it is too tall.
  *
  * @param {Box} box
  * @param {Size} size

@@ -1,4 +1,4 @@
-// Where to go: a record or a step by its number, the next or previous event of a kind.
+// Navigation dialog: a record or step by number, the next or previous event of a kind.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { jumpOpen } from "../../control/keyboard.js";
@@ -12,14 +12,14 @@ import { Typed } from "../../kit/inputs.js";
 import { log, numRecords, shownSeq, toast, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 
-/** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
+/** Dialog that takes the focus when it opens, restores it when it closes, and closes on clicks outside. */
 export function Jump() {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   useReturnedFocus(true);
   useLayoutEffect(() => {
     const field = panel.current?.querySelector("input");
     if (!field) return undefined;
-    if (!matchMedia("(pointer: coarse)").matches) field.focus(); // a screen keyboard would cover the list
+    if (!matchMedia("(pointer: coarse)").matches) field.focus(); // an on-screen keyboard would cover the list
     field.select();
     /** @param {PointerEvent} event */
     const outside = ({ target }) => {
@@ -83,7 +83,7 @@ function NumberField({ id, label, count, first, go }) {
 }
 
 /**
- * One kind: its sign, how many records hold one, and the ways to the previous and the next.
+ * A kind of event: its sign, its number of records, and buttons to the previous and next one.
  *
  * @param {{kind: string, label: string}} props
  */
@@ -120,7 +120,7 @@ function Sign({ kind }) {
 }
 
 /**
- * Up and down between the kinds; left and right to the previous and the next event of the one in focus.
+ * Move between kinds with up and down; go to the previous or next event of the focused kind with left and right.
  *
  * @param {KeyboardEvent} event
  */

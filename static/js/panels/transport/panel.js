@@ -1,4 +1,4 @@
-// The bottom region: where in the log one looks, what moves it, the sub-steps of the step shown, and the sentence.
+// The bottom region: position in the log, playback controls, sub-steps of the shown step, and the sentence.
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
@@ -35,7 +35,7 @@ import { Sentence } from "./sentence.js";
 
 const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 
-/** Whether a small screen shows the rest of the transport too: sub-steps, speed, the ends of the log, reset, fork. */
+/** Whether a small screen shows the secondary controls: sub-steps, speed, first and last, reset, fork. */
 const moreOpen = signal(false);
 
 export function Panel() {
@@ -90,12 +90,12 @@ function History() {
   </div>`;
 }
 
-/** What makes new records. */
+/** Commands that compute new records. */
 function Engine() {
   const { step, live, running } = player.value;
-  const prefill = inRoom() ? null : player.value.prefill; // in a room the first step is the prompt's too
+  const prefill = inRoom() ? null : player.value.prefill; // in a room the first step is the prefill as well
   const off = !live() || running();
-  const first = numRecords.value === 0 || !prefill; // what the empty stage asks for stands out
+  const first = numRecords.value === 0 || !prefill; // highlight the command that the empty stage asks for
   const waits = connection.value !== "live" || busy.value;
   return html`${
     prefill
@@ -108,7 +108,7 @@ function Engine() {
       onClick=${step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
-/** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
+/** One button: runs or pauses the engine at the newest record, plays or stops the log elsewhere. */
 function Main() {
   const now = playback.main.value;
   const box = useHeldFocus(now);
@@ -202,7 +202,7 @@ function BackToLive() {
   </button>`;
 }
 
-/** On small screens: the button before the rest of the transport. */
+/** Button for the secondary controls on small screens. */
 function More() {
   const label = t(moreOpen.value ? "transport.less" : "transport.more");
   return html`<button class="tool" id="btn-transport-more" aria-expanded=${moreOpen.value} aria-label=${label}
@@ -210,7 +210,7 @@ function More() {
 }
 
 /**
- * What has not arrived yet, in words; else what stands in that place.
+ * Note on data that has not arrived yet, else the children.
  *
  * @param {{index: number, children: import("../../kit/html.js").Children}} props
  */
@@ -227,7 +227,7 @@ function Late({ index, children }) {
   return html`<span>${children}</span>`;
 }
 
-/** The six sub-steps of the step shown: where one is, and the way to each. */
+/** The six sub-steps of the shown step, with the current one marked. */
 function Phases() {
   const bars = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(

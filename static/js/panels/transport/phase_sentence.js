@@ -1,5 +1,5 @@
-// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js
-// writes them out.
+// Sentences of one sub-step with this run's numbers. Facts come only from the log; tell/operations.js formats
+// operations.
 
 import { endOf, outputIn } from "../../core/drafts.js";
 import { blockSize } from "../../core/geometry.js";
@@ -48,15 +48,13 @@ import { hasText } from "../../tell/words.js";
 /** @type {Record<string, ((at: At) => Part[]) | ((at: Computed) => Part[])>} */
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
-/**
- * The same for who is new here: with a plain text where there is one.
- * @param {Part[]} parts @returns {Part[]}
- */
+/** Use the plain variant of each text, for beginners, if there is one. @param {Part[]} parts @returns {Part[]} */
 const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`) ? `${key}.plain` : key, values]);
 
 /**
- * `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be chosen.
- * `attention`: {keyStart, weights, layer, head} of the shown query where it was captured, else null.
+ * Return `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be
+ * chosen. `attention`: {keyStart, weights, layer, head} of the shown query if captured, else null.
+ *
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
  * @param {Attention | null} [attention] @param {Register} [register] of those that a narration has: "plain" or "short"
  * @returns {Part[]}
@@ -68,7 +66,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   if (!entry && phase !== "schedule") return [["sentence.phase.nobody", {}]];
   const end = entry ? endOf(record, entry) : 0;
   const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
-  const table = own.tables[0] ?? []; // of the layers that see most
+  const table = own.tables[0] ?? []; // table of the layers with the longest attention span
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
   const tell = /** @type {(at: any) => Part[]} what has no entry was told above */ (SUBS[phase]);
   const found = tell({
@@ -116,7 +114,8 @@ function schedule(at) {
 }
 
 /**
- * What is taken out of the free queue, and what the queue had before and has after.
+ * Describe the blocks taken from the free queue, and its length before and after.
+ *
  * @param {Computed} at @returns {Part[]}
  */
 function allocate(at) {
@@ -146,8 +145,9 @@ function allocate(at) {
 }
 
 /**
- * How the free queue's length changed up to the last operation that took a block (what finishes gives back comes
- * later).
+ * Return the change of the free queue's length up to the last operation that took a block. Blocks freed by finished
+ * sequences are returned later.
+ *
  * @param {import("../../core/trace.js").Op[]} ops
  */
 function queueChange(ops) {

@@ -1,5 +1,5 @@
-// The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by
-// its width, not by the length of the log: marks that would touch become one bar.
+// The timeline: a native range input over a painted line with event marks. Painting is bounded by its width, not by the
+// length of the log: adjacent marks merge into bars.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { eventKind } from "../../control/playback.js";
@@ -15,9 +15,9 @@ import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js
 import { grouped, t } from "../../tell/words.js";
 import { spoken } from "./sentence.js";
 
-const INSET = 8; // half a thumb: where the range input's ends lie
-const SIGN = 8; // px, side of a sign
-const LANES = [6, 15, 35]; // centre of each lane, px from the top
+const INSET = 8; // half a thumb's width; the range input's ends
+const SIGN = 8; // px of a sign's side
+const LANES = [6, 15, 35]; // px of each lane's centre from the top
 const LINE = 25;
 export const HEIGHT = 40;
 
@@ -56,11 +56,7 @@ export function Scrubber() {
 /** @type {(index: number, count: number, width: number) => number} */
 const placeOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
 
-/**
- * What happened at the record under the pointer.
- *
- * @param {PointerEvent} event
- */
+/** Preview of the record under the pointer. @param {PointerEvent} event */
 function preview(event) {
   const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   const count = numRecords.value;
@@ -113,7 +109,7 @@ function paint(canvas, width) {
 }
 
 /**
- * Below the line whose each record is, where there are several instances: in the colour of what it does.
+ * Paint the instance of each record below the line, in the colour of its role, if there are several.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {ReturnType<typeof colours>} palette
@@ -134,7 +130,7 @@ function paintInstances(c, palette, { header: { instances = [] }, records }, cou
 }
 
 /**
- * A sign where the kind begins, and a bar as far as it goes on without a gap.
+ * Paint a sign where a run of events begins, and a bar to its end.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {import("../../kit/event_marks.js").EventSign} sign

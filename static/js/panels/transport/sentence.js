@@ -1,4 +1,4 @@
-// The sentence of the moment shown: the record's, or that of one of its sub-steps.
+// The sentence of the shown moment: of the record, or of one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -25,7 +25,7 @@ import { sentences } from "../../tell/words.js";
 const phases = signal(null);
 let asked = false;
 
-/** What tells sub-steps; it comes, with its words, when the first one is shown. Null until then. */
+/** Sentence function of sub-steps, loaded with its texts when the first one is shown; null until then. */
 function subSteps() {
   if (!asked) {
     asked = true;
@@ -38,11 +38,11 @@ function subSteps() {
 }
 
 /**
- * The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language.
+ * Return the sentences of record `index`, of sub-step `sub` or of the whole record (null), in the page's language.
  *
  * @param {number} index
  * @param {number | null} sub
- * @param {any} [attention] row of the sub-step that is about it
+ * @param {any} [attention] attention row for sub-steps about it
  */
 export function spoken(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
@@ -58,12 +58,12 @@ export function spoken(index, sub, attention = null) {
 
 export function Sentence() {
   const index = viewIndex.value;
-  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // the whole, until they can be told
+  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const inCard = settings.distance.value === "room"; // where the scene's card says how it ended
+  const inCard = settings.distance.value === "room"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
-  const text = sentences(end ? [end, said[0]] : said); // a scene ends with its own sentence; the rest is as usual
+  const text = sentences(end ? [end, said[0]] : said); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
@@ -74,11 +74,7 @@ export function Sentence() {
     <${Announcement} text=${text} />`;
 }
 
-/**
- * A long sentence is set smaller, so that it can be seen whole in the room that there always is.
- *
- * @param {HTMLElement | null} element
- */
+/** Reduce the font size of a long sentence so that it fits its fixed area. @param {HTMLElement | null} element */
 function fit(element) {
   if (!element) return;
   element.dataset.long = "false";
@@ -87,28 +83,24 @@ function fit(element) {
   mark(element);
 }
 
-/**
- * Whether there is more of it below what is seen.
- *
- * @param {HTMLElement | null} element
- */
+/** Mark whether text continues below the visible part. @param {HTMLElement | null} element */
 function mark(element) {
   if (!element) return;
   element.dataset.below = String(element.scrollTop + element.clientHeight < element.scrollHeight - 2);
   if (element.scrollHeight > element.clientHeight + 2)
-    element.tabIndex = 0; // the keyboard scrolls it
+    element.tabIndex = 0; // allow scrolling by keyboard
   else element.removeAttribute("tabindex");
 }
 
 /**
- * The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured.
+ * Return the attention row of the chosen layer and head in sub-step `attend`; null if it is not captured.
  *
  * @param {number} index
  * @param {number | null} sub
  */
 function attentionShown(index, sub) {
   if (sub === null || PHASES[sub] !== "attend") return null;
-  captureVersion.value; // it may arrive later
+  captureVersion.value; // dependency: the row may arrive later
   const told = log.value?.records[index];
   const entry = told?.batch?.find((e) => e.seq_id === shownSeq.value);
   const query = told && entry ? endOf(told, entry) - 1 : 0;
@@ -117,7 +109,7 @@ function attentionShown(index, sub) {
 }
 
 /**
- * Says the sentence to screen readers when it has stood for a moment: not every step of a run that rushes by.
+ * Announce the sentence to screen readers once it is stable, so that fast playback does not announce every step.
  *
  * @param {{text: string}} props
  */

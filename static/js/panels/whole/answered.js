@@ -1,10 +1,10 @@
-// Asking the server for what takes it a while: asked again until it is there, or refused, or nobody waits any more.
+// Polls a slow server request until it is answered, rejected or cancelled.
 
-const AGAIN = 500; // ms between two looks
+const AGAIN = 500; // ms between two requests
 
 /**
- * `take` gets each answer, and says whether it is the last; `refuse` gets the sentence that ends it, `wait` is
- * called when there is nothing yet. Returns the way to stop.
+ * Poll `address`. `take` receives each answer and returns whether it is the last, `refuse` receives the error that ends
+ * polling, `wait` is called while there is no answer. Returns a function that stops polling.
  *
  * @param {string} address
  * @param {(answer: any) => boolean} take

@@ -1,4 +1,4 @@
-// Questions over the whole log: those that are kept, and in SQL. The server answers; a run in a file has none.
+// Queries over the whole log, predefined or in SQL. They need a server.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
@@ -9,8 +9,8 @@ import { language } from "../../tell/language.js";
 import { grouped, t } from "../../tell/words.js";
 import { asking } from "./answered.js";
 
-const RECORD = /(^|_)(record|in)$/; // columns that name a record: a click goes there
-const WIDEST = 24; // characters of a cell; all of it is its tip
+const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links
+const WIDEST = 24; // maximum characters of a cell; the tooltip has all
 
 /**
  * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
@@ -22,11 +22,11 @@ const WIDEST = 24; // characters of a cell; all of it is its tip
 /** @type {Asked} */
 const NOTHING = { answer: null, problem: null, waits: null };
 
-/** @param {{observed: boolean}} props whether the log is a watched server's */
+/** @param {{observed: boolean}} props whether the log is a monitored server's */
 export function Ask({ observed }) {
   const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
-  const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // another object for each question
+  const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
   const [{ answer, problem, waits }, setFound] = useState(NOTHING);
   const address = runAddress("query");
   useEffect(() => {
@@ -83,7 +83,7 @@ export function Ask({ observed }) {
   </section>`;
 }
 
-/** Of the log that is shown, however long it is. */
+/** Number of records of the shown log, loaded or indexed. */
 const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.value);
 
 /** @param {{answer: Answer}} props */

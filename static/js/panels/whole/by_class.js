@@ -1,4 +1,4 @@
-// The requests of a run by class, as one asks about a service, and of another run beside it: what differs, sortable.
+// Requests of a run by class, with another run for comparison; sortable.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -63,7 +63,7 @@ export function ByClass({ address }) {
   </section>`;
 }
 
-/** Runs that this one can stand beside. @returns {Promise<{id: string, name: string}[]>} */
+/** List the runs that can be compared. @returns {Promise<{id: string, name: string}[]>} */
 async function listed() {
   const [{ theaters }, { recordings = [] }] = await Promise.all(
     ["api/theaters", "api/recordings"].map(async (address) => (await fetch(address)).json()),
@@ -108,7 +108,7 @@ function Told({ answer, runs }) {
   ${answer.num_more ? html`<p class="hint">${t("whole.classes.more", { n: grouped(answer.num_more) })}</p>` : null}`;
 }
 
-/** A class: its figures, and in two runs those of both and what differs. @param {any} props */
+/** A class with its figures, and for two runs both figures and their difference. @param {any} props */
 function Line({ one, two, answer: { by, runs } }) {
   const name = nameOf(one.name, by);
   const sides = two ? /** @type {const} */ (["a", "b"]) : /** @type {const} */ (["a"]);
@@ -141,7 +141,7 @@ function nameOf(name, by) {
 }
 
 /**
- * `?`: the log does not say; `–`: there is nothing of it.
+ * Format a figure. `?`: the log does not report it; `–`: there is no value.
  *
  * @param {Class["a"]} figures @param {Column} column @param {Answer["runs"][number]} run
  */

@@ -1,4 +1,4 @@
-// Classes of requests in two runs: what is shown of each, what differs, and in which order they stand. Pure.
+// Classes of requests in two runs: columns, differences and order. Pure.
 
 /**
  * @typedef {{
@@ -12,7 +12,7 @@
  * @typedef {typeof COLUMNS[number]} Column
  */
 
-/** What is shown of a class, in this order. */
+/** Columns of a class in order. */
 export const COLUMNS = /** @type {const} */ ([
   "requests",
   "ttft_p50",
@@ -24,15 +24,16 @@ export const COLUMNS = /** @type {const} */ ([
   "aborted",
 ]);
 
-/** What the requests can be told apart by. */
+/** Attributes by which requests are classified. */
 export const BYS = /** @type {const} */ (["all", "client", "priority", "prompt", "output", "prefix"]);
 
-/** What a figure is: a share, a time, a count. @param {Column} column */
+/** Kind of a figure: share, time or count. @param {Column} column */
 export const kindOf = (column) =>
   column === "cached_share" ? "share" : column.startsWith("t") ? "time" : /** @type {const} */ ("count");
 
 /**
- * What `b` has over `a`: of times their ratio less one, of shares and counts the difference. Null: one is not there.
+ * Return the difference of `b` from `a`: for times their ratio minus one, for shares and counts b − a. Returns null if
+ * either is missing.
  *
  * @param {Class} one
  * @param {Column} column
@@ -45,8 +46,8 @@ export function differenceOf({ a, b }, column) {
 }
 
 /**
- * The classes by a column: of two runs by what differs, of one by its figure; those without it come last. Null: as the
- * server has them.
+ * Sort the classes by a column: for two runs by difference, for one by value; missing values last. Without a column,
+ * the server's order is kept.
  *
  * @param {Class[]} classes
  * @param {Column | null} column

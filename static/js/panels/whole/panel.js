@@ -1,5 +1,5 @@
-// Over the whole log: questions in SQL, what another pool would have saved, and its requests by class, beside another
-// run's. Of a watched server only the questions: it says nothing of requests.
+// Queries over the whole log: SQL, a simulation of another pool size, and requests by class compared with another run.
+// Monitored servers have only SQL, since they do not report requests.
 
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
@@ -8,7 +8,7 @@ import { Ask } from "./ask.js";
 import { ByClass } from "./by_class.js";
 import { WhatIf } from "./what_if.js";
 
-/** Of a run that the server has. */
+/** Panel for runs that the server has. */
 export function Panel() {
   const address = runAddress("what_if");
   if (address === null) return null;

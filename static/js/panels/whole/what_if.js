@@ -1,4 +1,4 @@
-// What another pool would have saved: the log's requests once more through scheduler and cache, without a model.
+// Simulation of another pool size: the log's requests are replayed through scheduler and cache without a model.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
@@ -36,7 +36,7 @@ const ROWS = /** @type {const} */ ([
 /** @param {{address: string}} props */
 export function WhatIf({ address }) {
   const [times, setTimes] = useState("2");
-  const [asked, setAsked] = useState(/** @type {{times: string} | null} */ (null)); // another object for each question
+  const [asked, setAsked] = useState(/** @type {{times: string} | null} */ (null)); // a new object for each simulation
   const [done, setDone] = useState(0);
   const [found, setFound] = useState(/** @type {Found | null} */ (null));
   const [problem, setProblem] = useState(/** @type {string | null} */ (null));
