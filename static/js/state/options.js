@@ -17,7 +17,7 @@ export const tables = element?.textContent ? JSON.parse(element.textContent) : {
 export const APPLICATIONS = tables.slos ?? {};
 
 /**
- * What a number may be: from `min` or over `over` on, up to `max`.
+ * Bounds of a number: at least `min`, more than `over`, at most `max`.
  *
  * @typedef {{min?: number | null, over?: number | null, max?: number | null, whole?: boolean}} Bounds
  */
@@ -43,7 +43,7 @@ export const fits = (n, { min, over, max, whole }) =>
   n > (over ?? Number.NEGATIVE_INFINITY) &&
   n <= (max ?? Number.POSITIVE_INFINITY);
 
-/** Of what is set for a prompt. @type {Record<"after" | "priority", Bounds>} */
+/** Bounds of a prompt's settings. @type {Record<"after" | "priority", Bounds>} */
 export const PROMPT_BOUNDS = { after: { min: 0, max: 10_000, whole: true }, priority: { whole: true } };
 
 /** @param {import("../core/wire.js").OptionFacts[]} rows */

@@ -3,7 +3,7 @@
 import { fits } from "./options.js";
 
 /**
- * What a setting may be: how it is read from a link (undefined: it is none) and written into one.
+ * Type of a setting: how it is parsed from a link (undefined: invalid) and written into one.
  *
  * @typedef {{
  *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]

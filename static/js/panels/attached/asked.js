@@ -1,4 +1,4 @@
-// What a monitored server has cached for a prompt, derived from its cache events per token content and cache group.
+// Cached part of a prompt on a monitored server, derived from its cache events per token content and cache group.
 
 /**
  * @typedef {import("../../core/heard.js").Chains} Chains

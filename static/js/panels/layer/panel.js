@@ -1,4 +1,4 @@
-// One layer at the newest or pinned position: the contributions of attention and feed-forward to the residual stream,
+// Layer at the newest or pinned position: the contributions of attention and feed-forward to the residual stream,
 // their cost, and each layer's prediction of the next token (the logit lens).
 
 import { useEffect } from "../../../vendor/preact/hooks.js";

@@ -105,7 +105,7 @@ function Standing({ state, nodes }) {
 }
 
 /**
- * One cell per block in the colours of its holders; dashed without one.
+ * Row of cells, one per block, in the colours of its holders; dashed without one.
  *
  * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
  */

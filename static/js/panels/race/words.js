@@ -18,7 +18,7 @@ const NOISY = 3; // a step so many times the median is the machine's doing, not 
 const NEAR = 0.7; // from this share of the ratio of operations on, time follows them
 
 /**
- * One sentence on the race as it is shown.
+ * Sentence on the race as it is shown.
  * @param {Race | null} now
  */
 export function raceSentence(now) {
@@ -92,11 +92,11 @@ function draftSentence({ step, lanes, tokens }) {
   return t("race.drafts.step", { step, each: each.join(t("runs.comma")), apart });
 }
 
-/** What the lanes of drafts leave out of their figures. */
+/** Note on the costs that the figures of draft lanes leave out. */
 const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.drafts.note")}</p>`;
 
 /**
- * What a token's K and V are made of in each model, with these models' numbers.
+ * Size of a token's K and V in each model as a product, with these models' numbers.
  * @param {{logs: TraceLog[] | null}} props
  */
 function ModelNote({ logs }) {
@@ -116,7 +116,7 @@ function ModelNote({ logs }) {
 }
 
 /**
- * What is to be known beside the figures of the set that races.
+ * Notes beside the figures of the set that races.
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function Note(props) {

@@ -7,7 +7,7 @@ import { rooflineFigure, rooflineValues } from "./roofline.js";
 import { sequenceFigure } from "./sequences.js";
 
 /**
- * What the page shows.
+ * State that the charts draw.
  *
  * @typedef {{
  *   log: import("../../core/log.js").TraceLog | null, index: number,

@@ -108,7 +108,7 @@ function Engine() {
       onClick=${step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
-/** One button: runs or pauses the engine at the newest record, plays or stops the log elsewhere. */
+/** Main button: runs or pauses the engine at the newest record, plays or stops the log elsewhere. */
 function Main() {
   const now = playback.main.value;
   const box = useHeldFocus(now);
