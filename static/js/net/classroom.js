@@ -74,8 +74,8 @@ async function asPresenter(client, id) {
     return true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
+    if (error.code === "not_found") throw error; // this browser's other pages ask, too
     keep(id, null);
-    if (error.code === "not_found") throw error;
     return false;
   }
 }
