@@ -6,16 +6,16 @@
  * @typedef {import("../../core/heard.js").Group} Group
  * @typedef {object} OfGroup
  * @property {Group} group
- * @property {number | null} tokens that it could give a request that needs no other group; null: the events do not say
+ * @property {number | null} tokens that it could provide if it were the only group; null: unknown from the events
  * @typedef {object} Answer under one salt
- * @property {string | null} salt as the server said it
- * @property {number} known tokens of the beginning whose contents were ever named
+ * @property {string | null} salt as reported by the server
+ * @property {number} known tokens of the prefix whose contents were ever stored
  * @property {OfGroup[]} groups
- * @property {number | null} hit tokens that a request could take now; null: no group says
- * @property {OfGroup | null} limit the group that ends it before the others would
- * @property {{medium: string, tokens: number}[]} outside tokens of the beginning that stand there
- * @property {"end" | "never" | "unkept" | "gone"} next why it ends there: less than a block is left, such a block was
- *   never named, or would be one of so many that it is not kept, or it is gone
+ * @property {number | null} hit tokens that a request would hit now; null: unknown for all groups
+ * @property {OfGroup | null} limit group that ends the hit first
+ * @property {{medium: string, tokens: number}[]} outside tokens of the prefix cached in each medium
+ * @property {"end" | "never" | "unkept" | "gone"} next why the hit ends: less than a block is left; the
+ *   block was never stored; contents beyond the server's limit are not remembered; the block is evicted
  */
 
 /**

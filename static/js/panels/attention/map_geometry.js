@@ -21,7 +21,7 @@ const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
  * @property {number} top
  * @property {number[]} namedLayers indices of the layers whose numbers are drawn
  * @property {number[]} namedHeads
- * @property {(x: number, y: number) => {layer: number, head: number | null} | null} hit the cell at a place; `head`
+ * @property {(x: number, y: number) => {layer: number, head: number | null} | null} hit cell at a point; `head`
  *   null: the layer's number
  */
 

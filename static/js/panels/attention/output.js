@@ -23,7 +23,7 @@ import { plain } from "./softmax_words.js";
  * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
  * @typedef {import("../../state/store.js").View} View
  * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
- * `query` of `view`, the record that computed it; it stands at `place` of the sequence on stage
+ * `query`: position in `view`, the record that computed it; `place`: position in the sequence on stage
  */
 
 const attended = computed(() => phase("attend") > 0);

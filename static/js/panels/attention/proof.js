@@ -62,7 +62,7 @@ async function prove() {
   /** @type {Comparison} */
   let mine = { log: now.log, seq_id: now.seq.seq_id, heads, all, tokens, running: true, layers: [] };
   proof.value = mine;
-  /** @param {Partial<Comparison>} more returns whether this comparison is still the latest one */
+  /** @param {Partial<Comparison>} more changed fields; returns whether this comparison is still the latest */
   const go = (more) => {
     if (proof.peek() !== mine) return false;
     proof.value = mine = { ...mine, ...more };

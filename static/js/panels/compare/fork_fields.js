@@ -49,10 +49,10 @@ function Pick({ id, label, choices, value, choose }) {
 }
 
 /**
- * @typedef {Record<string, string>} Fields what was entered, by option
+ * @typedef {Record<string, string>} Fields entered values by option
  * @typedef {{row: Row, fields: Fields, before: Record<string, unknown>, set: (fields: Fields) => void}} NumberProps
  *
- * A number of the table of options; an empty field is what it was before.
+ * Field of a numeric option. An empty field keeps the previous value.
  * @param {NumberProps} props
  */
 function NumberOf({ row, fields, before, set }) {

@@ -17,7 +17,7 @@ const AGAIN = 1500; // ms between two requests while a run that is not on stage 
  * @typedef {import("./comparison.js").Side} Side
  * @typedef {Record<string, unknown>} Config
  *
- * A run that can be compared. `group`: one's own, one that comes with the program, one of others on this server.
+ * A run that can be compared. `group`: own runs, runs shipped with the program, runs of other users.
  * @typedef {{
  *   id: string,
  *   name: string,

@@ -8,8 +8,8 @@ import { escaped, fontAttributes, textOf } from "./text.js";
 
 /**
  * @typedef {import("./svg.js").At} At
- * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing the corner of the picture, its definitions,
- *   what is drawn so far
+ * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing origin, definitions and parts of the
+ *   picture
  */
 
 /** Skipped elements: controls without meaning in a picture, and text for screen readers only. */

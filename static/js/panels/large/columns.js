@@ -7,8 +7,8 @@ import { grouped, secondsText } from "../../tell/words.js";
  * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
  * @typedef {"request" | "client" | "status" | "submitted_in" | "prompt" | "hit" | "output" | "missed" | "waited" |
  *   "ttft" | "tpot" | "preempted"} Name
- * @typedef {{name: Name, width: number, text?: (row: SequenceRow) => string}} Column `width`: px; without a `text`:
- *   one of its own
+ * @typedef {{name: Name, width: number, text?: (row: SequenceRow) => string}} Column `width`: px; without `text`:
+ *   rendered specially
  */
 
 /** Format a count; zero is shown as a dot. @param {number | null} value */

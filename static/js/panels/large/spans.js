@@ -6,7 +6,7 @@ import { grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
- * @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: since the request came
+ * @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission
  */
 
 const NEAR = 1000; // records shown before and after the shown one

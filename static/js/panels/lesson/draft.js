@@ -6,9 +6,9 @@
  * @typedef {import("../../state/store.js").State} State
  * @typedef {Deed["kind"]} Kind
  * @typedef {number | "queue"} From a sequence's table, or the free queue
- * @typedef {{block: number, from: From}} Held a block that is in the hand
+ * @typedef {{block: number, from: From}} Held the block being moved
  * @typedef {{kind: "queue"} | {kind: "table", seq: number, block: number | null} | {kind: "tool", tool: Kind}} Target
- *   where it is put down: in a table perhaps on one of its blocks
+ *   drop target; in a table possibly one of its blocks
  * @typedef {{
  *   queue: number[], tables: Map<number, number[]>, refs: number[], hashed: boolean[], filled: number[],
  * }} Draft

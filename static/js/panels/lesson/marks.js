@@ -16,8 +16,8 @@ import { choose, marks } from "./prediction.js";
  * @typedef {import("../../kit/places.js").Box} Box
  * @typedef {import("./prediction.js").Mark} Mark
  * @typedef {import("./prediction.js").Place} Place
- * @typedef {Mark & {box: Box, lane: number, side: "left" | "middle" | "right"}} Drawn `lane`: which one of
- *   several whose words, or lines, lie above each other; `side`: of the figure, at which its words must not leave it
+ * @typedef {Mark & {box: Box, lane: number, side: "left" | "middle" | "right"}} Drawn `lane`: index
+ *   among stacked labels or lines; `side`: side of the figure that its label must not cross
  */
 
 const SETTLED = 240; // ms after which the layout has settled

@@ -11,8 +11,8 @@ import { shownSeq } from "../../state/store.js";
  * @typedef {import("../../state/lessons.js").Item} Item
  * @typedef {import("../../state/lessons.js").ToldAsk} ToldAsk
  * @typedef {NonNullable<import("../../core/wire.js").ToldOption["place"]>} Place
- * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role an answer that can be chosen, is chosen; the
- *   learner's; what the log has; both of these
+ * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's
+ *   answer, the outcome in the log, or both
  * @typedef {{item: ToldAsk, option: number, place: Place, role: Role}} Mark
  */
 

@@ -3,8 +3,8 @@
 /**
  * @typedef {{width: number, height: number}} Size
  * @typedef {{x: number, y: number, width: number, height: number}} Box
- * @typedef {{size: number, x: number[], widths: number[], first: number}} Columns of words from `first` on: their
- *   middles and widths, and the size of the letters
+ * @typedef {{size: number, x: number[], widths: number[], first: number}} Columns of words from `first`: their
+ *   centres and widths, and the font size
  */
 
 let family = "";

@@ -13,8 +13,8 @@ import { eased, linear } from "./time.js";
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
  *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
  *   q: Float32Array | null,
- * }} Asked what is drawn: `words` of all positions up to the query's, `weights` of the keys from 0 on, `next` the word
- *   that was chosen
+ * }} Asked inputs: `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the
+ *   sampled word
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
@@ -231,7 +231,7 @@ function namedOf(weights, { x, first }) {
   return found;
 }
 
-/** @typedef {[number, number, number, number, number, number, number, number]} Curve a cubic one, by its points */
+/** @typedef {[number, number, number, number, number, number, number, number]} Curve cubic Bézier, by its points */
 
 /** @type {(from: number, to: number, foot: number, roof: number) => Curve} */
 const arc = (from, to, foot, roof) => [from, foot, from, roof, to, roof, to, foot - 16];

@@ -12,8 +12,8 @@ import { between, eased, linear } from "./time.js";
  * @typedef {import("../../core/film.js").Film} Film
  * @typedef {import("./geometry.js").Size} Size
  * @typedef {ReturnType<typeof lanesOf>} Lanes
- * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: how many words stood
- *   there when the query asked
+ * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words
+ *   before the query
  * @typedef {(position: number) => Float32Array | null} Vectors
  */
 

@@ -18,22 +18,22 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 /**
  * @typedef {{x: number, y: number, width: number, height: number}} Box in px
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part the blocks of a group: their
- *   ids, how many rows they take, the upper edges of the title and of the first row
- * @typedef {{block: number, offset: number | null}} Hit the block at a place, and its slot where slots are told apart
+ * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part blocks of a group: their
+ *   ids, number of rows, and the upper edges of the title and of the first row
+ * @typedef {{block: number, offset: number | null}} Hit block at a point, and its slot at slot level
  */
 
 /**
  * @typedef {{top: number, left: number, width: number}} Title of a group
  *
- * Where blocks lie on the grid.
+ * Grid of blocks.
  *
  * @typedef {object} Grid
  * @property {{width: number, height: number}} block
  * @property {number} columns
- * @property {number} rows of all groups
+ * @property {number} rows number of rows of all groups
  * @property {Part[]} parts one per group
- * @property {number} stepX from one block to the next
+ * @property {number} stepX px from one block to the next
  * @property {number} stepY
  * @property {number} height
  * @property {Title[]} titles one per group; empty for a single group
@@ -45,11 +45,11 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @typedef {Grid & {
  *   level: "slots" | "blocks", cell: number, tall: number, perRow: number, lines: number, head: number,
  *   slotAt: (id: number, slot: number) => Box, hit: (x: number, y: number) => Hit | null,
- * }} Layout `cell` and `tall`: width and height of a slot; `perRow` and `lines`: slots side by side and below each
- *   other in a block; `head`: height of a block's own line
+ * }} Layout `cell` and `tall`: width and height of a slot; `perRow` and `lines`: slots per row and rows of
+ *   a block; `head`: height of a block's own line
  */
 
-/** @typedef {(x: number, y: number) => number | null} SlotIn the slot at a place inside a block */
+/** @typedef {(x: number, y: number) => number | null} SlotIn slot at a point inside a block */
 
 /**
  * Lay out one pool, or several stacked pools.
@@ -182,7 +182,7 @@ function withLevels(groups, size, columns, stepX, stepY, block, heads) {
   };
 }
 
-/** @typedef {{titled: boolean, width: number}} Heads whether groups have titles, and how wide these are */
+/** @typedef {{titled: boolean, width: number}} Heads whether groups have titles, and their width */
 
 /**
  * @param {Group[]} groups

@@ -25,7 +25,7 @@ import { Shadow } from "./pool_shadow.js";
  * }} Motion
  */
 
-/** @typedef {Map<number, Motion[]>} Motions block id -> what happens to it, in order */
+/** @typedef {Map<number, Motion[]>} Motions motions of each block in order, by block id */
 
 /**
  * Path of a moving block: `take` from the free queue's head, `give` back to an end of the queue, `split` from block
@@ -38,8 +38,8 @@ import { Shadow } from "./pool_shadow.js";
  */
 
 /**
- * @typedef {Way & {seq: number | null, block: number, p: number}} Travelling `p`: how far it has come, in (0, 1);
- *   `seq`: null where it is about no one sequence
+ * @typedef {Way & {seq: number | null, block: number, p: number}} Travelling `p`: progress in (0, 1);
+ *   `seq`: null if it concerns no single sequence
  */
 
 /** @type {readonly Phase[]} */

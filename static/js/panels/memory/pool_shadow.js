@@ -6,7 +6,7 @@ import { followTable } from "../../core/history.js";
 /**
  * @typedef {import("../../core/trace.js").Op} Op
  * @typedef {import("../../state/store.js").State} State
- * @typedef {[first: number, end: number]} Slots of a block; `end` is the first one after them
+ * @typedef {[first: number, end: number]} Slots of a block; `end` is exclusive
  */
 
 export class Shadow {

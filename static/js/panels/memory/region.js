@@ -13,8 +13,7 @@ import { t } from "../../tell/words.js";
 /**
  * @typedef {import("../../core/state_parts.js").State} State
  *
- * What lies in the region, from its beginning: a piece of sequence `seq` of which `filled` blocks' worth has K and V,
- * or a hole (`seq` null).
+ * A piece of sequence `seq`, of which `filled` blocks have K and V, or a hole (`seq` null).
  * @typedef {{block_id: number, num_blocks: number, seq: number | null, filled: number}} Part
  */
 

@@ -8,14 +8,14 @@ import { firstOf, recordAt } from "../../runs/steps.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {{record: number, seq_id: number, position: number}} Source where a key was computed
+ * @typedef {{record: number, seq_id: number, position: number}} Source origin of a key
  *
- * A value is max |K − K′| over the KV heads and their dimensions, null where a lane has no captured key there.
+ * A value is max |K − K′| over the KV heads and their dimensions; null if a lane has no captured key.
  * @typedef {{
  *   layers: (number | null)[][],
  *   most: number,
  *   worst: {layer: number, position: number} | null,
- * }} KeyDifferences by layer and position; the largest, and where it is
+ * }} KeyDifferences by layer and position; the largest, and its place
  *
  * @typedef {{keyStart: number, weights: Float32Array}} Row attention weights of one query, from the key `keyStart` on
  * @typedef {Float32Array} Vector

@@ -18,7 +18,7 @@ import { figure, objectedAt } from "./words.js";
  * @typedef {import("./model.js").Scene} Scene
  * @typedef {import("./decisions.js").Entry} Entry
  *
- * `derived`: the formula by which it was found, where the log does not say it.
+ * `derived`: formula of the fact, if it is not in the log.
  * @typedef {{lane: "both" | "healthy" | "faulty", kind: string, text: string, fault?: boolean, derived?: string}} Fact
  */
 

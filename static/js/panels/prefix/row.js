@@ -22,8 +22,8 @@ const MAX_SWATCHES = 3;
  * @param {{
  *   row: Row, at: number, high: number, state: State, hits: number, isEnd: boolean, way: ReadonlySet<string>,
  *   focusable: boolean, fold: (row: Row, open: boolean) => void, act: (row: Row) => void,
- * }} props `at`: its place in the list; `hits`: how many of its contents are on the `way` of a prompt, which `isEnd`
- *   here
+ * }} props `at`: its place in the list; `hits`: number of its blocks on the `way` of a prompt, which ends here
+ *   if `isEnd`
  */
 export function TreeRow({ row, at, high, state, hits, isEnd, way, focusable, fold, act }) {
   const now = log.value;

@@ -18,7 +18,7 @@ const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
  * @typedef {import("../../core/prefix_tree.js").Node} Node
  * @typedef {import("../../state/store.js").State} State
  * @typedef {import("../../state/store.js").TraceLog} TraceLog
- * @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: of a prompt, else chosen by the model
+ * @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated
  */
 
 /**

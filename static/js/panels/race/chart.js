@@ -23,7 +23,7 @@ const MARGIN = { top: 8, bottom: 16 };
 const SIDES = { tokens: { left: 42, right: 44 }, bytes: { left: 64, right: 62 } };
 
 /**
- * Charts of each set. `title`: message key; `values`: value of each step of a lane; `most`: expected maximum of the
+ * Chart of each set. `title`: message key; `values`: value of each step of a lane; `most`: expected maximum of the
  * first lane in `count` steps after a prompt of `prompt` tokens; `styles`: by lane.
  *
  * @typedef {import("../../kit/colour.js").Palette} Palette

@@ -12,7 +12,7 @@ import { racing } from "./model.js";
  * @typedef {"step" | "perToken" | "blocks" | "states" | "weightBytes" | "kvBytes"} ModelKey
  * @typedef {StepKey | CountedKey | ModelKey | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
  *
- * `about`: what it says when it is pointed at.
+ * `about`: tooltip lines.
  * @typedef {{
  *   key: Key,
  *   column: string,

@@ -1,4 +1,4 @@
-// Figures of a prompt under several strategies: tokens computed and memory held in each step. All figures come from the lanes'
+// Figures of a prompt under several strategies: tokens computed and memory in each step. All come from the lanes'
 // logs; a lane is the log of a run with one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";

@@ -1,4 +1,4 @@
-// The race in words: what a step did, and why time differs less than work.
+// Texts of the race: the result of a step, and why time differs less than work.
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -14,13 +14,10 @@ import { names, race, racing } from "./model.js";
  * @typedef {import("./figures.js").Race} Race
  */
 
-const NOISY = 3; // a step so many times the median is the machine's doing, not the model's
-const NEAR = 0.7; // from this share of the ratio of operations on, time follows them
+const NOISY = 3; // multiple of the median from which a slow step is attributed to the machine, not the model
+const NEAR = 0.7; // share of the operations' ratio from which time counts as following it
 
-/**
- * Sentence on the race as it is shown.
- * @param {Race | null} now
- */
+/** Sentence about the shown step of the race. @param {Race | null} now */
 export function raceSentence(now) {
   const said = beforehand(race);
   if (said !== null || !now) return said ?? "";
@@ -38,10 +35,7 @@ export function raceSentence(now) {
   return t(now.step === 1 ? "race.say.first" : "race.say.step", { ...values, token: labelsOf(chosen)[place] });
 }
 
-/**
- * The same for lanes that compute alike and differ in what they copy.
- * @param {Race} now
- */
+/** The same for lanes that compute alike and differ in what they copy. @param {Race} now */
 function copySentence({ step, lanes, tokens, finished }) {
   if (step === 0) return t("race.caches.ready", { n: promptLength() });
   const list = (/** @type {(lane: typeof lanes[0]) => number} */ figure) =>
@@ -57,7 +51,8 @@ function copySentence({ step, lanes, tokens, finished }) {
 }
 
 /**
- * The same for lanes of other weights: each holds as many blocks, and writes a text of its own.
+ * The same for lanes with different models: each holds as many blocks, but generates its own text.
+ *
  * @param {Race} now
  */
 function modelSentence({ step, lanes, tokens, finished }) {
@@ -80,7 +75,8 @@ function modelSentence({ step, lanes, tokens, finished }) {
 }
 
 /**
- * The same for lanes that guess ahead, or do not: how far each text is, and what was computed for it.
+ * The same for lanes with and without speculative decoding: length of each text, and tokens computed for it.
+ *
  * @param {Race} now
  */
 function draftSentence({ step, lanes, tokens }) {
@@ -92,11 +88,12 @@ function draftSentence({ step, lanes, tokens }) {
   return t("race.drafts.step", { step, each: each.join(t("runs.comma")), apart });
 }
 
-/** Note on the costs that the figures of draft lanes leave out. */
+/** Note on what the figures of the draft lanes omit. */
 const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.drafts.note")}</p>`;
 
 /**
- * Size of a token's K and V in each model as a product, with these models' numbers.
+ * Composition of a token's K and V in each model, with these models' numbers.
+ *
  * @param {{logs: TraceLog[] | null}} props
  */
 function ModelNote({ logs }) {
@@ -115,19 +112,13 @@ function ModelNote({ logs }) {
   </p>`;
 }
 
-/**
- * Notes beside the figures of the set that races.
- * @param {{logs: TraceLog[] | null, step: number}} props
- */
+/** Note beside the figures of the current set. @param {{logs: TraceLog[] | null, step: number}} props */
 export function Note(props) {
   const found = { strategies: TimeNote, caches: CopyNote, drafts: DraftNote, models: ModelNote }[racing.value];
   return html`<${found} ...${props} />`;
 }
 
-/**
- * Whether the lanes chose the same tokens: they must, but for models.
- * @param {Race["tokens"]} aligned
- */
+/** Whether the lanes sampled the same tokens, as they must except for models. @param {Race["tokens"]} aligned */
 export function agreement(aligned) {
   const { difference } = aligned;
   if (racing.value !== "models" || !difference) return verdict(names(), aligned);
@@ -142,7 +133,7 @@ function endSentence({ step, lanes: [none, , paged], tokens }) {
   return t("race.say.end", { ...values, ratio, count: tokens.lanes[2].length });
 }
 
-/** Tokens of the prompt that the lanes were given. */
+/** Number of prompt tokens of the lanes. */
 export function promptLength() {
   const sequences = race.logs.value?.[0].tail.sequences.values() ?? [];
   return [...sequences][0]?.num_prompt_tokens ?? 0;
@@ -152,7 +143,8 @@ export function promptLength() {
 const ratioText = (value) => value.toFixed(value < 10 ? 1 : 0);
 
 /**
- * Why the times differ less than the operations do, with this run's numbers.
+ * Explain with this run's numbers why times differ less than operations.
+ *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function TimeNote({ logs, step }) {
@@ -176,7 +168,8 @@ export function TimeNote({ logs, step }) {
 }
 
 /**
- * How copies are counted, and that the formula says the same, with this run's numbers.
+ * Explain with this run's numbers how copies are counted, and compare with the formula.
+ *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function CopyNote({ logs, step }) {

@@ -19,8 +19,8 @@ import { grouped, secondsText, t } from "../../tell/words.js";
 /**
  * @typedef {import("../../core/requests.js").Row} Row
  * @typedef {import("../../core/request_phases.js").Segment} Segment
- * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: since the
- *   request was submitted
+ * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: from the
+ *   request's submission
  */
 
 const SHORT = 0.04; // share of the run

@@ -82,7 +82,7 @@ const Head = ({ column: { name, width } }) =>
  * @param {{
  *   row: Row, at: number, columns: Column[], high: number, open: (seq: number) => void, focusable: boolean,
  *   scale: import("./bar.js").Scale, bar: number,
- * }} props `at`: its place in the order; `bar`: px, 0: none
+ * }} props `at`: index of the row; `bar`: px of the bar, 0: none
  */
 function Line({ row, at, columns, high, open, focusable, scale, bar }) {
   const [name, ...figures] = columns;

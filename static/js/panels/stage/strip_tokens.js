@@ -31,7 +31,7 @@ const readRow = signal(null);
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("./geometry.js").Columns} Columns
  * @typedef {import("./strip_columns.js").Kind} Kind
- * @typedef {[first: number, last: number]} Span positions, the last one left out
+ * @typedef {[first: number, last: number]} Span positions; `last` is exclusive
  * @typedef {{now: View, layout: Columns, sub: number | null, bring: (position: number) => void}} Shown
  */
 

@@ -7,7 +7,7 @@ import { rooflineFigure, rooflineValues } from "./roofline.js";
 import { sequenceFigure } from "./sequences.js";
 
 /**
- * State that the charts draw.
+ * Inputs of all charts.
  *
  * @typedef {{
  *   log: import("../../core/log.js").TraceLog | null, index: number,

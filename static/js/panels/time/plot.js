@@ -15,7 +15,7 @@ import { CHARTS } from "./charts.js";
 /**
  * @typedef {import("./charts.js").At} At
  * @typedef {import("./charts.js").ChartName} ChartName
- * @typedef {{data: {name: string}, customdata: any}} Point as Plotly tells of it; `customdata` is the figure's own
+ * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
  * @typedef {{event: PointerEvent, points: Point[]}} Happening
  * @typedef {HTMLElement & {data?: object[], on: (event: string, heard: (what: Happening) => void) => void}} PlotElement
  * @typedef {{loaded: import("../../kit/plotly.js").Plotly} | "failed" | null} Loading

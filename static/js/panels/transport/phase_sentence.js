@@ -29,17 +29,17 @@ import { hasText } from "../../tell/words.js";
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
  * @typedef {import("../../tell/operations.js").Register} Register
  * @typedef {object} At a sub-step
- * @property {Register} register that operations are told in
+ * @property {Register} register register of operation texts
  * @property {Log} log
  * @property {number} index
  * @property {import("../../core/trace.js").StepRecord} record
  * @property {import("../../core/trace.js").Op[]} ops
  * @property {BatchEntry[]} batch
- * @property {BatchEntry | null} entry of the sequence that is told about; null: nothing was computed
- * @property {number} end the position after its last token
- * @property {number[]} table its block table in the layers that see most
- * @property {import("../../core/instances.js").Own} own one a block group of its instance
- * @property {number} tokens of the whole batch
+ * @property {BatchEntry | null} entry batch entry of the described sequence; null: nothing was computed
+ * @property {number} end position after its last token
+ * @property {number[]} table its block table in the layers with the longest attention span
+ * @property {import("../../core/instances.js").Own} own one per block group of its instance
+ * @property {number} tokens number of tokens of the whole batch
  * @property {import("../../core/trace.js").ModelFacts} model
  * @property {Attention | null} attention
  * @typedef {At & {entry: BatchEntry}} Computed
@@ -56,7 +56,7 @@ const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`)
  * chosen. `attention`: {keyStart, weights, layer, head} of the shown query if captured, else null.
  *
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
- * @param {Attention | null} [attention] @param {Register} [register] of those that a narration has: "plain" or "short"
+ * @param {Attention | null} [attention] @param {Register} [register] "plain" or "short"
  * @returns {Part[]}
  */
 export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, register = "short") {
