@@ -12,7 +12,7 @@ from engine.cache.reach import WindowPolicy
 from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
 from engine.options.refusal import Sentence, sentence
-from engine.trace.events import PreemptionMode, Setting
+from engine.trace.operations import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
 
 Strategy = Literal["paged", "first_fit", "contiguous", "none", "concat", "dynamic", "static"]

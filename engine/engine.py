@@ -55,8 +55,8 @@ from engine.setup.resolve import resolve_for
 from engine.speculate.build import build_drafter
 from engine.speculate.settings import speculative_of
 from engine.trace.deferred_append import DeferredAppend, Records
-from engine.trace.events import Adjust, Choose, Keep, KVRole, Op
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Adjust, Choose, Keep, KVRole, Op
 from engine.trace.records import (
     BatchEntry,
     CacheTensors,

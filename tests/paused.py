@@ -6,8 +6,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine.trace.busy_time import moved_between, step_seconds
-from engine.trace.events import Arrive
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.operations import Arrive
 from engine.trace.records import StepRecord
 
 

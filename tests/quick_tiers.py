@@ -1,7 +1,7 @@
 """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
 
 from engine.connector.tiers.speeds import Line, Speeds
-from engine.trace.events import Medium
+from engine.trace.operations import Medium
 
 
 class QuickTiers(Speeds):

@@ -12,7 +12,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.requests.request import Request
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.records import StepRecord
 
 

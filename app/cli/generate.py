@@ -22,7 +22,7 @@ from app.cli.terminal import say
 from app.ground.settings import ServerSettings
 from app.models.engine_face import EngineLike
 from app.session.messages import SubmittedPrompt
-from engine.trace.events import Fork, Rank
+from engine.trace.operations import Fork, Rank
 from engine.trace.records import StepRecord
 
 

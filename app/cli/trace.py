@@ -12,8 +12,8 @@ from app.cli import trace_check, trace_compare, trace_explain, trace_export, tra
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import KnownSince, Sample, Submit, Write
 from engine.trace.log import TraceReader
+from engine.trace.operations import KnownSince, Sample, Submit, Write
 from engine.trace.records import StepRecord
 
 

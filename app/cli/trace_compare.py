@@ -13,9 +13,9 @@ from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import Comparison, OpDifference, SequencePair, compare
-from engine.trace.events import Op
 from engine.trace.figures import Token, Totals
 from engine.trace.observing import UNSAID
+from engine.trace.operations import Op
 from engine.trace.state import TraceStateError
 
 TOTALS = [  # name, unit

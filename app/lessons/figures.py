@@ -13,7 +13,7 @@ from app.lessons.questions.forgetting import changes
 from app.lessons.questions.instances import longest_gap
 from app.lessons.scene import Scene, Undecided, need_op, shown
 from engine.accounting.memory import bytes_per_element
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Arrive,
     Cache,

@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from app.lessons.scene import Scene, Undecided
 from engine.cache.prefix_memory import common_prefix
-from engine.trace.events import Lookup
 from engine.trace.log import TraceReader
+from engine.trace.operations import Lookup
 
 Name = Annotated[str, Meta(max_length=100)]
 LineTokens = Mapping[str, Sequence[int]]  # token ids of a line, without its end

@@ -58,7 +58,7 @@ from app.lessons.tiers import TIERS, tiers_of
 from app.page.words import languages
 from engine.config import EngineConfig, SamplingParams
 from engine.options.toml_text import toml_tables
-from engine.trace.events import Op
+from engine.trace.operations import Op
 
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare", "forgetting")
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")

@@ -10,8 +10,8 @@ from app.lessons.parse import model_of, settings_of
 from app.lessons.stage import LessonPrompt, Stage
 from app.lessons.tiers import tiers_of
 from engine.lab.change import Change, KeepChange, TokenChange
-from engine.trace.events import Forget
 from engine.trace.log import TraceReader
+from engine.trace.operations import Forget
 
 MAX_STEPS = 1024  # that one action takes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from engine.trace.events import Op
 from engine.trace.log import TraceReader
+from engine.trace.operations import Op
 from engine.trace.records import BatchEntry, Capture, StepRecord
 from engine.trace.shown_log import ShownLog
 from engine.trace.state import Sequence, State

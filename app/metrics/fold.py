@@ -10,15 +10,8 @@ from app.metrics import names
 from app.metrics.live_clock import LiveClock
 from app.metrics.residency import Residencies
 from app.metrics.tally import Tally
-from engine.trace.account import (
-    Account,
-    RequestRow,
-    SequenceRow,
-    time_in_queue,
-    time_per_output_token,
-    time_to_first_token,
-)
-from engine.trace.events import (
+from engine.trace.geometry import geometry
+from engine.trace.operations import (
     Admit,
     Allocate,
     Arrive,
@@ -37,8 +30,15 @@ from engine.trace.events import (
     TransferFailed,
     Verify,
 )
-from engine.trace.geometry import geometry
 from engine.trace.records import Header, Memory, StepRecord
+from engine.trace.request_account import (
+    Account,
+    RequestRow,
+    SequenceRow,
+    time_in_queue,
+    time_per_output_token,
+    time_to_first_token,
+)
 
 SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app.metrics import buckets as b
 from app.metrics.buckets import Buckets
-from engine.trace.events import ExternalVerdict, LookupReason, Medium, PreemptionMode, PreemptReason, TransferFault
+from engine.trace.operations import ExternalVerdict, LookupReason, Medium, PreemptionMode, PreemptReason, TransferFault
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from app.metrics.fold import Fold
 from app.metrics.tally import Tally
 from app.session.run import Run
-from engine.trace.account import RequestRow
 from engine.trace.records import Header, StepRecord
+from engine.trace.request_account import RequestRow
 
 SPANS = "kvtheater.spans"  # the application's extension: its RequestSpans, or None
 logger = logging.getLogger(__name__)

@@ -27,8 +27,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from app import __version__
-from engine.trace.account import RequestRow, time_in_queue, time_to_first_token
 from engine.trace.records import StepRecord
+from engine.trace.request_account import RequestRow, time_in_queue, time_to_first_token
 
 NANO = 10**9
 CLOSE_SECONDS = 3.0

@@ -33,7 +33,7 @@ from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
 from engine.requests.request_spec import RequestError
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Admit, Cache, Finish, Fork, Lost, Rank, Submit
+from engine.trace.operations import Admit, Cache, Finish, Fork, Lost, Rank, Submit
 from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Submit
 from engine.trace.state import TraceStateError
 
 PREVIEW_CHARS = 120

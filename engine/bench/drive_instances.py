@@ -16,7 +16,7 @@ from engine.bench.workload import Ask
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
-from engine.trace.events import Finish, Submit
+from engine.trace.operations import Finish, Submit
 from engine.trace.records import StepRecord
 
 _runs = itertools.count()

@@ -14,8 +14,8 @@ import numpy as np
 from engine.accounting.roofline import least_seconds
 from engine.bench.instances import InstancesWork
 from engine.bench.measurement import EngineWork, Measurement
-from engine.trace.events import Medium
 from engine.trace.goodput import SLO
+from engine.trace.operations import Medium
 from engine.trace.records import InstanceRole, Phase
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from engine.bench.errors import BenchError
 from engine.trace.busy_time import step_seconds
-from engine.trace.events import Arrive, Lost, TransferFailed
+from engine.trace.operations import Arrive, Lost, TransferFailed
 from engine.trace.records import InstanceRole, StepRecord
 
 

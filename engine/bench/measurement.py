@@ -12,9 +12,8 @@ from typing import Literal, NamedTuple
 from engine.accounting.roofline import bytes_moved
 from engine.bench.instances import InstancesWork
 from engine.bench.tiers import Estimates
-from engine.trace.account import TokenTimes
 from engine.trace.busy_time import step_seconds
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Defer,
     Forget,
@@ -30,6 +29,7 @@ from engine.trace.events import (
     SwapIn,
 )
 from engine.trace.records import FullCacheOutput, StepRecord, Work
+from engine.trace.request_account import TokenTimes
 
 Observer = Literal["none", "log", "capture"]  # what of a run is recorded while it is measured
 

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from engine.cache.guards import IntegrityError, ensure
-from engine.trace.events import QueueEnd
 from engine.trace.holes import Hole, first_fit, holes_of
+from engine.trace.operations import QueueEnd
 
 HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
 

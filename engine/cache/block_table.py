@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import ensure
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from engine.cache.incoming import Loading
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.prefix_index import PrefixIndex, Shelf
 from engine.cache.prefix_memory import Explanation
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.records import Memory
 
 

@@ -19,7 +19,7 @@ from engine.cache.incoming import NOTHING, Incoming, Source
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_memory import EvictedBlocks, LostBlock
 from engine.cache.swap_space import SwapSpace
-from engine.trace.events import (
+from engine.trace.operations import (
     RELEASED,
     Allocate,
     AllocateReason,

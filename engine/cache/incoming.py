@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from engine.trace.events import RELEASED, AllocateReason, Medium
+from engine.trace.operations import RELEASED, AllocateReason, Medium
 
 
 class Source(NamedTuple):

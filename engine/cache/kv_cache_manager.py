@@ -24,7 +24,7 @@ from engine.cache.block_table import BlockTables
 from engine.cache.cache_books import CacheBooks
 from engine.cache.guards import MisuseError
 from engine.cache.incoming import Loading
-from engine.trace.events import RELEASED, AllocateReason, Fork, ForkReason, FreeReason, TakeBack, Write
+from engine.trace.operations import RELEASED, AllocateReason, Fork, ForkReason, FreeReason, TakeBack, Write
 
 
 class KVCacheManager(CacheBooks):

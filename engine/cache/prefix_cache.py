@@ -14,7 +14,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from engine.trace.events import RELEASED, LookupVerdict
+from engine.trace.operations import RELEASED, LookupVerdict
 
 HASH_BYTES = 16
 

@@ -12,7 +12,7 @@ from engine.cache.prefix_cache import HashChain, Mark, PrefixMatch, unmarked
 from engine.cache.prefix_match import Held, longest_match
 from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
 from engine.cache.reach import Retention
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 
 class Shelf(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from engine.cache.prefix_cache import HashChain
 from engine.cache.reach import Retention
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 
 class Held(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from engine.cache.prefix_cache import Mark, unmarked
-from engine.trace.events import Lookup, LookupReason
+from engine.trace.operations import Lookup, LookupReason
 
 RECENT_SEQUENCES = 64
 EVICTED_BLOCKS = 4096

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.trace.events import ReleaseReason
+from engine.trace.operations import ReleaseReason
 
 
 class Reach(NamedTuple):

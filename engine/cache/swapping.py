@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.cache.block_table import BlockTables
 from engine.cache.group_manager import GroupManager
 from engine.cache.guards import ensure
-from engine.trace.events import Drop, SwapIn, SwapOut
+from engine.trace.operations import Drop, SwapIn, SwapOut
 
 
 def can_swap_out(group: GroupManager, tables: BlockTables) -> bool:

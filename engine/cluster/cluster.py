@@ -33,8 +33,8 @@ from engine.model.recompute import Recomputed, RecomputeError, recompute_sequenc
 from engine.model.sampling import derived_seed
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.setup.header import header_of
-from engine.trace.events import Fork, Submit
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Fork, Submit
 from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something

@@ -9,7 +9,7 @@ from engine.cluster.flight import Flight, may_move
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.requests.load import Load
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Finish, Fork, Submit
+from engine.trace.operations import Finish, Fork, Submit
 from engine.trace.records import InstanceRole, StepRecord
 
 MAX_RETRIES = 1  # of a prompt whose instance ended; then its decode instance computes it

@@ -15,7 +15,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import IdNamespace
-from engine.trace.events import Hold
+from engine.trace.operations import Hold
 from engine.trace.records import BlockGroup, Capture, StepRecord
 
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from engine.cluster.router import Served
-from engine.trace.events import Arrive, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Arrive, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
 from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRecord, Timing
 from engine.trace.redaction import Redaction
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from engine.trace.account import Account
 from engine.trace.busy_time import EngineClock, step_seconds
 from engine.trace.records import StepRecord
+from engine.trace.request_account import Account
 
 RECENT_STEPS = 32  # of each kind; what lies further back was another load
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_match import Held, longest_match
 from engine.cache.reach import Retention, state_retention
-from engine.trace.events import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
+from engine.trace.operations import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
 from engine.trace.records import BlockGroup
 
 

@@ -55,7 +55,7 @@ from engine.setup.resolve import resolve_for
 from engine.system.freeze_gc import freeze_gc
 from engine.system.host import run_on
 from engine.trace.codec import encode
-from engine.trace.events import Hold
+from engine.trace.operations import Hold
 from engine.trace.records import Capture, StepRecord
 
 NAP = 0.05  # seconds that a turn without work waits for a transfer: leases end by themselves

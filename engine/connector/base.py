@@ -27,7 +27,7 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading
 from engine.connector.link import TransferError
 from engine.scheduling.sequence import Sequence as Request
-from engine.trace.events import FinishReason, LookupExternal, Op
+from engine.trace.operations import FinishReason, LookupExternal, Op
 from engine.trace.records import TierFigures
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from engine.trace.events import TransferFault
+from engine.trace.operations import TransferFault
 
 MAX_READ_SECONDS = 60.0  # of one read on a slow link
 

@@ -24,7 +24,7 @@ from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
 from engine.scheduling.sequence import Sequence as Request
 from engine.setup.resolve import resolve_for
-from engine.trace.events import Cache, FinishReason, LookupExternal, Medium, Op, Store
+from engine.trace.operations import Cache, FinishReason, LookupExternal, Medium, Op, Store
 from engine.trace.records import TierFigures
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import numpy as np
 import ray
 
 from engine.connector.link import Sender, TransferError
-from engine.trace.events import TransferFault
+from engine.trace.operations import TransferFault
 
 PATIENCE = 30.0  # seconds in which blocks come, from another machine too
 GROUP = "blocks"  # of an actor's threads: those that answer while its engine computes

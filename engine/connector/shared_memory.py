@@ -31,7 +31,7 @@ from msgspec import Struct
 from engine.connector.link import Sender, TransferError
 from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_pools import MappedPools, Region, SharedPools
-from engine.trace.events import TransferFault
+from engine.trace.operations import TransferFault
 
 PATIENCE = 5.0  # seconds in which a sender says something
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # of an engine: it is a file's, too

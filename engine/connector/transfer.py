@@ -27,7 +27,7 @@ from engine.config import FailurePolicy
 from engine.connector.base import Books, Finished, KVConnector, Received, Sent
 from engine.connector.link import Link, RemoteBlocks, ThrottledLink, TransferError, text_of
 from engine.scheduling.sequence import Sequence as Request
-from engine.trace.events import RELEASED, FinishReason, LookupExternal, Op
+from engine.trace.operations import RELEASED, FinishReason, LookupExternal, Op
 
 LEASE = 30.0  # seconds
 REMEMBERED = 4096  # transfers that are over, to say of a second request that they are

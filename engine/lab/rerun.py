@@ -39,8 +39,8 @@ from engine.lab.change import (
 )
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.compare import first_op_that_differs, same
-from engine.trace.events import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.records import Header, StepRecord
 
 FACTS = (

@@ -25,7 +25,7 @@ from torch import Tensor
 from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import Reach, WindowPolicy
 from engine.model.host_copy import HostCopies, host_copies
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 IntArray = npt.NDArray[np.int64]
 

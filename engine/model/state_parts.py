@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.model.batch import SequenceSlice
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 
 class Part(NamedTuple):

@@ -33,7 +33,7 @@ from engine.requests.request import Request
 from engine.requests.sequence_output import SequenceOutput
 from engine.scheduling.scheduler import Scheduler
 from engine.setup.id_namespace import SINGLE, IdNamespace
-from engine.trace.events import FinishReason, ForkReason, Op, Rank
+from engine.trace.operations import FinishReason, ForkReason, Op, Rank
 from engine.trace.records import Candidate, Output, PromptLogprob
 
 

@@ -8,7 +8,7 @@ from engine.model.tokenizer import Tokenizer
 from engine.requests.beam_search import Beam, BeamSearch
 from engine.requests.sequence_output import SequenceOutput
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import FinishReason
+from engine.trace.operations import FinishReason
 
 
 class Request:

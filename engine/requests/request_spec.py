@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
-from engine.trace.events import KVRole
+from engine.trace.operations import KVRole
 
 MAX_TOKEN_CHARACTERS = 128  # of the longest token in vocabularies of today: a run of spaces
 RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]

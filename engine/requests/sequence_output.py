@@ -12,7 +12,7 @@ from engine.model.tokenizer import Tokenizer
 from engine.requests.beam_search import Beam
 from engine.requests.stop_strings import StopStrings
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import FinishReason
+from engine.trace.operations import FinishReason
 
 
 class Stop(NamedTuple):

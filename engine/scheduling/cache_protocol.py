@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from typing import Any, Protocol
 
-from engine.trace.events import AllocateReason, ForkReason, FreeReason, Lookup, LookupVerdict
+from engine.trace.operations import AllocateReason, ForkReason, FreeReason, Lookup, LookupVerdict
 
 
 class Match(Protocol):

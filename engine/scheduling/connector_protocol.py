@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.scheduling.cache_protocol import Cache, Match
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import FinishReason, LookupExternal
+from engine.trace.operations import FinishReason, LookupExternal
 
 
 class Connector(Protocol):

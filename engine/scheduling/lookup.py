@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.scheduling.cache_protocol import Cache, Match
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import Lookup
+from engine.trace.operations import Lookup
 
 
 def look_up(cache: Cache, sequence: Sequence) -> Match:

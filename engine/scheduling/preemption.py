@@ -12,7 +12,7 @@ from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.lookup import look_up
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
-from engine.trace.events import Op, Preempt, PreemptionMode, PreemptReason
+from engine.trace.operations import Op, Preempt, PreemptionMode, PreemptReason
 
 
 class Preemption:

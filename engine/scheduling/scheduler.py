@@ -27,7 +27,7 @@ from engine.scheduling.speculation import Speculation
 from engine.scheduling.step import ScheduledSequence, Step, phase_of
 from engine.scheduling.transfers import Transfers
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     AllocateReason,
     Defer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.trace.events import KVRole
+from engine.trace.operations import KVRole
 from engine.trace.state import SequenceStatus
 
 

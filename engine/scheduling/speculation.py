@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.step import ScheduledSequence, Step, phase_of
-from engine.trace.events import Draft, DraftMethod, Op, Verify
+from engine.trace.operations import Draft, DraftMethod, Op, Verify
 
 
 class Proposal(NamedTuple):

@@ -16,7 +16,7 @@ from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.connector_protocol import External
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.waiting_queue import WaitingQueue
-from engine.trace.events import Arrive, Await, Expire, Hold, Op, Send, TransferFailed, TransferFault
+from engine.trace.operations import Arrive, Await, Expire, Hold, Op, Send, TransferFailed, TransferFault
 
 
 class Came(NamedTuple):

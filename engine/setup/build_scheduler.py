@@ -8,7 +8,7 @@ from engine.config import EngineConfig
 from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.connector_protocol import Connector
 from engine.scheduling.scheduler import Scheduler
-from engine.trace.events import Op
+from engine.trace.operations import Op
 
 
 def build_scheduler(

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accounting.work import attended_keys
 from engine.simulate.cost import Linear, StepShape, knots_up_to
-from engine.trace.events import Finish, Submit
+from engine.trace.operations import Finish, Submit
 from engine.trace.records import BatchEntry, StepRecord
 
 FEWEST_STEPS = 16

@@ -27,7 +27,7 @@ from engine.simulate.cost import StepCost, shape_of
 from engine.simulate.drawn import Tokens
 from engine.simulate.transfer import SimulatedConnector
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Lookup, Op, Preempt
+from engine.trace.operations import Lookup, Op, Preempt
 from engine.trace.records import (
     BatchEntry,
     InstanceRole,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from engine.trace.account import TokenTimes
+from engine.trace.request_account import TokenTimes
 
 
 class Wanted(Protocol):

@@ -18,8 +18,8 @@ from engine.simulate.layout import Kind
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placement import Placement
 from engine.simulate.simulation import Simulation
-from engine.trace.account import time_to_first_token
 from engine.trace.records import InstanceRole, ModelFacts
+from engine.trace.request_account import time_to_first_token
 
 BLOCK_SIZE = 16
 

@@ -23,7 +23,7 @@ from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved, resolve_for
 from engine.simulate.drawn import DrawnTokens
 from engine.simulate.replay_inputs import TOKENS, Arrival, Asked, Decided, Inputs, ReplayError, Share, Told
-from engine.trace.events import FinishReason, Op
+from engine.trace.operations import FinishReason, Op
 from engine.trace.records import Header, ModelFacts, RecordKind
 
 

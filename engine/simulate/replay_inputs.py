@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from engine.config import SamplingParams
 from engine.trace import codec
-from engine.trace.events import Adjust, Finish, FinishReason, Fork, Load, Op, Sample, Submit
 from engine.trace.limits import Int
 from engine.trace.log import TraceReader
 from engine.trace.observing import UNSAID
+from engine.trace.operations import Adjust, Finish, FinishReason, Fork, Load, Op, Sample, Submit
 from engine.trace.records import Header, RecordKind
 
 TOKENS = "I"  # of an array of token ids

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.cache.incoming import Loading
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.scheduling.sequence import Sequence as Running
-from engine.trace.events import FinishReason, LookupExternal
+from engine.trace.operations import FinishReason, LookupExternal
 
 LEASE = 3600.0  # seconds, as the log has it
 

@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from engine.simulate.replay import Replay
 from engine.simulate.replay_inputs import Decided, Inputs, decided, read_inputs
-from engine.trace.events import (
+from engine.trace.log import TraceReader
+from engine.trace.operations import (
     Adjust,
     Cache,
     Choose,
@@ -40,7 +41,6 @@ from engine.trace.events import (
     Store,
     Submit,
 )
-from engine.trace.log import TraceReader
 
 NICE = 10  # of the program: interactive work has priority
 TOLD = 1.0  # seconds between two lines

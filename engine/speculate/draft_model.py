@@ -15,7 +15,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.speculation import NOTHING, Proposal
-from engine.trace.events import DraftMethod
+from engine.trace.operations import DraftMethod
 from engine.trace.records import StepRecord
 
 

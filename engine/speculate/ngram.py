@@ -7,7 +7,7 @@ from collections.abc import Sequence as Items
 
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.speculation import NOTHING, Proposal
-from engine.trace.events import DraftMethod
+from engine.trace.operations import DraftMethod
 
 
 class NgramDrafter:

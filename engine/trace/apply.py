@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from engine.trace.events import Copy, Fork, Op, Submit
 from engine.trace.instances import expect_own
 from engine.trace.limits import Budget, Unbounded
-from engine.trace.operations import OPERATIONS, Folded
+from engine.trace.operation_effects import OPERATIONS, Folded
+from engine.trace.operations import Copy, Fork, Op, Submit
 from engine.trace.record_outputs import RecordOutputs
 from engine.trace.records import BatchEntry, StepRecord
 from engine.trace.state import State, TraceStateError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Protocol
 
-from engine.trace.events import Arrive
+from engine.trace.operations import Arrive
 from engine.trace.records import StepRecord, Timing
 
 

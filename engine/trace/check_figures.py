@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.trace.events import (
+from engine.trace.geometry import group_index
+from engine.trace.operations import (
     RELEASED,
     Allocate,
     Fork,
@@ -19,7 +20,6 @@ from engine.trace.events import (
     Stored,
     Write,
 )
-from engine.trace.geometry import group_index
 from engine.trace.records import Memory, StepRecord
 from engine.trace.state import State
 

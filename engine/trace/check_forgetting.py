@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine.trace.check_ops import Wrong
-from engine.trace.events import Finish, Forget, Fork, Keep
+from engine.trace.operations import Finish, Forget, Fork, Keep
 from engine.trace.records import AttentionRows, Capture, Header, StepRecord
 
 SLACK = 2.0**-13  # of a score: closer ones count as equal, and then the earlier token stays

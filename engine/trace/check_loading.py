@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from engine.trace.check_ops import Wrong
-from engine.trace.events import Admit, Cache, Load, LookupExternal, Store
 from engine.trace.geometry import group_index
+from engine.trace.operations import Admit, Cache, Load, LookupExternal, Store
 from engine.trace.records import BlockGroup, Header, StepRecord
 from engine.trace.state import State
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Await,

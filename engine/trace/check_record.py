@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from engine.trace.check_loading import wrong_in_loading
 from engine.trace.check_ops import Wrong, wrong_in_ops
 from engine.trace.check_reasons import wrong_in_reasons
-from engine.trace.events import Draft, Sample, Verify, Write
+from engine.trace.operations import Draft, Sample, Verify, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 

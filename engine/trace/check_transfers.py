@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from engine.trace.check_ops import Wrong
-from engine.trace.events import (
+from engine.trace.operations import (
     Allocate,
     Arrive,
     Await,

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.trace.events import Allocate, Free, LookupExternal, Op
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token, Totals
 from engine.trace.id_mapping import Renamed
 from engine.trace.log import TraceReader
+from engine.trace.operations import Allocate, Free, LookupExternal, Op
 from engine.trace.records import Candidate, Header, StepRecord
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6

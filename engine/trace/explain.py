@@ -12,7 +12,11 @@ from statistics import median
 from msgspec import Struct
 
 from engine.trace.busy_time import step_seconds
-from engine.trace.events import (
+from engine.trace.figures import RunReading, SequenceFigures, Totals
+from engine.trace.geometry import TraceStateError
+from engine.trace.goodput import SLO, Goodput, Output, goodput
+from engine.trace.log import TraceReader
+from engine.trace.operations import (
     Adjust,
     Admit,
     Arrive,
@@ -32,10 +36,6 @@ from engine.trace.events import (
     TransferFailed,
     Verify,
 )
-from engine.trace.figures import RunReading, SequenceFigures, Totals
-from engine.trace.geometry import TraceStateError
-from engine.trace.goodput import SLO, Goodput, Output, goodput
-from engine.trace.log import TraceReader
 from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 

@@ -11,16 +11,10 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from engine.trace.account import (
-    Account,
-    SequenceRow,
-    Status,
-    time_in_queue,
-    time_per_output_token,
-    time_to_first_token,
-)
 from engine.trace.busy_time import EngineClock, step_seconds
-from engine.trace.events import (
+from engine.trace.geometry import TraceStateError, geometry, group_index
+from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
+from engine.trace.operations import (
     Allocate,
     Arrive,
     BlockOp,
@@ -39,10 +33,16 @@ from engine.trace.events import (
     SwapIn,
     SwapOut,
 )
-from engine.trace.geometry import TraceStateError, geometry, group_index
-from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
 from engine.trace.record_outputs import RecordOutputs
 from engine.trace.records import Header, Output, StepRecord
+from engine.trace.request_account import (
+    Account,
+    SequenceRow,
+    Status,
+    time_in_queue,
+    time_per_output_token,
+    time_to_first_token,
+)
 
 
 class Token(Struct, frozen=True, kw_only=True):

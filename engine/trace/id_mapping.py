@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.trace.events import Cache, Evict, Finish, Op, Submit
+from engine.trace.operations import Cache, Evict, Finish, Op, Submit
 
 
 class Renamed:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Items
 
-from engine.trace.events import Adjust, Op, Rank, Submit
 from engine.trace.limits import Budget
+from engine.trace.operations import Adjust, Op, Rank, Submit
 from engine.trace.state import Block, CpuBlock, Sequence, State
 from engine.trace.tables import block_of, expect, group_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from engine.trace import codec
-from engine.trace.events import RELEASED
 from engine.trace.geometry import Geometry
 from engine.trace.limits import MAX_BLOCKS
+from engine.trace.operations import RELEASED
 from engine.trace.records import BlockGroup
 from engine.trace.state import Sequence, State
 

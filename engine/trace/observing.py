@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from engine.trace.events import Removed, Stored
 from engine.trace.limits import MAX_BLOCKS, Budget
+from engine.trace.operations import Removed, Stored
 from engine.trace.state import Block, OutsideBlock, State
 from engine.trace.tables import block_of, expect, group_of
 

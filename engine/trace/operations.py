@@ -1,552 +1,752 @@
-"""Operations: what each means for a state, one function a type.
+"""The ordered operations of one record: everything that changes the state, in the order in which it happened.
 
-`static/js/core/state_operations.js` mirrors this file; shared golden traces hold both to the same state.
+`apply.apply` needs nothing but these to rebuild block tables, ref counts, the free queue and every sequence; whatever
+else a record holds (batch, outputs, timing, work, arrays) explains an operation and changes no state.
+
+Where vLLM has an event for the same thing, the projection is: `cache` -> BlockStored, `evict` -> BlockRemoved.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from __future__ import annotations
 
-from engine.trace.events import (
-    RELEASED,
-    Adjust,
-    Admit,
-    Allocate,
-    Arrive,
-    Await,
-    Cache,
-    Choose,
-    Copy,
-    Defer,
-    Discard,
-    Draft,
-    Drop,
-    Evict,
-    Expire,
-    Finish,
-    Forget,
-    Fork,
-    Free,
-    Hold,
-    Keep,
-    KnownSince,
-    Load,
-    Lookup,
-    LookupExternal,
-    Lost,
-    Op,
-    Preempt,
-    Rank,
-    Receive,
-    Release,
-    Removed,
-    Requeue,
-    Reserve,
-    Sample,
-    Send,
-    Share,
-    Store,
-    Stored,
-    Submit,
-    SwapIn,
-    SwapOut,
-    TakeBack,
-    TransferFailed,
-    Verify,
-    Write,
-)
-from engine.trace.holes import Hole
-from engine.trace.instances import lose_instance, own_tables, places_of
-from engine.trace.limits import UNITS_PER_SLOT, Budget
-from engine.trace.observing import forget, put, take_out
-from engine.trace.record_outputs import RecordOutputs
-from engine.trace.state import (
-    RECENT_LOOKUPS,
-    Sequence,
-    State,
-    copy_sequence,
-    held_blocks,
-)
-from engine.trace.tables import (
-    block_of,
-    check_fragmented,
-    cpu_block_of,
-    entry_of,
-    expect,
-    free_cpu_block,
-    group_of,
-    is_of_states,
-    let_go,
-    requeue,
-    reserve_piece,
-    set_table,
-    table_of,
-)
+from typing import ClassVar, Literal
 
-T = TypeVar("T")
-R = TypeVar("R", bound=Copy | None)
+from msgspec import Struct
+
+from engine.trace.limits import Int, Seconds
+
+FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
+DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "fragmented", "step_preempted"]
+LookupVerdict = Literal["hit", "miss", "too_short", "disabled", "skipped"]
+LookupReason = Literal[
+    "evicted",
+    "shared_too_short",
+    "differs",
+    "earlier_ended",
+    "other_salt",
+    "other_ablation",
+    "no_state",
+    "not_computed",
+    "nothing_shared",
+    "forgotten",
+]
+ForkReason = Literal["sample", "beam"]
+PreemptionMode = Literal["recompute", "swap"]
+PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
+AllocateReason = Literal[
+    "admission", "resume", "chunk", "append", "draft", "recompute", "copy", "swap_in", "load", "receive"
+]  # fmt: skip
+FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed", "take_back"]
+DraftMethod = Literal["ngram", "draft_model"]
+QueueEnd = Literal["front", "back"]
+ReleaseReason = Literal["window", "policy", "state", "forgotten"]
+Medium = Literal["cpu", "disk"]
+ExternalVerdict = Literal["load", "compute", "miss"]
+KVRole = Literal["kv_producer", "kv_consumer"]
+TransferFault = Literal[
+    "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "other_text", "lost", "late", "gone",
+    "no_room", "step_failed",
+]  # fmt: skip
+KnownReason = Literal["attached", "restarted", "gap", "cleared", "continued"]
+RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
+Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
-@dataclass(slots=True)
-class Folded:
-    """The record whose operations are folded, as far as they depend on it."""
+class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_unknown_fields=False):
+    """Base of all operations; on the wire a map with a `type` key.
 
-    index: int
-    instance: int
-    outputs: RecordOutputs
-    budget: Budget  # what the log may still copy
-    drafts: dict[int, list[int]] = field(default_factory=dict)  # by sequence
+    What readers count and show of an operation without knowing its kind stands with it.
+    """
 
+    shown: ClassVar[str] = ""  # its name on a timeline, with its fields in braces; "": not shown there
 
-# By type. Each raises LookupError or ValueError for an operation that contradicts the state, and returns the copy that
-# has to follow an allocation in the place of a shared block.
-OPERATIONS: dict[type, Callable[[State, Any, Folded], Copy | None]] = {}
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that it moves between the pool and what is outside it."""
+        return 0
 
 
-def _on(kind: type[T]) -> Callable[[Callable[[State, T, Folded], R]], Callable[[State, T, Folded], R]]:
-    """Make a function the table's entry for an operation of type `kind`."""
+class BlockOp(_Op, frozen=True, kw_only=True):
+    """Base of the operations on one block of one sequence."""
 
-    def enter(function: Callable[[State, T, Folded], R]) -> Callable[[State, T, Folded], R]:
-        OPERATIONS[kind] = function
-        return function
+    holds: ClassVar[int] = 0  # block table entries that the sequence gains
 
-    return enter
+    seq_id: Int
 
 
-@_on(Free)
-def _free(state: State, op: Free, step: Folded) -> None:
-    table = table_of(state, op.seq_id, op.block_id)
-    if not table or table[-1] != op.block_id:
-        raise ValueError(f"block {op.block_id} is not the table's last")
-    table.pop()
-    while table and table[-1] == RELEASED:
-        table.pop()
-    let_go(state, op.block_id, op.to)
+class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
+    """A request enters the waiting queue."""
 
-
-@_on(Allocate)
-def _allocate(state: State, op: Allocate, step: Folded) -> Copy | None:
-    block, group = block_of(state, op.block_id), group_of(state, op.block_id)
-    queue = state.free_queues[group]
-    if not queue or queue[0] != op.block_id:
-        raise ValueError(f"block {op.block_id} is not the head of the free queue")
-    state.free_order.pop_head(queue)
-    if block.block_hash is not None:
-        raise ValueError(f"block {op.block_id} was allocated with its hash")
-    block.ref_count, block.token_ids, block.logical = 1, [], op.logical
-    block.allocated_by, block.allocated_in = op.seq_id, step.index
-    block.num_hits, block.last_hit_in = 0, None
-    sequence = state.sequences[op.seq_id]
-    has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive") or is_of_states(state, group)
-    shared = set_table(sequence, group, op.logical, op.block_id, has_gaps, step.budget)
-    if shared is not None:
-        return Copy(seq_id=op.seq_id, logical=op.logical, src=shared, dst=op.block_id)
-    return None
-
-
-@_on(Cache)
-def _cache(state: State, op: Cache, step: Folded) -> None:
-    block_of(state, op.block_id).block_hash = op.block_hash
-
-
-@_on(Evict)
-def _evict(state: State, op: Evict, step: Folded) -> None:
-    block = block_of(state, op.block_id)
-    if block.block_hash != op.block_hash:
-        raise ValueError(f"block {op.block_id} does not carry that hash")
-    block.block_hash, block.token_ids = None, []
-
-
-@_on(Share)
-def _share(state: State, op: Share, step: Folded) -> None:
-    block, group = block_of(state, op.block_id), group_of(state, op.block_id)
-    if op.revived != (block.ref_count == 0):
-        raise ValueError(f"block {op.block_id} has {block.ref_count} owners")
-    if op.revived:
-        state.free_order.remove(state.free_queues[group], op.block_id)
-    block.ref_count += 1
-    block.num_hits += 1
-    block.last_hit_in = step.index
-    before = set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, True, step.budget)
-    expect(before is None, f"block {before} is at logical block {op.logical} already")
-
-
-@_on(Submit)
-def _submit(state: State, op: Submit, step: Folded) -> None:
-    _new(state, op.seq_id)
-    num_tokens, num_texts = len(op.prompt_token_ids), len(op.prompt_token_bytes)
-    expect(num_tokens == num_texts, f"{num_tokens} prompt tokens stand for {num_texts} texts")
-    state.sequences[op.seq_id] = Sequence(
-        seq_id=op.seq_id,
-        request_id=op.request_id,
-        token_ids=list(op.prompt_token_ids),
-        token_bytes=list(op.prompt_token_bytes),
-        num_prompt_tokens=num_tokens,
-        block_tables=[[] for _ in state.block_groups],
-        max_tokens=op.max_tokens,
-        priority=op.priority,
-        submitted_in=step.index,
-        transfer=op.transfer,
-        instance=step.instance,
+    seq_id: Int
+    queue_position: Int  # index in the waiting queue: the tail under FCFS, else by priority, ties by arrival
+    request_id: str
+    prompt_token_ids: list[Int]
+    prompt_token_bytes: list[bytes]  # what each token stands for; may be a fragment of a UTF-8 character
+    max_tokens: Int
+    priority: Int = 0
+    cache_salt: str | None = None
+    sampling: dict[str, Setting] = {}
+    client: str | None = None  # the sender, where several share an engine
+    waited: Seconds = (
+        0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
     )
-    _queue(state, op.queue_position, op.seq_id)
-
-
-@_on(Admit)
-def _admit(state: State, op: Admit, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    state.waiting.remove(op.seq_id)
-    state.running.append(op.seq_id)
-    sequence.status = "running"
-    computed = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
-    _possible(sequence, op.num_cached_tokens)
-    _possible(sequence, computed)
-    sequence.num_cached_tokens, sequence.num_computed_tokens = op.num_cached_tokens, computed
-
-
-@_on(Lookup)
-def _lookup(state: State, op: Lookup, step: Folded) -> None:
-    preempted = state.sequences[op.seq_id].status == "preempted"
-    if op.verdict in ("hit", "miss", "too_short") and not preempted:
-        state.recent_lookups.append([op.num_tokens, op.num_hit_tokens])
-        del state.recent_lookups[:-RECENT_LOOKUPS]
-
-
-@_on(Reserve)
-def _reserve(state: State, op: Reserve, step: Folded) -> None:
-    reserve_piece(state, op.seq_id, Hole(op.block_id, op.num_blocks), op.hole_blocks, step.budget)
-
-
-@_on(Requeue)
-def _requeue(state: State, op: Requeue, step: Folded) -> None:
-    requeue(state, op.block_ids, step.budget)
-
-
-@_on(Fork)
-def _fork(state: State, op: Fork, step: Folded) -> None:
-    parent = state.sequences[op.parent_seq_id]
-    expect(parent.status == "running", f"sequence {op.parent_seq_id} is {parent.status}, and a running one forks")
-    _new(state, op.seq_id)
-    step.budget.spend(2 * len(parent.token_ids) + sum(map(len, parent.block_tables)) + len(parent.forgotten))
-    child = copy_sequence(parent)
-    child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, step.index
-    child.parent_seq_id = op.parent_seq_id
-    child.chosen = []
-    state.sequences[op.seq_id] = child
-    state.running.append(op.seq_id)
-    for block_id in held_blocks(child):
-        block_of(state, block_id).ref_count += 1
-
-
-@_on(Copy)
-def _copy(state: State, op: Copy, step: Folded) -> None:
-    src, dst = block_of(state, op.src), block_of(state, op.dst)
-    entry_of(state, op.seq_id, op.dst, op.logical)
-    expect(src.ref_count > 1, f"block {op.src} has {src.ref_count} owners, and a copy is for one of several")
-    step.budget.spend(UNITS_PER_SLOT * len(src.token_ids))
-    src.ref_count -= 1
-    dst.token_ids = list(src.token_ids)
-
-
-@_on(Choose)
-def _choose(state: State, op: Choose, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    expect(op.position >= len(sequence.token_ids), f"position {op.position} has its token already")
-    at = bisect_left(sequence.chosen, op.position, key=lambda pair: pair[0])
-    replaced = sequence.chosen[at : at + 1]
-    later = not replaced or replaced[0][0] != op.position
-    sequence.chosen[at : at + (not later)] = [[op.position, op.token_id]]
-
-
-@_on(Adjust)
-def _adjust(state: State, op: Adjust, step: Folded) -> None:
-    for seq_id in op.seq_ids:
-        state.sequences[seq_id].max_tokens = op.max_tokens
-
-
-@_on(Release)
-def _release(state: State, op: Release, step: Folded) -> None:
-    table = entry_of(state, op.seq_id, op.block_id, op.logical)
-    expect(op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")
-    table[op.logical] = RELEASED
-    let_go(state, op.block_id, op.to)
-
-
-@_on(Forget)
-def _forget(state: State, op: Forget, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    expect(op.at == sequence.num_computed_tokens, f"{sequence.num_computed_tokens} tokens are computed, not {op.at}")
-    parts = op.positions, op.scores, op.ranks, op.lowest_kept
-    expect(len({len(part) for part in parts}) == 1, "its parts are not of the same KV heads")
-    for own in zip(op.positions, op.scores, op.ranks, strict=True):
-        expect(len({len(part) for part in own}) == 1, "a head has not a score and a rank for each position")
-        expect(all(0 <= position < op.at for position in own[0]), f"a position is not among the {op.at} computed ones")
-    sequence.forgotten.append(op)
-
-
-@_on(Keep)
-def _pin(state: State, op: Keep, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    expect(0 <= op.position < len(sequence.token_ids), f"sequence {op.seq_id} has no token at {op.position}")
-    expect(op.position not in sequence.pinned, f"position {op.position} is kept already")
-    insort(sequence.pinned, op.position)
-
-
-@_on(Preempt)
-def _preempt(state: State, op: Preempt, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    state.running.remove(op.seq_id)
-    _queue(state, op.queue_position, op.seq_id)
-    sequence.status = "preempted"
-    sequence.num_preemptions += 1
-    if op.mode == "recompute":
-        sequence.num_computed_tokens = 0
+    transfer: str | None = None  # the name under which its keys and values move between instances
+    kv_role: KVRole | None = None  # whether they go from here, or come here
+
+
+class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
+    """Prefix-cache lookup of a sequence's leading blocks.
+
+    `hit`: num_hit_tokens > 0. `miss`: full blocks were looked up and the first is not cached. `too_short`: the prompt
+    has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
+    `skipped`: prompt log probabilities are requested, so every prompt token must be computed.
+
+    `reason` says why the hits end where they do; None = everything that may hit did (or there was no lookup). B is the
+    block size, h the number of blocks that hit, s = num_shared_tokens; `closest` is the earlier sequence of the same
+    salt with the longest common prefix, among the most recently admitted ones (PrefixMemory says how many).
 
+    `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
+                        `evicted_for` took that block
+    `shared_too_short`  the closest shares s < B tokens: not a block
+    `differs`           the first token that differs from the closest's is at position s
+    `earlier_ended`     the closest has no token at position s: its last block was never full
+    `other_salt`        the closest holds the next block's tokens, under another salt
+    `no_state`          keys of the first s tokens are cached, but no recurrent state after the hits
+    `not_computed`      the closest has these tokens, but had not computed them
+    `nothing_shared`    no remembered sequence begins with the same token
+    `forgotten`         the sequence that had the next block is no longer remembered
+    """
 
-@_on(SwapOut)
-def _swap_out(state: State, op: SwapOut, step: Folded) -> None:
-    sequence, cpu_block = state.sequences[op.seq_id], cpu_block_of(state, op.cpu_block_id)
-    content = _content(state, op, step)
-    expect(cpu_block.seq_id is None, f"CPU block {op.cpu_block_id} is in use")
-    cpu_block.seq_id, cpu_block.logical = op.seq_id, op.logical
-    cpu_block.token_ids = list(content)
-    sequence.cpu_block_table.append(op.cpu_block_id)
+    seq_id: Int
+    verdict: LookupVerdict
+    num_tokens: Int  # tokens of the sequence, the queried length
+    num_hit_tokens: Int  # a multiple of block_size
+    block_ids: list[Int]  # the blocks that hit, in logical order
+    reason: LookupReason | None = None
+    closest_seq_id: Int | None = None  # itself, if it was here before a preemption
+    num_shared_tokens: Int = 0  # leading tokens equal to the closest's
+    lost_block_id: Int | None = None
+    evicted_in: Int | None = None  # record index
+    evicted_for: Int | None = None  # seq_id
 
 
-@_on(SwapIn)
-def _swap_in(state: State, op: SwapIn, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    _content(state, op, step)
-    step.budget.spend(UNITS_PER_SLOT * len(cpu_block_of(state, op.cpu_block_id).token_ids))
-    block_of(state, op.block_id).token_ids = cpu_block_of(state, op.cpu_block_id).token_ids
-    free_cpu_block(state, sequence, op.cpu_block_id)
+class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
+    """Lookup in the external store for the blocks after the prefix-cache hits (a connector, as vLLM names it).
 
+    `load`: the blocks found are loaded, because that takes less time than computing them. `compute`: they are found,
+    and computing them is faster. `miss`: nothing useful is found. The two times are estimates from the loads and
+    prefills on this machine so far, and clock readings as such; None: not measured yet, in which case the blocks found
+    are loaded.
 
-@_on(Load)
-def _load(state: State, op: Load, step: Folded) -> None:
-    sequence, block, size = state.sequences[op.seq_id], block_of(state, op.block_id), state.block_size
-    entry_of(state, op.seq_id, op.block_id, op.logical)
-    content = sequence.token_ids[op.logical * size : (op.logical + 1) * size]
-    expect(len(content) == size, f"sequence {op.seq_id} has no full block {op.logical}")
-    expect(not block.token_ids, f"block {op.block_id} has content already")
-    step.budget.spend(UNITS_PER_SLOT * size)
-    block.token_ids = content
+    `media[i]` is the tier of block i after the hits: the slowest, if several groups of layers have content.
+    """
 
+    seq_id: Int
+    verdict: ExternalVerdict
+    num_tokens: Int  # queried: after the hits, whole blocks, without the last token
+    num_found_tokens: Int  # of these, there
+    media: list[Medium] = []  # of each block found
+    num_bytes: Int = 0  # that loading them moves
+    load_seconds: float | None = None
+    compute_seconds: float | None = None
 
-@_on(Await)
-def _await(state: State, op: Await, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    state.waiting.remove(op.seq_id)
-    state.receiving.append(op.seq_id)
-    sequence.status = "receiving"
-    _possible(sequence, op.num_cached_tokens)
-    sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens
 
+class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
+    """waiting -> running. Tokens that need no computation: those whose blocks hit, those that come back by `swap_in`,
+    those whose blocks come from outside the pool by `load`.
 
-@_on(Receive)
-def _receive(state: State, op: Receive, step: Folded) -> None:
-    sequence, block, size = state.sequences[op.seq_id], block_of(state, op.block_id), state.block_size
-    entry_of(state, op.seq_id, op.block_id, op.logical)
-    content = sequence.token_ids[op.logical * size : op.logical * size + op.num_tokens]
-    expect(1 <= op.num_tokens <= size and len(content) == op.num_tokens, "the sequence has no such tokens")
-    expect(not block.token_ids, f"block {op.block_id} has content already")
-    step.budget.spend(UNITS_PER_SLOT * op.num_tokens)
-    block.token_ids = content
+    What is swapped in is not looked up: either its number is 0, or the two others are.
+    """
 
+    seq_id: Int
+    num_cached_tokens: Int
+    resumed: bool  # admitted again after a preemption
+    num_swapped_tokens: Int = 0
+    num_external_tokens: Int = 0  # they follow those that hit
 
-@_on(Arrive)
-def _arrive(state: State, op: Arrive, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    state.receiving.remove(op.seq_id)
-    _queue(state, op.queue_position, op.seq_id)
-    sequence.status = "waiting"
-    _possible(sequence, sequence.num_computed_tokens + op.num_tokens)
-    sequence.num_computed_tokens += op.num_tokens
 
+class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
+    """The head of the waiting queue was not admitted in this step, and why: it needed more than was available.
 
-@_on(TransferFailed)
-def _transfer_failed(state: State, op: TransferFailed, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    (state.receiving if op.seq_id in state.receiving else state.waiting).remove(op.seq_id)
-    _queue(state, op.queue_position, op.seq_id)
-    sequence.status, sequence.num_computed_tokens, sequence.num_cached_tokens = "waiting", 0, 0
+    `step_preempted` is about order, not room: blocks were just taken from a running sequence, so none is admitted,
+    whether the needed blocks are available now or not. `fragmented`, under strategy `first_fit` only: enough blocks
+    were free, but not in one piece; `available` is the largest hole.
+    """
 
+    seq_id: Int
+    reason: DeferReason
+    needed: Int  # in the unit of the reason: sequences, tokens, or blocks
+    available: Int
+    num_free: Int | None = None  # of `fragmented`: free blocks, those of all holes together
 
-@_on(Hold)
-def _hold(state: State, op: Hold, step: Folded) -> None:
-    expect(state.sequences[op.seq_id].status == "finished", f"sequence {op.seq_id} is not finished")
-    state.holding.append(op.seq_id)
-
 
-@_on(Send)
-def _send(state: State, op: Send, step: Folded) -> None:
-    state.holding.remove(op.seq_id)
+class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
+    """Strategy `first_fit`: the sequence gets one piece of the region, for its prompt and all tokens it may generate.
 
-
-@_on(Expire)
-def _expire(state: State, op: Expire, step: Folded) -> None:
-    state.holding.remove(op.seq_id)
-
-
-@_on(Lost)
-def _lost(state: State, op: Lost, step: Folded) -> None:
-    lose_instance(state, step.instance, step.budget)
-
-
-@_on(Drop)
-def _drop(state: State, op: Drop, step: Folded) -> None:
-    free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
-
-
-@_on(Discard)
-def _discard(state: State, op: Discard, step: Folded) -> None:
-    state.sequences[op.seq_id].num_computed_tokens = 0
-
-
-@_on(Finish)
-def _finish(state: State, op: Finish, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    lists = (state.running, state.waiting, state.receiving)
-    next((ids for ids in lists if op.seq_id in ids), state.waiting).remove(op.seq_id)
-    state.finished.append(op.seq_id)
-    sequence.status, sequence.finish_reason = "finished", op.reason
-
-
-@_on(Rank)
-def _rank(state: State, op: Rank, step: Folded) -> None:
-    num_sequences, num_scores = len(op.seq_ids), len(op.scores)
-    expect(num_sequences == num_scores, f"{num_sequences} sequences have {num_scores} scores")
-    for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
-        if seq_id in state.sequences or not state.num_forgotten:  # a request's first may be long finished
-            state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
-
-
-@_on(Stored)
-def _stored(state: State, op: Stored, step: Folded) -> None:
-    put(state, step.instance, op, step.index, step.budget)
-
-
-@_on(Removed)
-def _removed(state: State, op: Removed, step: Folded) -> None:
-    take_out(state, step.instance, op)
-
-
-@_on(KnownSince)
-def _known_since(state: State, op: KnownSince, step: Folded) -> None:
-    forget(state, step.instance, step.budget)
-
-
-@_on(Defer)
-def _defer(state: State, op: Defer, step: Folded) -> None:
-    if op.reason == "fragmented":
-        check_fragmented(state, op.needed, op.available, op.num_free, step.budget)
-
-
-def _keep(state: State, op: LookupExternal | Store, step: Folded) -> None:
-    """No-op: the operation explains, or is about blocks outside the pool."""
-
-
-OPERATIONS |= dict.fromkeys((LookupExternal, Store), _keep)
-
-
-@_on(Write)
-def _write(state: State, op: Write, step: Folded) -> None:
-    """Block by block: of each the slots from the first position on; they must follow those that are filled."""
-    sequence, size, start, end = state.sequences[op.seq_id], state.block_size, op.start, op.start + op.num_tokens
-    if sequence.num_computed_tokens != start:
-        raise ValueError("another number of tokens is computed")
-    written = sequence.token_ids[start:end] if end <= len(sequence.token_ids) else sequence.token_ids[start:]
-    if end > len(sequence.token_ids):
-        written += step.drafts.get(op.seq_id, [])
-    if not 0 <= end - start <= len(written):
-        raise ValueError(f"sequence {op.seq_id} has {len(sequence.token_ids)} tokens, and none at [{start}, {end})")
-    tables = own_tables(state, sequence)
-    step.budget.spend(UNITS_PER_SLOT * op.num_tokens * len(tables))
-    for group, table in zip(state.own_groups[sequence.instance], tables, strict=True):
-        position, has_gaps = start, is_of_states(state, group)
-        while position < end:
-            logical, slot = divmod(position, size)
-            if has_gaps and table[logical] == RELEASED:
-                position += size - slot
-                continue
-            filled = block_of(state, table[logical]).token_ids  # RELEASED is no block
-            if slot > len(filled):
-                raise ValueError(f"slot {slot} of block {table[logical]} would leave a hole")
-            upto = min(end, position - slot + size)
-            filled[slot : slot + upto - position] = written[position - start : upto - start]
-            position = upto
-    sequence.num_computed_tokens = end
-
-
-@_on(Sample)
-def _sample(state: State, op: Sample, step: Folded) -> None:
-    sequence = state.sequences[op.seq_id]
-    if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
-        _, token_id = sequence.chosen.pop(0)
-        expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
-    output = step.outputs.take(op.seq_id, op.token_id)
-    sequence.token_ids.append(op.token_id)
-    sequence.token_bytes.append(output.token_bytes)
-    sequence.cumulative_logprob += output.logprob
-
-
-@_on(Draft)
-def _draft(state: State, op: Draft, step: Folded) -> None:
-    running = state.sequences[op.seq_id].status == "running"
-    expect(running and op.seq_id not in step.drafts, f"sequence {op.seq_id} drafts nothing now")
-    expect(len(op.token_ids) == len(op.token_bytes), "drafts and texts are of different number")
-    step.drafts[op.seq_id] = op.token_ids
-
-
-@_on(Verify)
-def _verify(state: State, op: Verify, step: Folded) -> None:
-    drafts = step.drafts.get(op.seq_id, [])
-    expect(op.num_drafted == len(drafts), f"sequence {op.seq_id} has {len(drafts)} drafts")
-    expect(0 <= op.num_accepted <= op.num_drafted, f"{op.num_accepted} of {op.num_drafted} drafts cannot be accepted")
-    token_ids = state.sequences[op.seq_id].token_ids
-    first = state.sequences[op.seq_id].num_computed_tokens - op.num_drafted
-    accepted = token_ids[first : first + op.num_accepted] if first >= 0 else None
-    expect(accepted == drafts[: op.num_accepted], f"sequence {op.seq_id} did not continue with its drafts")
-
-
-@_on(TakeBack)
-def _take_back(state: State, op: TakeBack, step: Folded) -> None:
-    sequence, size, start = state.sequences[op.seq_id], state.block_size, op.start
-    taken = sequence.num_computed_tokens - start
-    expect(op.num_tokens == taken > 0 < start <= len(sequence.token_ids), f"{op.num_tokens} tokens cannot go")
-    for table in own_tables(state, sequence):
-        for logical in range(start // size, len(table)):
-            block, num_kept = block_of(state, table[logical]), max(start - logical * size, 0)
-            if len(block.token_ids) > num_kept:
-                expect(block.ref_count == 1 and block.block_hash is None, f"block {block.block_id} is not its own")
-                del block.token_ids[num_kept:]
-    sequence.num_computed_tokens = start
-
-
-def _queue(state: State, position: int, seq_id: int) -> None:
-    """Into the waiting queue, at that position among the sequences of its instance."""
-    own = places_of(state, state.waiting, state.sequences[seq_id].instance)
-    expect(0 <= position <= len(own), f"the waiting queue has no position {position}")
-    state.waiting.insert(own[position] if position < len(own) else len(state.waiting), seq_id)
-
-
-def _new(state: State, seq_id: int) -> None:
-    expect(seq_id not in state.sequences, f"sequence {seq_id} exists already")
-
-
-def _possible(sequence: Sequence, num_computed: int) -> None:
-    num_tokens = len(sequence.token_ids)
-    expect(0 <= num_computed <= num_tokens, f"{num_computed} of {num_tokens} tokens cannot be computed")
-
-
-def _content(state: State, op: SwapOut | SwapIn, step: Folded) -> list[int]:
-    """Return the content of the block that moves to the CPU store or is overwritten from there."""
-    entry_of(state, op.seq_id, op.block_id, op.logical)
-    content = block_of(state, op.block_id).token_ids
-    step.budget.spend(UNITS_PER_SLOT * len(content))
-    return content
-
-
-if missing := {kind.__name__ for kind in get_args(Op) if kind not in OPERATIONS}:
-    raise TypeError(f"operations without an entry in OPERATIONS: {', '.join(sorted(missing))}")
+    The piece is the beginning of the first hole with so many blocks. Its blocks go to the head of the free queue, in
+    order, from where the `allocate` operations that follow take them.
+    """
+
+    shown: ClassVar[str] = "reserve {num_blocks} blocks from {block_id}"
+
+    block_id: Int  # the first
+    num_blocks: Int
+    hole_blocks: Int  # of the hole that the piece is cut from
+
+
+class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
+    """Free blocks move to the head of the free queue, in this order.
+
+    Recorded for another engine only: it frees several blocks without a hash together, the last of a table at the head.
+    This engine frees blocks one at a time, each to the head.
+    """
+
+    block_ids: list[Int]
+
+
+class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
+    """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
+
+    `reason` says what the block is for; None: the log does not say.
+
+    `admission`   the first tokens of a sequence that was waiting
+    `resume`      the same of a sequence that was preempted before
+    `chunk`       the next chunk of its prompt, or of tokens that it computes again after a preemption
+    `append`      the token that was sampled last is the first of a new block
+    `draft`       draft tokens reach beyond the sequence's last block; `draft` follows
+    `recompute`   strategy `none` computes all tokens again in every step
+    `copy`        the sequence is about to write to a block that others hold too; `copy` follows
+    `swap_in`     content comes back from the CPU store; `swap_in` follows
+    `load`        content comes from outside the pool; `load` follows
+    `receive`     content comes from another instance; `await` follows, and its `receive` in a later record
+    """
+
+    holds: ClassVar[int] = 1
+
+    block_id: Int
+    logical: Int  # index in the sequence's block table
+    reason: AllocateReason | None = None
+
+
+class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
+    """A block's hash leaves the prefix cache: it is about to be reallocated, or what it promised was never written.
+
+    The residency, in steps, as vLLM's metrics have it in seconds (kv_block_lifetime, kv_block_idle_before_evict,
+    kv_block_reuse_gap): an access is the allocation or a hit.
+    """
+
+    shown: ClassVar[str] = "evict block {block_id}"
+
+    block_id: Int
+    block_hash: bytes
+    seq_id: Int | None = None  # whose allocation takes the block, or whose promise it was; None: it was not loaded
+    lifetime_steps: Int = 0  # since the allocation
+    idle_steps: Int = 0  # since the last access
+    num_hits: Int = 0
+    reuse_gap_steps: list[Int] = []  # between one hit and the next, the last few
+
+
+class Share(BlockOp, frozen=True, kw_only=True, tag="share"):
+    """A prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived` from the free queue or not."""
+
+    holds: ClassVar[int] = 1
+
+    block_id: Int
+    logical: Int
+    revived: bool
+
+
+class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
+    """The child gets the parent's tokens and table; every block's ref_count + 1, the partial tail too.
+
+    `sample`: another sample of the same prompt, with a seed of its own. `beam`: a second continuation of one beam.
+    """
+
+    parent_seq_id: Int
+    seq_id: Int
+    request_id: str
+    reason: ForkReason = "sample"
+    seed: int | None = None  # of a sample: what its draws are seeded with
+
+
+class Copy(BlockOp, frozen=True, kw_only=True, tag="copy"):
+    """Copy-on-write: before writing to a shared block the sequence got a copy. Follows the `allocate` of `dst`."""
+
+    shown: ClassVar[str] = "copy block {src} to {dst}"
+
+    logical: Int
+    src: Int
+    dst: Int
+
+
+class Cache(_Op, frozen=True, kw_only=True, tag="cache"):
+    """A full block got its hash and can be found by others."""
+
+    seq_id: Int
+    block_id: Int
+    logical: Int
+    block_hash: bytes
+    parent_hash: bytes | None
+    token_ids: list[Int]  # exactly block_size ids
+
+
+class Write(_Op, frozen=True, kw_only=True, tag="write"):
+    """Keys and values of positions [start, start + num_tokens) were written, all layers; they count as computed."""
+
+    seq_id: Int
+    start: Int
+    num_tokens: Int
+
+
+class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
+    """A token was chosen and appended to the sequence. Its K and V do not exist yet: they are written a step later."""
+
+    seq_id: Int
+    token_id: Int
+    sampled_token_id: Int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
+
+
+class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
+    """Tokens that the sequence might continue with: this step computes them behind its last token.
+
+    `ngram`: its last `match_length` tokens stood at position `match_start` before, and these followed them there.
+    `draft_model`: a smaller model continued the sequence.
+    """
+
+    shown: ClassVar[str] = "draft tokens of sequence {seq_id}"
+
+    seq_id: Int
+    token_ids: list[Int]
+    token_bytes: list[bytes]
+    method: DraftMethod
+    match_start: Int | None = None
+    match_length: Int = 0
+    num_computed_tokens: Int = 0  # by the draft model, for this proposal
+    num_bytes: Int = 0  # of keys and values that the draft model holds for the sequence
+
+
+class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
+    """The first `num_accepted` drafts of the step are what was sampled at their positions. Their `sample` operations
+    come before, and unless the text ends there one more: the token after them, in the place of a rejected draft.
+    """
+
+    seq_id: Int
+    num_drafted: Int
+    num_accepted: Int
+
+
+class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
+    """Keys and values of rejected drafts, positions [start, start + num_tokens), no longer count as computed.
+
+    The `free` operations of blocks that only they needed come before. What stays in a kept block is overwritten.
+    """
+
+    shown: ClassVar[str] = "take back {num_tokens} drafts"
+
+    seq_id: Int
+    start: Int
+    num_tokens: Int
+
+
+class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
+    """From outside: the token at `position` of the sequence will be this one, whatever is sampled there.
+
+    A later choice for the same position replaces it. The sampler draws all the same, so later draws are what they were.
+    """
+
+    seq_id: Int
+    position: Int
+    token_id: Int
+    token_bytes: bytes
+
+
+class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
+    """From outside: what a request's sequences still sample, they sample with these parameters.
+
+    Their generators go on where they are, unless `seed` is another one.
+    """
+
+    request_id: str
+    seq_ids: list[Int]  # those that wait or run
+    max_tokens: Int
+    sampling: dict[str, Setting]  # every field
+
+
+class _Swap(BlockOp, frozen=True, kw_only=True):
+    """A block's content moves between the pool and the CPU store."""
+
+    logical: Int
+    block_id: Int
+    cpu_block_id: Int
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class SwapOut(_Swap, frozen=True, kw_only=True, tag="swap_out"):
+    """Preemption by swap: a block's content goes to a block of the CPU store. The `free` operations follow."""
+
+    shown: ClassVar[str] = "swap out block {block_id}"
+
+
+class SwapIn(_Swap, frozen=True, kw_only=True, tag="swap_in"):
+    """The content comes back into the block that was just allocated for it; the CPU block is free again."""
+
+    shown: ClassVar[str] = "swap in block {block_id}"
+
+
+class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
+    """The content of a full block comes from outside the pool, where a `store` had put it, perhaps of another run.
+
+    It goes into the block that was just allocated for it; the store keeps its copy.
+    """
+
+    shown: ClassVar[str] = "load block {block_id} from {medium}"
+
+    logical: Int
+    block_id: Int
+    block_hash: bytes
+    medium: Medium
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class Store(_Op, frozen=True, kw_only=True, tag="store"):
+    """A full block's content was copied to the store outside the pool, which had it not; the pool keeps its block."""
+
+    shown: ClassVar[str] = "store block {block_id} in {medium}"
+
+    block_id: Int
+    block_hash: bytes
+    medium: Medium  # the fastest tier that takes it; slower ones have it from there
+    num_bytes: Int
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class Await(_Op, frozen=True, kw_only=True, tag="await"):
+    """waiting -> receiving: the sequence has blocks (`allocate`, reason `receive`) for what another instance computed.
+
+    Its hits, the `num_cached_tokens` leading tokens, are here already. In vLLM: WAITING_FOR_REMOTE_KVS.
+    """
+
+    seq_id: Int
+    transfer: str
+    num_cached_tokens: Int
+    num_tokens: Int  # that are to come after those
+
+
+class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
+    """A block's content arrived from block `from_block_id` of another instance; `arrive` follows.
+
+    The last block may be filled in part.
+    """
+
+    shown: ClassVar[str] = "receive block {from_block_id} into {block_id}"
+
+    logical: Int
+    block_id: Int
+    from_block_id: Int
+    num_tokens: Int  # slots that are filled
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
+    """receiving -> waiting: everything that was awaited is here, and counts as computed."""
+
+    seq_id: Int
+    transfer: str
+    queue_position: Int
+    num_tokens: Int  # as awaited
+    num_bytes: Int  # moved; 0: nothing was, which is worth a look
+    link: str  # what they moved over
+    began: Seconds  # seconds since the trace began; clock readings, as `timing.at`
+    ended: Seconds
+
+
+class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
+    """receiving -> waiting: the transfer failed or is unusable. The `free` operations of its blocks come before.
+
+    It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
+
+    `unknown`       the sender knows no such transfer
+    `consumed`      it was already received once
+    `expired`       its lease has expired
+    `stale`         the blocks had other content by the time they were read
+    `out_of_range`  the sender has no such blocks
+    `other_layout`  another model, dtype or block size at the sender
+    `other_text`    they are keys and values of other tokens, or of another salt
+    `lost`          the link failed
+    `late`          the link took longer than the timeout
+    `gone`          the sender ended
+    `no_room`       they arrived and were freed: no sequence could continue, for lack of blocks (it waited already)
+    `step_failed`   the tokens before them were not computed: the step that had promised them failed
+    """
+
+    seq_id: Int
+    transfer: str
+    queue_position: Int
+    reason: TransferFault
+    detail: str = ""
+
+
+class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
+    """A finished sequence keeps its blocks, for an instance that will ask for them. Its `finish` comes before."""
+
+    seq_id: Int
+    transfer: str
+    num_tokens: Int  # computed
+    lease: float  # seconds until the blocks are freed, unless the receiver renews the lease
+
+
+class Send(_Op, frozen=True, kw_only=True, tag="send"):
+    """The other instance has said that it has them. The `free` operations of the sequence's blocks follow."""
+
+    seq_id: Int
+    transfer: str
+    block_ids: list[Int]  # that it took; the others it had
+    num_bytes: Int
+
+
+class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
+    """The lease of a finished sequence's blocks expired before their transfer. Their `free` operations follow."""
+
+    seq_id: Int
+    transfer: str
+
+
+class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
+    """The record's instance ended unexpectedly, and its pool with it.
+
+    Its unfinished sequences finish (`abort`), its held sequences are released, and every block of the pool and of the
+    CPU store is empty and free, in ascending order. Later records of that instance belong to a restarted one.
+    """
+
+    shown: ClassVar[str] = "instance lost"
+
+    detail: str = ""  # how, one sentence
+    given_up: list[Int] = []  # of these, the sequences whose request is not restarted elsewhere, with or without tokens
+
+
+class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
+    """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
+
+    By recompute its computed tokens are lost; by swap they wait in the CPU store and still count as computed.
+
+    `reason` says why it was chosen: `last_admitted` of the running ones, `worst_priority` of them, or `deadlock`:
+    every running sequence was waiting for a beam of its request that had no room, so all of them went.
+    """
+
+    seq_id: Int
+    queue_position: Int  # 0, the front, under FCFS
+    mode: PreemptionMode
+    for_seq_id: Int  # the sequence whose allocation found no free block
+    num_computed_tokens: Int  # when it went
+    reason: PreemptReason = "last_admitted"
+    num_blocks: Int = 0  # table entries that it gave back
+    num_kept_tokens: Int = 0  # by recompute: of the computed tokens, those that a lookup would still find now
+    num_recompute_tokens: Int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
+    num_bytes: Int = 0  # moved to the CPU store
+    swap_refused: bool = False  # a swap was wanted, but the CPU store had no room for it
+
+
+class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
+    """Strategy `none`: the step's K and V are thrown away (`free` comes before), nothing counts as computed."""
+
+    seq_id: Int
+
+
+class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
+    """A swapped-out sequence ends: its CPU block is free again, the content gone."""
+
+    seq_id: Int
+    cpu_block_id: Int
+
+
+class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
+    """The sequence gives up its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
+
+    RELEASED entries that are now the last ones of its table go with it.
+
+    `reason` names the operation that makes it give up its blocks and that follows: its `finish` (which says how it
+    ended), its `preempt` by recompute, `swap` for the same by swap, its `discard` or its `take_back`.
+    None: the log does not say.
+    """
+
+    holds: ClassVar[int] = -1
+
+    block_id: Int
+    to: QueueEnd | None
+    reason: FreeReason | None = None
+
+
+class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
+    """A running sequence releases a block that none of its later queries can see; its table entry becomes RELEASED.
+
+    Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
+    None. `window`: every layer of the model has a sliding window, and the block fell out of the widest. `policy`: the
+    run's attention_window left it behind. `forgotten`: every head of every layer of its group forgot all its tokens
+    (`forget`).
+    """
+
+    holds: ClassVar[int] = -1
+
+    block_id: Int
+    logical: Int
+    reason: ReleaseReason
+    to: QueueEnd | None
+
+
+class Forget(_Op, frozen=True, kw_only=True, tag="forget"):
+    """KV heads of a layer forget tokens: no query at position `at` or later sees their keys (KV cache compression).
+
+    By KV head, the best of the forgotten first: their positions, the scores that the run's forget_policy gave them,
+    and their ranks by score, 1 = the highest, among the tokens that could go (not the sinks, the newest, or those of a
+    `keep`). The block that holds them stays until a `release` says otherwise.
+    """
+
+    shown: ClassVar[str] = "layer {layer} forgets"
+
+    seq_id: Int
+    layer: Int
+    at: Int  # computed tokens when it was decided
+    positions: list[list[Int]]
+    scores: list[list[float]]
+    ranks: list[list[Int]]
+    lowest_kept: list[float | None]  # score of the last token that stayed among them; None: none did
+
+
+class Keep(_Op, frozen=True, kw_only=True, tag="keep"):
+    """From outside: no head forgets this token of the sequence from here on. Another one goes in its place."""
+
+    seq_id: Int
+    position: Int
+
+
+class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
+    """The sequence is done (its `free` operations come before)."""
+
+    seq_id: Int
+    reason: FinishReason
+    detail: str = ""  # the stop string or id that ended it, or why it was aborted
+
+
+class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
+    """A request with several sequences is done: its finished ones, best first, of which the first `num_returned` count.
+
+    The score of a sample is its cumulative log probability; of a beam that, divided by its number of output tokens
+    to the power of `length_penalty`.
+    """
+
+    request_id: str
+    seq_ids: list[Int]
+    scores: list[float]
+    num_returned: Int
+
+
+class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
+    """A monitored server reported that this content is cached.
+
+    Its physical block is unknown. The content has a place in this log: in the pool, or outside it.
+    """
+
+    place: Int  # in the instance's pool, where a block id would be: it is empty, or has this content (`again`)
+    outside: bool = False  # it is a place in `State.outside`, which it may lengthen by one
+    medium: str  # as the server said it, in capitals: GPU, CPU, STORAGE, ...; "" = it did not say
+    block_hash: bytes  # the server's; of a number its 8 bytes, big-endian
+    parent_hash: bytes | None  # None: a sequence begins with this content, or `parent_unsaid`
+    parent_unsaid: bool = False  # the server did not say what comes before it
+    token_ids: list[Int]  # empty: the server did not say
+    group: Int | None = None  # the server's group of layers
+    kind: str | None = None  # of that group: full_attention, sliding_window, mamba, ...
+    window: Int | None = None  # tokens that it sees
+    lora_name: str | None = None
+    extra_keys: str | None = None  # what else the hash covers (salt, images, ...), as JSON
+    locality: str | None = None  # LOCAL or REMOTE: where the medium is, as the server said it
+    tier: str | None = None  # which of several stores of that medium, as the server calls it
+    again: bool = False  # it was there already: a request reused it, or there is a copy; which, the server did not say
+
+
+class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
+    """A monitored server reported that this content, or one copy of it, is no longer cached."""
+
+    place: Int  # where it stood
+    outside: bool = False
+    medium: str
+    block_hash: bytes
+    group: Int | None = None
+    tier: str | None = None
+    num_left: Int = 0  # copies that it still has: then the place keeps the content
+
+
+class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
+    """Point from which a monitored server's reports are known; nothing before it is.
+
+    Every place of the instance is empty. `attached`: monitoring begins. `restarted`: the message numbers restarted, so
+    the cache is empty. `gap`: messages were lost and can no longer be replayed. `cleared`: the server emptied its GPU
+    cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long; the
+    records that follow repeat its state.
+    """
+
+    epoch: Int  # of this instance, from 0; a restart begins the next
+    sequence: Int  # the number of the first message that is known
+    reason: KnownReason
+    num_missed: Int = 0  # messages of a gap
+
+
+Op = (
+    Submit
+    | Lookup
+    | LookupExternal
+    | Admit
+    | Defer
+    | Reserve
+    | Requeue
+    | Allocate
+    | Evict
+    | Share
+    | Fork
+    | Copy
+    | Cache
+    | Write
+    | Sample
+    | Draft
+    | Verify
+    | TakeBack
+    | Choose
+    | Adjust
+    | SwapOut
+    | SwapIn
+    | Load
+    | Store
+    | Await
+    | Receive
+    | Arrive
+    | TransferFailed
+    | Hold
+    | Send
+    | Expire
+    | Lost
+    | Preempt
+    | Discard
+    | Drop
+    | Free
+    | Release
+    | Forget
+    | Keep
+    | Finish
+    | Rank
+    | Stored
+    | Removed
+    | KnownSince
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Finish, Fork, Lost, Op, Sample, Submit
+from engine.trace.operations import Finish, Fork, Lost, Op, Sample, Submit
 
 
 @dataclass(slots=True)

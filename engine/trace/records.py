@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import Struct
 
-from engine.trace.events import Medium, Op
 from engine.trace.limits import Int, Seconds
+from engine.trace.operations import Medium, Op
 
 FORMAT = "kvtrace"
 VERSION = 1

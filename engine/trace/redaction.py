@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from engine.trace.events import (
+from engine.trace.operations import (
     Adjust,
     Cache,
     Choose,

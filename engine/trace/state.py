@@ -8,11 +8,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.trace.events import RELEASED, FinishReason, Forget
 from engine.trace.free_order import FreeOrder
 from engine.trace.geometry import TraceStateError as TraceStateError
 from engine.trace.geometry import geometry
 from engine.trace.limits import Int
+from engine.trace.operations import RELEASED, FinishReason, Forget
 from engine.trace.records import BlockGroup, Header, Memory
 
 SequenceStatus = Literal["waiting", "receiving", "running", "preempted", "finished"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.trace.events import RELEASED, QueueEnd
 from engine.trace.geometry import group_index
 from engine.trace.holes import Hole, first_fit, holes_of
 from engine.trace.limits import Budget
+from engine.trace.operations import RELEASED, QueueEnd
 from engine.trace.state import Block, CpuBlock, Sequence, State
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.trace.events import Arrive, Hold, Receive
 from engine.trace.log import TraceReader
+from engine.trace.operations import Arrive, Hold, Receive
 from engine.trace.records import StepRecord
 from tests.browser.driving import OpenPage
 from tests.browser.dropping import drop_recording

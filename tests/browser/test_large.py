@@ -17,12 +17,12 @@ from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.simulate.what_if import what_if
-from engine.trace.events import Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
 from engine.trace.log_index.sequence_rows import PREEMPTED
 from engine.trace.log_index.sequence_table import sequence_table
+from engine.trace.operations import Preempt, Submit
 from engine.trace.state import State
 from tests.browser.axe import AXE, violations
 from tests.browser.driving import OpenPage

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Route, expect
 
 from engine.trace import codec
-from engine.trace.events import Allocate
 from engine.trace.log import TraceReader
+from engine.trace.operations import Allocate
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
 from tests.browser.dropping import drop

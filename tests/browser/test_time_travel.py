@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.trace.apply import apply
-from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.operations import Admit, Op, Preempt, Submit
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
 from tests.browser.driving import SHOWN, OpenPage, num_records, prefill, rests, shows, step, tokens, wait_until

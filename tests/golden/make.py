@@ -23,8 +23,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from engine.trace.events import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.records import (
     BatchEntry,
     BlockGroup,

@@ -15,7 +15,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.model.recompute import recompute_sequence
 from engine.trace.check import check
-from engine.trace.events import Lookup, Op, Preempt, SwapIn
+from engine.trace.operations import Lookup, Op, Preempt, SwapIn
 from tests.causal_types import causal_config, causal_model
 from tests.unit.engine.answered import SAMPLING, config, prompts
 from tools.node import node

@@ -13,11 +13,11 @@ from msgspec.structs import asdict
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
 from engine.cache.reach import Reach, WindowPolicy, reaches_of
 from engine.trace.busy_time import step_seconds
-from engine.trace.events import Admit, Allocate, Free
 from engine.trace.explain import Wait, goodput_of, overview, stories
 from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Allocate, Free
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State, memory_figures
 from tests.paused import write_paused

@@ -12,7 +12,7 @@ from app.scenes.presets import PRESETS
 from app.scenes.told import languages, prompts_of, told
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import Copy, Finish, Fork, Preempt, Release, Submit
+from engine.trace.operations import Copy, Finish, Fork, Preempt, Release, Submit
 from tests.scene_runs import Played, play, scene
 from tools.node import node
 

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.check import check
-from engine.trace.events import Op
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.operations import Op
 from engine.trace.state import memory_figures
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.connector.pair import both_logs

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from engine.trace.events import Finish, Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Finish, Submit
 
 
 class Logged(Struct, kw_only=True):

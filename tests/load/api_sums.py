@@ -7,8 +7,8 @@ from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.trace.check import check
-from engine.trace.events import Admit, BlockOp, Evict, Finish, Lookup, Preempt, Sample, Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, BlockOp, Evict, Finish, Lookup, Preempt, Sample, Submit
 from tests.load.api_prompts import MAX_TOKENS
 
 

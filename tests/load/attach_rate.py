@@ -28,8 +28,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from engine.trace.check import check
-from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
+from engine.trace.operations import KnownSince, Removed, Stored
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.load.record import Measuring
 from tests.load.viewers import Figures

@@ -34,8 +34,8 @@ import zmq
 
 from engine.observe.monitor.attachment import Attaching, Attachment
 from engine.trace.check import check
-from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
+from engine.trace.operations import KnownSince, Removed, Stored
 from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"

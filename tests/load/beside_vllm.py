@@ -22,7 +22,7 @@ from typing import Any
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import load_model
-from engine.trace.events import Preempt
+from engine.trace.operations import Preempt
 from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"

@@ -31,8 +31,8 @@ from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Op, Preempt, TransferFailed
 from engine.trace.log import TraceReader
+from engine.trace.operations import Op, Preempt, TransferFailed
 from engine.trace.state import Sequence as Replayed
 from tests.unit.cluster.clusters import look
 from tests.unit.cluster.staged import Stage

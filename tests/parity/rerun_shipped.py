@@ -14,8 +14,8 @@ from engine.engine import Engine
 from engine.lab.change import TokenChange
 from engine.lab.rerun import Rerun
 from engine.model.loader import load_model
-from engine.trace.events import Load
 from engine.trace.log import TraceReader
+from engine.trace.operations import Load
 
 
 def main() -> None:

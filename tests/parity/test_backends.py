@@ -16,7 +16,7 @@ from engine.model.attention_native import NativeAttention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.native import build_native
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 from tests.parity.harness import Blocks
 
 BACKENDS: dict[str, Callable[[], AttentionBackend]] = {"gather": GatherAttention}

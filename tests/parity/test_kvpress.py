@@ -12,7 +12,7 @@ from engine.cache.forget_settings import PolicyName
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from engine.trace.events import Forget
+from engine.trace.operations import Forget
 from tests.tiny_models import VOCAB_SIZE, tiny_model, tiny_tokenizer
 
 kvpress = pytest.importorskip("kvpress", reason="kvpress is not installed (pip install kvpress)")

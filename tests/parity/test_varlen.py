@@ -19,7 +19,7 @@ from engine.model.attention_reference import ReferenceAttention
 from engine.model.attention_varlen import VarlenAttention, activate, reads_block_tables
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.runner import default_backend
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 from tests.parity.harness import Blocks
 
 NUM_HEADS, SHAPE = 4, LayerShape(2, 8, 8)

@@ -22,7 +22,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.requests.request_spec import RequestError
-from engine.trace.events import RELEASED, Lookup, Op, Preempt, Release, Share
+from engine.trace.operations import RELEASED, Lookup, Op, Preempt, Release, Share
 from engine.trace.snapshot import snapshot_of
 from tests.parity.harness import TOLERANCE, eager_forward, masked_forward, random_prompt
 from tests.tiny_models import VOCAB_SIZE, WINDOW, tiny_model

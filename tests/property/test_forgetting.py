@@ -22,8 +22,8 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.requests.request_spec import RequestError
 from engine.trace.check import check
-from engine.trace.events import Forget, Fork, Preempt, Release
 from engine.trace.log import TraceReader
+from engine.trace.operations import Forget, Fork, Preempt, Release
 from engine.trace.records import StepRecord
 from engine.trace.snapshot import snapshot_of
 from tests.load.seams import fail_once

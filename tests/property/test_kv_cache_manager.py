@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.cache.reach import Retention, state_retention
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 from tests.unit.cache.replay import CacheRun
 
 PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]

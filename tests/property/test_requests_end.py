@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.trace.events import Preempt
+from engine.trace.operations import Preempt
 from tests.unit.engine.runs import ops_of, tiny_llama
 
 BLOCK_SIZE = 4

@@ -17,8 +17,8 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.model.device_facts import DeviceFacts
 from engine.setup.resolve import resolve
 from engine.trace.apply import apply
-from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.records import (
     AttentionRows,
     BatchEntry,

@@ -19,8 +19,8 @@ from app.session.session import Session
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.trace.check import check
-from engine.trace.events import Arrive, Finish, Lost
 from engine.trace.log import TraceReader
+from engine.trace.operations import Arrive, Finish, Lost
 from tests.server.conftest import Client
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，"

@@ -17,7 +17,7 @@ from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace import codec
-from engine.trace.events import Adjust, Choose, Sample
+from engine.trace.operations import Adjust, Choose, Sample
 from engine.trace.records import StepRecord, Timing
 from tests.server.conftest import Client, Server, wait_for
 from tests.unit.engine.runs import tiny_llama

@@ -20,8 +20,8 @@ from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import Admit, Load, LookupExternal, Store
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Load, LookupExternal, Store
 from tests.server.conftest import Client
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。江流宛转绕芳甸，月照花林皆似霰。"

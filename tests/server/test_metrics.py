@@ -20,8 +20,8 @@ from app.metrics import names
 from app.metrics.http import HttpRequests
 from app.session.closing import Closing
 from engine.config import EngineConfig
-from engine.trace.events import Finish, Submit
-from engine.trace.events import Sample as SampleOp
+from engine.trace.operations import Finish, Submit
+from engine.trace.operations import Sample as SampleOp
 from tests.server.conftest import Client, Server, wait_for
 
 # The series that the panels of vLLM's board ask for by `model_name` (examples/observability/prometheus_grafana,

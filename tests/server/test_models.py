@@ -22,7 +22,7 @@ from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.model.loader import from_module
 from engine.trace import codec
-from engine.trace.events import Submit
+from engine.trace.operations import Submit
 from engine.trace.records import Header, StepRecord
 from tests.server.conftest import Client, Server, wait_for
 from tests.server.fake import FakeModel

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.model.loader import load_model
-from engine.trace.events import Fork, Submit
+from engine.trace.operations import Fork, Submit
 from tests.server.apis import CONFIG, Api, served_api
 from tests.server.conftest import wait_for
 

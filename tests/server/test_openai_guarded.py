@@ -20,7 +20,7 @@ from app.ground.settings import ANONYMOUS, ApiSettings, Policy
 from app.openai.keys import digest, read_keys
 from app.session.closing import Closing
 from engine.trace.check import check
-from engine.trace.events import Submit
+from engine.trace.operations import Submit
 from tests.server.apis import CONFIG, Api, served_api
 from tests.server.conftest import Client, wait_for
 

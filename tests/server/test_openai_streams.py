@@ -12,7 +12,7 @@ import pytest
 
 from app.models.live_model import LiveModel
 from app.transport.connection import HttpConnection
-from engine.trace.events import Submit
+from engine.trace.operations import Submit
 from tests.server.apis import Api, served_api
 
 STORY = "Once upon a time"

@@ -16,9 +16,9 @@ from app.ground.settings import ServerSettings
 from app.models.registry import Models
 from app.models.served import Served
 from app.server.application import create_app
-from engine.trace.events import Submit
 from engine.trace.log import TraceReader
 from engine.trace.log_index.block_rows import BLOCK
+from engine.trace.operations import Submit
 from tests.server.conftest import Client, Server, wait_for
 
 RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"

@@ -6,7 +6,7 @@ import requests
 
 from engine.cache.guards import MisuseError
 from engine.trace import codec
-from engine.trace.events import Submit
+from engine.trace.operations import Submit
 from engine.trace.records import Header, StepRecord
 from tests.server.conftest import Client, wait_for
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.lessons.allocator.bench import Deed
 from app.lessons.scene import Scene, Undecided
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Cache,

@@ -7,7 +7,7 @@ from functools import partial
 from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
-from engine.trace.events import Allocate, Copy, Release
+from engine.trace.operations import Allocate, Copy, Release
 
 
 @rule

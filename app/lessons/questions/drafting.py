@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.lessons.questions.rules import Question, by, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided
-from engine.trace.events import Draft, Verify
+from engine.trace.operations import Draft, Verify
 
 
 class _Drafted(NamedTuple):

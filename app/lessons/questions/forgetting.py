@@ -10,8 +10,8 @@ import numpy as np
 from app.lessons.questions.places import Place, first_tokens
 from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
-from engine.trace.events import Forget, Release
 from engine.trace.log import TraceReader
+from engine.trace.operations import Forget, Release
 
 APART = 0.02  # share of a score by which the next key must be behind the one after it: a learner reads it off a picture
 

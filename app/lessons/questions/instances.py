@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.lessons.questions.rules import Evidence, Question, against, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Arrive, Await, Lost
 from engine.trace.log import TraceReader
+from engine.trace.operations import Arrive, Await, Lost
 from engine.trace.state import Sequence, State, held_blocks
 
 

@@ -7,8 +7,8 @@ from typing import get_args
 from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, few, numbers, rule
 from app.lessons.scene import Scene, Undecided, need_op
-from engine.trace.events import Admit, Defer, DeferReason, Preempt
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Defer, DeferReason, Preempt
 
 NOBODY_PREEMPTED = "nobody is preempted as far as the lesson goes"
 

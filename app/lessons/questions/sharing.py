@@ -9,7 +9,7 @@ from app.lessons.mending import prompt_of, turns_of
 from app.lessons.questions import places
 from app.lessons.questions.rules import Option, Question, Value, by, choice, few, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
-from engine.trace.events import Admit, Lookup, LookupExternal
+from engine.trace.operations import Admit, Lookup, LookupExternal
 
 # of a lookup, the likeliest first
 REASONS = (

@@ -7,7 +7,7 @@ from functools import partial
 from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Question, Value, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, find_op, need_op
-from engine.trace.events import Cache, Finish, Sample, Write
+from engine.trace.operations import Cache, Finish, Sample, Write
 
 
 def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:

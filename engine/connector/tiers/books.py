@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from engine.trace.events import Medium
+from engine.trace.operations import Medium
 
 DropReason = Literal[
     # a block that was there and is not used

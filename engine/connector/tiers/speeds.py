@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from engine.trace.events import Medium
+from engine.trace.operations import Medium
 
 DECAY = 0.95  # of the weight of what was measured before, with each new measurement: the last twenty or so count
 HALF_LIFE = 60.0  # seconds

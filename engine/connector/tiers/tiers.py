@@ -21,7 +21,7 @@ from engine.connector.tiers.keys import KEY_BYTES
 from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.speeds import Line, Measured, Speeds, line_through
 from engine.connector.tiers.writer import QUEUE_BYTES, DiskWriter
-from engine.trace.events import Medium
+from engine.trace.operations import Medium
 
 CLOSE_SECONDS = 5.0
 PROBE_BYTES = (16 * 2**10, 256 * 2**10)

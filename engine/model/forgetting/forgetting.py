@@ -28,7 +28,7 @@ from engine.model.forgetting.choice import choose
 from engine.model.forgetting.policies import POLICIES, Rows, Seen
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loaded import LoadedModel
-from engine.trace.events import Finish, Forget, Fork, Keep, Op
+from engine.trace.operations import Finish, Forget, Fork, Keep, Op
 from engine.trace.records import KeyScores
 
 KEPT = 1 << 30

@@ -12,7 +12,7 @@ from engine.cache.block_moves import BlockMoves
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
-from engine.trace.events import Finish, Fork, Op
+from engine.trace.operations import Finish, Fork, Op
 from engine.trace.records import FullCacheOutput, Output
 
 

@@ -18,8 +18,8 @@ from engine.model.detokenizer import IncrementalDetokenizer
 from engine.model.sampling import Sampled
 from engine.model.tokenizer import Tokenizer
 from engine.setup.machine import machine_facts
-from engine.trace.events import Admit, Finish, FinishReason, Op, Sample, Submit
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Admit, Finish, FinishReason, Op, Sample, Submit
 from engine.trace.records import (
     BatchEntry,
     Candidate,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from engine.observe.monitor.events import GPU, BlockRemoved, BlockStored, Event
-from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
 from engine.trace.limits import MAX_BLOCKS
+from engine.trace.operations import KnownReason, KnownSince, Op, Removed, Stored
 
 Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: the same hash may be cached for each
 

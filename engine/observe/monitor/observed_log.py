@@ -15,8 +15,8 @@ from engine import __version__
 from engine.observe.monitor.contents import Contents, Places
 from engine.observe.monitor.events import AllBlocksCleared, EventError, decode
 from engine.observe.monitor.sequence import Break, Message, Told
-from engine.trace.events import KnownSince, Op
 from engine.trace.log import TraceWriter
+from engine.trace.operations import KnownSince, Op
 from engine.trace.records import (
     BlockGroup,
     Header,

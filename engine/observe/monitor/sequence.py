@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.trace.events import KnownReason
+from engine.trace.operations import KnownReason
 
 MAX_PENDING = 100_000  # messages that wait for those before them; beyond, the oldest are given up
 MAX_PENDING_BYTES = 256 * 1024 * 1024

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from engine.cache.prefix_memory import EvictedBlocks, LostBlock
 from engine.observe.vllm_recorder.errors import WatchError
-from engine.trace.events import (
+from engine.trace.operations import (
     RELEASED,
     Allocate,
     AllocateReason,

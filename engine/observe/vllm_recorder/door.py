@@ -16,8 +16,8 @@ from typing import Any
 from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.recorder import Recorder
 from engine.observe.vllm_recorder.terms import header_of, refuse_unwritable, settings_of, token_bytes_of
-from engine.trace.events import RELEASED
 from engine.trace.log import TraceWriter
+from engine.trace.operations import RELEASED
 
 # what only other kinds of cache ask of a pool: shared partial blocks, connectors
 UNWRITABLE = ("cache_partial_block", "evict_blocks", "move_block_hashes", "unpin_blocks")

@@ -19,8 +19,8 @@ from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.request import Asked, Watched, phase_of, public_name
 from engine.observe.vllm_recorder.scheduling import Scheduling
 from engine.observe.vllm_recorder.settings import Settings
-from engine.trace.events import Defer, Finish, FinishReason, Op, Sample, Submit
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Defer, Finish, FinishReason, Op, Sample, Submit
 from engine.trace.records import BatchEntry, Output, RecordKind, StepRecord, Timing
 
 FINISHED: dict[str, FinishReason] = {"FINISHED_STOPPED": "stop", "FINISHED_LENGTH_CAPPED": "length"}

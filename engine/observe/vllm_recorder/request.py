@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from engine.model.detokenizer import IncrementalDetokenizer
 from engine.observe.vllm_recorder.blocks import Table
-from engine.trace.events import Setting
+from engine.trace.operations import Setting
 from engine.trace.records import Phase
 
 _RANDOM_END = re.compile(r"-[0-9a-f]{8}$")  # vLLM appends it to the name that the user gave

@@ -16,7 +16,7 @@ from engine.observe.vllm_recorder.blocks import Blocks
 from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.request import Watched, phase_of
 from engine.observe.vllm_recorder.settings import Settings
-from engine.trace.events import (
+from engine.trace.operations import (
     RELEASED,
     Admit,
     AllocateReason,

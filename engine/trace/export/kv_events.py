@@ -16,9 +16,9 @@ from typing import IO, Any
 import msgspec
 
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Cache, Evict, Medium, Store, Submit
 from engine.trace.geometry import geometry, group_index
 from engine.trace.log import TraceReader
+from engine.trace.operations import Cache, Evict, Medium, Store, Submit
 from engine.trace.records import BlockGroup, StepRecord
 
 MEDIUM = "GPU"  # vLLM's word for the device that the model runs on

@@ -14,8 +14,8 @@ from typing import IO, Any
 import msgspec
 from msgspec.structs import asdict
 
-from engine.trace.events import Admit, Finish, Fork, Preempt, Store, Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Finish, Fork, Preempt, Store, Submit
 from engine.trace.records import Header, StepRecord
 
 ENGINE, SEQUENCES, POOL = 1, 2, 3  # process ids

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from engine.trace.events import Op
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
+from engine.trace.operations import Op
 from engine.trace.records import Memory, StepRecord, Timing, Work
 
 ROW_GROUP = 20_000  # rows of a Parquet file written at a time

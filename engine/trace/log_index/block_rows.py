@@ -8,8 +8,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.trace.events import RELEASED, Copy, Fork, KnownSince, Lost, Op, Removed, Sample, Stored, Write
 from engine.trace.instances import own_tables
+from engine.trace.operations import RELEASED, Copy, Fork, KnownSince, Lost, Op, Removed, Sample, Stored, Write
 from engine.trace.records import StepRecord
 from engine.trace.state import State, held_blocks
 

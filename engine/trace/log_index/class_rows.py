@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec import Struct
 
-from engine.trace.events import Submit
+from engine.trace.operations import Submit
 
 T = TypeVar("T", str, bytes)
 NONE = -1

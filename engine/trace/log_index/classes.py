@@ -12,11 +12,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from engine.trace.account import time_per_output_token, time_to_first_token
 from engine.trace.busy_time import BusyTime
 from engine.trace.log_index.class_rows import NONE, ClassColumns
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.records import Header
+from engine.trace.request_account import time_per_output_token, time_to_first_token
 
 By = Literal["all", "client", "priority", "prompt", "output", "prefix"]
 BYS: tuple[By, ...] = get_args(By)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.trace.events import Cache, Stored
 from engine.trace.log_index.columns import Growing
+from engine.trace.operations import Cache, Stored
 from engine.trace.records import StepRecord
 from engine.trace.state import Sequence, State
 

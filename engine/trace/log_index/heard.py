@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from engine.trace.events import KnownReason, Stored
 from engine.trace.log import TraceReader
 from engine.trace.log_index.heard_rows import NONE, TABLES, HeardColumns, digest_of, name_of
+from engine.trace.operations import KnownReason, Stored
 
 MAX_POINTS = 120  # of a number: two minutes
 MAX_ROOTS = 4096  # the last ones

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from engine.trace.events import KnownReason, KnownSince, Removed, Stored
+from engine.trace.operations import KnownReason, KnownSince, Removed, Stored
 from engine.trace.records import StepRecord
 
 GPU = "GPU"

@@ -1,4 +1,4 @@
-"""Sequences as rows of a table: the account of each (`engine.trace.account`), and the spans in which it waited and ran.
+"""Sequences as table rows: the account of each (`engine.trace.request_account`), and the spans in which it waited and ran.
 
 The account's clock counts records here, so the times in its rows are the records in which things happened.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.trace.account import Account, SequenceRow
-from engine.trace.events import Admit, Arrive, Await, Fork, Lookup, Preempt, Sample, Submit
 from engine.trace.log_index.class_rows import NONE, ClassColumns, Classes
 from engine.trace.log_index.columns import Growing, Patch
+from engine.trace.operations import Admit, Arrive, Await, Fork, Lookup, Preempt, Sample, Submit
 from engine.trace.parts import RequestParts
 from engine.trace.records import Header, StepRecord
+from engine.trace.request_account import Account, SequenceRow
 
 WAITING, RUNNING, PREEMPTED = 0, 1, 2  # what a span is
 SPANS = {Submit: WAITING, Fork: RUNNING, Admit: RUNNING, Preempt: PREEMPTED, Await: WAITING, Arrive: WAITING}

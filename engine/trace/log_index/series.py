@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.trace.busy_time import moved_between, step_seconds
-from engine.trace.events import Evict, Lookup, Preempt, Removed
 from engine.trace.geometry import geometry
+from engine.trace.operations import Evict, Lookup, Preempt, Removed
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 

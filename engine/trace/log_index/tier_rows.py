@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.trace.events import KnownSince, Load, Removed, Store, Stored
+from engine.trace.operations import KnownSince, Load, Removed, Store, Stored
 from engine.trace.records import StepRecord
 from engine.trace.state import State
 from engine.trace.tables import group_of

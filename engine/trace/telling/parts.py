@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Choose,

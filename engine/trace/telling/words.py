@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.telling.parts import Context, Values, parts_of
 
 Register = Literal["chain", "plain", "short", "long"]

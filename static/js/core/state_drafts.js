@@ -1,4 +1,4 @@
-// Operations of speculative decoding. Mirrors those in engine/trace/operations.py: same rules, same errors.
+// Operations of speculative decoding. Mirrors those in engine/trace/operation_effects.py: same rules, same errors.
 
 import { ownTables } from "./instances.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";

@@ -1,4 +1,4 @@
-// Operations of KV cache compression. Mirrors those in engine/trace/operations.py: same rules, same errors.
+// Operations of KV cache compression. Mirrors those in engine/trace/operation_effects.py: same rules, same errors.
 
 import { expect, own, sequenceOf } from "./state_parts.js";
 

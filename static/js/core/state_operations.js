@@ -1,4 +1,4 @@
-// Effects of operations on the state. Mirrors engine/trace/operations.py: same rules, same errors.
+// Effects of operations on the state. Mirrors engine/trace/operation_effects.py: same rules, same errors.
 
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";

@@ -1,5 +1,5 @@
 // Effects of operations on keys and values outside the pool: in the CPU store, in tiers, on another instance. Mirrors
-// engine/trace/operations.py: same rules, same errors.
+// engine/trace/operation_effects.py: same rules, same errors.
 
 import { loseInstance } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";

@@ -7,9 +7,9 @@ from msgspec import structs
 
 from app.metrics.fold import Fold
 from app.metrics.tally import Tally
-from engine.trace.account import RequestRow
 from engine.trace.busy_time import step_seconds
 from engine.trace.records import Header, StepRecord
+from engine.trace.request_account import RequestRow
 from tests.unit.engine.runs import log_of, run
 
 

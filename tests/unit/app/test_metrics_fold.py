@@ -15,8 +15,8 @@ from app.metrics.names import Metric
 from app.metrics.tally import Tally
 from engine.engine import Engine
 from engine.trace.apply import apply
-from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preempt, Sample, Submit, SwapIn
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
+from engine.trace.operations import Admit, Copy, Evict, Finish, Fork, Lookup, Preempt, Sample, Submit, SwapIn
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import initial_state
 from tests.unit.app.metrics_runs import folded, recorded, retimed

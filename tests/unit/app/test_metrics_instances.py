@@ -7,12 +7,12 @@ import pytest
 from app.metrics import names
 from app.metrics.fold import Fold
 from app.metrics.tally import Tally
-from engine.trace.account import RequestRow
 from engine.trace.apply import apply
-from engine.trace.events import Arrive, Lost, TransferFailed
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from engine.trace.operations import Arrive, Lost, TransferFailed
 from engine.trace.records import Header, StepRecord
+from engine.trace.request_account import RequestRow
 from engine.trace.state import initial_state
 from tests.paused import moments, paused
 from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbered, record

@@ -14,8 +14,8 @@ from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.trace.check import check
-from engine.trace.events import Load, LookupExternal, Op, Store
 from engine.trace.log import TraceReader
+from engine.trace.operations import Load, LookupExternal, Op, Store
 from engine.trace.records import Header, StepRecord
 from tests.unit.app.metrics_runs import folded
 from tests.unit.engine.runs import tiny_llama

@@ -10,8 +10,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from app.metrics import otlp
 from app.metrics.spans import MAX_EXPECTED, RequestSpans, provider
-from engine.trace.account import Preempted, RequestRow
 from engine.trace.records import Memory, StepRecord, Timing
+from engine.trace.request_account import Preempted, RequestRow
 from tests.unit.app.metrics_runs import folded, recorded
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,7 +13,7 @@ from engine.lab.faults import make_cluster, make_engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.requests.request_spec import RequestSpec
-from engine.trace.events import Copy, Lookup, Preempt
+from engine.trace.operations import Copy, Lookup, Preempt
 from engine.trace.records import StepRecord
 
 OBJECTED = {"no_copy_at_shared_write", "stale_hash_after_reallocation"}  # the guards notice these

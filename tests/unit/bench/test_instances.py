@@ -20,8 +20,8 @@ from engine.cluster.cluster import Cluster
 from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.trace.events import Arrive, Lost, Op, TransferFailed
 from engine.trace.goodput import SLO
+from engine.trace.operations import Arrive, Lost, Op, TransferFailed
 from engine.trace.records import Memory, RecordKind, StepRecord, Timing
 from tests.tiny_models import tiny_model
 from tests.unit.bench.small import SMALL, TEXT, scenario

@@ -10,7 +10,8 @@ from engine.bench.formulas import Context
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Timeline
 from engine.bench.metrics import METRICS
 from engine.bench.tiers import Estimates
-from engine.trace.events import (
+from engine.trace.goodput import SLO
+from engine.trace.operations import (
     Admit,
     Defer,
     ExternalVerdict,
@@ -24,7 +25,6 @@ from engine.trace.events import (
     Submit,
     SwapIn,
 )
-from engine.trace.goodput import SLO
 from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
 

@@ -8,7 +8,7 @@ from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.reach import Retention
 from engine.trace.apply import apply
 from engine.trace.check_reasons import wrong_in_reasons
-from engine.trace.events import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
+from engine.trace.operations import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import BlockGroup, Output, StepRecord, Timing
 from engine.trace.state import empty_state, memory_figures
 

@@ -2,7 +2,7 @@
 
 from engine.cache.block_groups import Demands, plan_groups
 from engine.cache.reach import Reach, Retention, WindowPolicy
-from engine.trace.events import RELEASED, Release, Share
+from engine.trace.operations import RELEASED, Release, Share
 from tests.unit.cache.replay import CacheRun
 
 PROMPT = [1, 2, 3, 4, 5, 6, 7]

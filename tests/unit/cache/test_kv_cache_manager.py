@@ -9,7 +9,7 @@ from engine.cache.cache_figures import BlockDemand
 from engine.cache.guards import IntegrityError
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch, hash_block
-from engine.trace.events import Allocate, Cache, Copy, Evict, Free, Share, Write
+from engine.trace.operations import Allocate, Cache, Copy, Evict, Free, Share, Write
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
 
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks

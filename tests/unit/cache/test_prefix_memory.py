@@ -11,7 +11,7 @@ from engine.cache.prefix_memory import (
     PrefixMemory,
     common_prefix,
 )
-from engine.trace.events import Evict, Lookup
+from engine.trace.operations import Evict, Lookup
 from engine.trace.state import RECENT_LOOKUPS
 from tests.unit.scheduling.fake_engine import FakeEngine, of_type
 

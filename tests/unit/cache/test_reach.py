@@ -9,7 +9,7 @@ from engine.cache.cache_figures import BlockDemand
 from engine.cache.prefix_index import PrefixIndex, Shelf
 from engine.cache.prefix_memory import EvictedBlocks
 from engine.cache.reach import Reach, Retention, WindowPolicy, reaches_of, retention_of
-from engine.trace.events import RELEASED, Evict, Free, Release, Share
+from engine.trace.operations import RELEASED, Evict, Free, Release, Share
 from tests.unit.cache.replay import CacheRun
 
 

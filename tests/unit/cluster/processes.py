@@ -21,7 +21,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.connector.link import RemoteBlocks
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import IdNamespace
-from engine.trace.events import Op, Submit
+from engine.trace.operations import Op, Submit
 from tests.preloaded import PreloadedPopen
 from tests.tiny_models import tiny_model, tiny_tokenizer
 

@@ -13,8 +13,8 @@ from engine.engine import Engine
 from engine.model.loader import from_module
 from engine.requests.request_spec import RequestError
 from engine.trace.check import check
-from engine.trace.events import Arrive, Finish, Lost, Send, Submit, TransferFailed
 from engine.trace.log import TraceReader
+from engine.trace.operations import Arrive, Finish, Lost, Send, Submit, TransferFailed
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
 from tests.unit.cluster.clusters import GREEDY, Shape, ask, cluster_of, log_of_everything, look, outputs, run
 from tests.unit.connector.pair import PROMPTS, SETTINGS, SHARED, alone

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.check import check
-from engine.trace.events import Arrive, Hold, Lost, Op, Send
+from engine.trace.operations import Arrive, Hold, Lost, Op, Send
 from tests.unit.cluster.clusters import ask, outputs
 from tests.unit.cluster.staged import Stage
 from tests.unit.connector.pair import PROMPTS, alone

@@ -6,7 +6,7 @@ from engine.cache.prefix_cache import HashChain
 from engine.cluster.pool_view import PoolView
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.trace.events import Lost, Receive
+from engine.trace.operations import Lost, Receive
 from tests.unit.connector.pair import Pair
 from tests.unit.engine.runs import CONFIGS, POLICIES, PROMPTS, log_of, run, tiny_llama
 

@@ -30,7 +30,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
+from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
 from tests.unit.cluster.clusters import ask
 from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, start_preloaded, until

@@ -21,7 +21,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.simulate.degrees import request_rate
 from engine.trace.check import check
-from engine.trace.events import Arrive, Expire, Lost, Send, TransferFailed
+from engine.trace.operations import Arrive, Expire, Lost, Send, TransferFailed
 from tests.unit.cluster.clusters import ask
 from tests.unit.cluster.processes import couple, save_tiny_llama, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone

@@ -9,7 +9,7 @@ from engine.cache.prefix_cache import HashChain
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.config import EngineConfig, RoutingPolicy
 from engine.requests.load import Load
-from engine.trace.events import Admit, Allocate, Cache, Evict, Finish, Op, Preempt, Sample, Submit
+from engine.trace.operations import Admit, Allocate, Cache, Evict, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import BatchEntry, BlockGroup, InstanceRole, Memory, Phase, StepRecord, Timing
 
 SIZE, BLOCKS = 4, 100

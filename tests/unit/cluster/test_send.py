@@ -19,7 +19,7 @@ from engine.model.loader import load_model
 from engine.requests.load import Load
 from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Lost, Submit
+from engine.trace.operations import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
 from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, alone

@@ -33,7 +33,7 @@ from engine.connector.peer import Peer
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import IdNamespace
 from engine.trace.codec import decode
-from engine.trace.events import Finish
+from engine.trace.operations import Finish
 from engine.trace.records import StepRecord
 from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, alone
 from tests.unit.engine.runs import tiny_llama

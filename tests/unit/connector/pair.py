@@ -12,7 +12,7 @@ from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.requests.request import Request
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import log_of, tiny_llama
 

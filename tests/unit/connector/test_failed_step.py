@@ -7,7 +7,7 @@ import pytest
 
 from engine.engine import Engine
 from engine.trace.check import check
-from engine.trace.events import Await, Finish, TransferFailed
+from engine.trace.operations import Await, Finish, TransferFailed
 from engine.trace.snapshot import snapshot_of
 from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, Pair, alone, of
 from tests.unit.engine.runs import log_of, tiny_llama

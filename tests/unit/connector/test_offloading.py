@@ -16,7 +16,7 @@ from engine.engine import Engine
 from engine.lab.rerun import Rerun, RerunError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Op, Store
+from engine.trace.operations import Admit, Allocate, Cache, Load, LookupExternal, Op, Store
 from engine.trace.snapshot import snapshot_of
 from tests.quick_tiers import QuickTiers
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer

@@ -7,7 +7,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.scheduling.progress import NoProgressError
 from engine.scheduling.scheduler import Scheduler
-from engine.trace.events import Preempt, TransferFailed
+from engine.trace.operations import Preempt, TransferFailed
 from engine.trace.snapshot import snapshot_of
 from tests.unit.connector.pair import PLAIN, Pair, of
 from tests.unit.engine.runs import log_of, tiny_llama

@@ -21,7 +21,7 @@ from engine.connector.link import RemoteBlocks, ThrottledLink, TransferError, te
 from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
 from engine.connector.shared_memory import BlockServer, Claim, Registered, Said, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
-from engine.trace.events import Arrive, Send, TransferFailed
+from engine.trace.operations import Arrive, Send, TransferFailed
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, of
 from tests.unit.engine.runs import tiny_llama
 

@@ -10,7 +10,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.link import LocalLink, RemoteBlocks, TransferError, text_of
 from engine.model.loader import from_module
 from engine.trace.check import check
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Arrive,

@@ -16,7 +16,7 @@ from engine.model.loader import from_module
 from engine.model.runner import ModelRunner
 from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE
 

@@ -21,7 +21,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from engine.setup.resolve import resolve_for
 from engine.trace.check import check
-from engine.trace.events import Lookup, Preempt
+from engine.trace.operations import Lookup, Preempt
 from tests.tiny_models import tiny_model
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, ops_of, tiny_llama
 

@@ -14,7 +14,7 @@ from engine.engine import Engine
 from engine.requests.beam_search import Beam, BeamSearch, Offer
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError
-from engine.trace.events import Copy, Finish, Fork, Free, Preempt, Rank
+from engine.trace.operations import Copy, Finish, Fork, Free, Preempt, Rank
 from engine.trace.snapshot import snapshot_of
 from tests.tiny_models import tiny_model
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, ops_of, tiny_llama

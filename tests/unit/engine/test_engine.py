@@ -11,8 +11,8 @@ from engine.engine import Engine, NothingToDo
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from engine.requests.request_spec import RequestError, RequestSpec
-from engine.trace.events import Finish, Submit
 from engine.trace.limits import MAX_WHOLE
+from engine.trace.operations import Finish, Submit
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 

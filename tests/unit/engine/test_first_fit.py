@@ -9,8 +9,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.requests.request_spec import RequestError
 from engine.trace.check import check
-from engine.trace.events import Allocate, Defer, Free, Reserve
 from engine.trace.holes import Hole, first_fit, holes_of
+from engine.trace.operations import Allocate, Defer, Free, Reserve
 from tests.unit.engine.runs import GREEDY, PROMPTS, ops_of, outputs_of, tiny_llama
 
 REGION = EngineConfig(strategy="first_fit", block_size=4, num_blocks=12, max_model_len=48)

@@ -24,7 +24,7 @@ from engine.model.loader import from_module, load_model
 from engine.model.recompute import recompute_sequence
 from engine.model.runner import ModelRunner
 from engine.model.served_check import KINDS, check_kv_cache_dtype
-from engine.trace.events import Copy, Load, Lookup, Op, Preempt, SwapIn
+from engine.trace.operations import Copy, Load, Lookup, Op, Preempt, SwapIn
 from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers

@@ -12,8 +12,8 @@ from engine.model.capture import CaptureRequest
 from engine.model.forgetting.attention import ForgettingAttention
 from engine.model.loader import from_module
 from engine.trace.check import check
-from engine.trace.events import Forget
 from engine.trace.log import TraceReader
+from engine.trace.operations import Forget
 from tests.causal_types import causal_config, causal_model
 
 

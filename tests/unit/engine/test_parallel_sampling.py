@@ -12,8 +12,8 @@ from engine.model.sampling import sample_seed
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError
 from engine.trace import limits
-from engine.trace.events import Allocate, Copy, Fork, Preempt, Rank
 from engine.trace.log import LogLimitError, TraceReader
+from engine.trace.operations import Allocate, Copy, Fork, Preempt, Rank
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import PROMPTS, log_of, ops_of, tiny_llama
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.trace.events import Admit, Drop, Preempt, Sample, SwapIn, SwapOut
+from engine.trace.operations import Admit, Drop, Preempt, Sample, SwapIn, SwapOut
 from engine.trace.records import StepRecord
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import log_of, ops_of, tiny_llama

@@ -7,8 +7,8 @@ import pytest
 
 from engine.engine import Engine
 from engine.trace import codec
-from engine.trace.events import Copy, Evict, Fork, Preempt, Rank, Release, Share, SwapIn, SwapOut
 from engine.trace.log import TraceReader
+from engine.trace.operations import Copy, Evict, Fork, Preempt, Rank, Release, Share, SwapIn, SwapOut
 from engine.trace.records import StepRecord, Timing
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import CONFIGS, POLICIES, log_of, run

@@ -11,7 +11,7 @@ from engine.engine import Engine
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError
 from engine.setup.resolve import resolve
-from engine.trace.events import Lookup, Preempt
+from engine.trace.operations import Lookup, Preempt
 from engine.trace.records import PromptLogprob, StepRecord
 from tests.tiny_models import tiny_model
 from tests.unit.engine.runs import GREEDY, PROMPTS, ops_of, tiny_llama

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.trace.events import Lookup, Preempt, Share
+from engine.trace.operations import Lookup, Preempt, Share
 from engine.trace.records import StepRecord
 from tests.unit.engine.runs import GREEDY, PROMPTS, ops_of, tiny_llama
 

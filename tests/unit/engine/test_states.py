@@ -15,7 +15,7 @@ from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.compiled import compile_model
 from engine.model.loader import from_module
-from engine.trace.events import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
+from engine.trace.operations import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
 from tests.unit.engine.answered import (

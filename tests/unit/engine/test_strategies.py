@@ -10,7 +10,19 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import RELEASED, Admit, Allocate, Copy, Defer, Finish, Fork, Lookup, Preempt, Release, Verify
+from engine.trace.operations import (
+    RELEASED,
+    Admit,
+    Allocate,
+    Copy,
+    Defer,
+    Finish,
+    Fork,
+    Lookup,
+    Preempt,
+    Release,
+    Verify,
+)
 from tests.scene_runs import Played, play
 
 in_every_language = pytest.mark.parametrize("language", languages())

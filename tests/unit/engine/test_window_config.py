@@ -12,7 +12,7 @@ from engine.cache.reach import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.setup.resolve import resolve
-from engine.trace.events import Release
+from engine.trace.operations import Release
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
 

@@ -14,7 +14,7 @@ from engine.model.capture import CaptureRequest
 from engine.requests.request_spec import RequestSpec
 from engine.setup.resolve import resolve
 from engine.trace.check import check
-from engine.trace.events import Copy, Finish, Preempt
+from engine.trace.operations import Copy, Finish, Preempt
 from engine.trace.records import Objection, StepRecord
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 

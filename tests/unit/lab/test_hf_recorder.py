@@ -13,8 +13,8 @@ from engine.observe.hf_recorder import WatchError, watch_generate
 from engine.observe.hf_recorder import generate as watching
 from engine.observe.hf_recorder.log import _Writer as Writer
 from engine.trace.check import check
-from engine.trace.events import Finish
 from engine.trace.log import TraceReader
+from engine.trace.operations import Finish
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 PROMPTS = [[5, 9, 11, 3, 7, 8, 21, 4, 6], [40, 41, 42]]

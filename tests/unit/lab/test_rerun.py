@@ -14,8 +14,8 @@ from engine.model.loader import from_module
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace import codec
 from engine.trace.compare import same
-from engine.trace.events import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.operations import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn
 from engine.trace.records import Header, StepRecord, Timing
 from tests.tiny_models import tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, PROMPTS, log_of, ops_of, run, tiny_llama

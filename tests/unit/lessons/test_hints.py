@@ -29,7 +29,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.setup.machine import measure_roofs
-from engine.trace.events import Finish, Forget, Lookup
+from engine.trace.operations import Finish, Forget, Lookup
 from engine.trace.state import Sequence
 
 # of rules; what others say of wrong answers has the run's numbers in it

@@ -28,7 +28,7 @@ from app.page.words import languages
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.setup.machine import measure_roofs
-from engine.trace.events import Lookup
+from engine.trace.operations import Lookup
 
 MAX = ServerSettings().max_pool_bytes
 

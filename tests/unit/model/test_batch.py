@@ -5,7 +5,7 @@ import torch
 from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import Reach
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.trace.events import RELEASED
+from engine.trace.operations import RELEASED
 
 FULL, WINDOWED = Reach(None), Reach(4)
 GROUPS = [

@@ -15,7 +15,7 @@ from engine.model.forgetting.forgetting import Forgetting, Remembered
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.model.recompute import RecomputeError, recompute_sequence
-from engine.trace.events import Forget
+from engine.trace.operations import Forget
 from engine.trace.records import BatchEntry
 from engine.trace.residual import ResidualStream
 from tests.causal_types import causal_config, causal_model

@@ -20,7 +20,7 @@ from engine.model.template_check import (
     turns,
 )
 from engine.model.text_cuts import Tokens
-from engine.trace.events import Admit
+from engine.trace.operations import Admit
 
 OPEN, CLOSE, ASK = "<|{{ m.role }}|>", "<|end|>", "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 LOOP, END = "{% for m in messages %}", "{% endfor %}"

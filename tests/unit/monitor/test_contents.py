@@ -8,8 +8,8 @@ import pytest
 from engine.observe.monitor import contents
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
-from engine.trace.events import Removed, Stored
 from engine.trace.geometry import TraceStateError, geometry
+from engine.trace.operations import Removed, Stored
 from engine.trace.state import Block, OutsideBlock
 from tests.unit.monitor.publisher import message, removed, stored
 

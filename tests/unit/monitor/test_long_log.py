@@ -6,8 +6,8 @@ from random import Random
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
 from engine.trace.check import check
-from engine.trace.events import KnownSince
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.operations import KnownSince
 from tests.unit.monitor.publisher import message, removed, stored
 
 RANKS, MESSAGES = 2, 120

@@ -13,8 +13,8 @@ import pytest
 from engine.observe.monitor.attachment import AttachError, Attaching, Attachment
 from engine.observe.monitor.subscriber import rank_endpoint
 from engine.trace.check import check
-from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
+from engine.trace.operations import KnownSince, Removed, Stored
 from tests.unit.monitor.publisher import Publisher, Shape, message, removed, stored
 from tests.unit.monitor.waiting import wait_for
 

@@ -25,7 +25,7 @@ from engine.prompts.readers import PromptRequest
 from engine.prompts.rendering import CannotRender, rendered
 from engine.prompts.report import Player, Settings, Verdict
 from engine.prompts.segments import segments_of
-from engine.trace.events import Lookup
+from engine.trace.operations import Lookup
 from tests.unit.prompts.sessions import changed, chat, text, tool
 
 HEAD, ASK = "{% for m in messages %}<|{{ m.role }}|>", "{% if add_generation_prompt %}<|assistant|>{% endif %}"

@@ -14,8 +14,8 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
-from engine.trace.events import Load, LookupExternal, Op, Rank, Share, Store
 from engine.trace.log import TraceReader
+from engine.trace.operations import Load, LookupExternal, Op, Rank, Share, Store
 from engine.trace.records import Output, StepRecord
 from tools.record_beside import CARDS
 from tools.record_shipped import RECORDINGS, card, record

@@ -12,7 +12,7 @@ from engine.cache.block_groups import one_group
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import Admit, Op, Preempt
+from engine.trace.operations import Admit, Op, Preempt
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, Replay
 
 VOCAB = 50

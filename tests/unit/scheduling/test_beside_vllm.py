@@ -10,7 +10,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.simulate.cost import Linear
 from engine.simulate.simulation import Simulation
-from engine.trace.events import Preempt
+from engine.trace.operations import Preempt
 from engine.trace.records import StepRecord
 from tests.load.beside_vllm import BLOCK_SIZE, CASES, DEFAULTS, MAX_MODEL_LEN, requests
 from tests.unit.accounting.model_facts import facts

@@ -1,6 +1,6 @@
 """Preemption when blocks run out, and the return; by hand at block size 4."""
 
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Defer,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.trace.events import Allocate, Free, Op
+from engine.trace.operations import Allocate, Free, Op
 from tests.unit.scheduling.fake_engine import FakeEngine, facts
 
 

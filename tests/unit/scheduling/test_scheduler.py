@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.trace.events import (
+from engine.trace.operations import (
     Admit,
     Allocate,
     Copy,

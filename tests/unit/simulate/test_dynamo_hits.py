@@ -10,7 +10,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.simulate.cost import Fixed
 from engine.simulate.simulation import Simulation
-from engine.trace.events import Lookup
+from engine.trace.operations import Lookup
 from engine.trace.records import StepRecord
 from tests.unit.accounting.model_facts import facts
 

@@ -15,9 +15,9 @@ from engine.requests.request_spec import RequestSpec
 from engine.simulate.replay import Replay
 from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
 from engine.simulate.what_if import Figures, is_same, what_if
-from engine.trace.events import Finish, Submit
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from engine.trace.operations import Finish, Submit
 from tests.load import large_log
 from tests.load.large_log import Shape, write
 from tests.unit.engine.runs import tiny_llama

@@ -18,8 +18,8 @@ from engine.simulate.queues import Arrangement, Prefill, mean_ttft
 from engine.simulate.simulation import Simulation
 from engine.trace.check import check
 from engine.trace.compare import compare
-from engine.trace.events import Op
 from engine.trace.log import TraceReader
+from engine.trace.operations import Op
 from tests.unit.engine.runs import tiny_llama
 from tests.unit.simulate.asks import Ask
 

@@ -11,7 +11,7 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.speculation import Drafter, Proposal, Speculation
-from engine.trace.events import DraftMethod
+from engine.trace.operations import DraftMethod
 from engine.trace.records import StepRecord
 from engine.trace.snapshot import snapshot_of
 from engine.trace.state import State

@@ -24,7 +24,7 @@ from engine.speculate.draft_model import ModelDrafter
 from engine.speculate.ngram import NgramDrafter
 from engine.speculate.settings import Speculative
 from engine.trace.check import check
-from engine.trace.events import Draft, Preempt, Sample, TakeBack, Verify
+from engine.trace.operations import Draft, Preempt, Sample, TakeBack, Verify
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, PROMPTS, log_of, ops_of, outputs_of, tiny_llama
 from tests.unit.speculate.scripted import NGRAM, Scripted, records_of, right_then_wrong, speculating, step_checked
 

@@ -3,8 +3,8 @@
 import pytest
 
 from engine.trace.apply import apply
-from engine.trace.events import Admit, Allocate, Cache, Free, Op, Sample, Submit, Write
-from engine.trace.events import Finish as FinishOp
+from engine.trace.operations import Admit, Allocate, Cache, Free, Op, Sample, Submit, Write
+from engine.trace.operations import Finish as FinishOp
 from engine.trace.records import Candidate, Header, Machine, ModelFacts, Output, StepRecord, Timing, TokenizerFacts
 from engine.trace.state import initial_state, memory_figures
 

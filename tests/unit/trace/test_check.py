@@ -10,8 +10,8 @@ import pytest
 
 from engine.trace import codec
 from engine.trace.check import Counts, check
-from engine.trace.events import Lookup, Submit
 from engine.trace.log import TraceReader
+from engine.trace.operations import Lookup, Submit
 from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord
 from engine.trace.state import State
 
@@ -201,7 +201,7 @@ def test_what_a_lookup_names_is_there(frames: Frames, findings: Check, fields: d
 
 def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
     """A hit on a block with other tokens: every operation is possible, the whole is not."""
-    from engine.trace.events import Admit, Share
+    from engine.trace.operations import Admit, Share
 
     submit = Submit(
         seq_id=1, queue_position=0, request_id="b", prompt_token_ids=[65, 70, 67],

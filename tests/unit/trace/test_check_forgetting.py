@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.check_forgetting import ForgettingBook
-from engine.trace.events import Forget, Keep
 from engine.trace.log import TraceReader
+from engine.trace.operations import Forget, Keep
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "forgetting.kvtrace"
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from engine.trace.check_loading import wrong_in_loading
 from engine.trace.check_transfers import TransferBook
-from engine.trace.events import Admit, Expire, Load, LookupExternal, Op, Store
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Expire, Load, LookupExternal, Op, Store
 from engine.trace.records import StepRecord
 from tests.unit.trace.two_instances import PREFILL, record
 

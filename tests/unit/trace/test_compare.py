@@ -15,9 +15,9 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace import codec
 from engine.trace.busy_time import step_seconds
 from engine.trace.compare import Comparison, compare, same
-from engine.trace.events import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share
 from engine.trace.figures import held_at_most
 from engine.trace.log import TraceReader
+from engine.trace.operations import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
 
 ROOMY = CONFIGS["roomy"]

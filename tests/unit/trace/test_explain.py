@@ -8,9 +8,9 @@ from app.cli import main
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
-from engine.trace.events import Admit, Finish, Lookup, Preempt, Submit
 from engine.trace.explain import Story, overview, stories
 from engine.trace.log import TraceReader
+from engine.trace.operations import Admit, Finish, Lookup, Preempt, Submit
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama
 
 

@@ -12,12 +12,12 @@ import msgpack  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from engine.trace.events import Cache, Evict, Finish, Fork, Load, Preempt, Store, Submit
 from engine.trace.export import ExportError
 from engine.trace.export.kv_events import write_kv_events, write_kv_events_json
 from engine.trace.export.perfetto import write_perfetto
 from engine.trace.export.tables import EVENTS, STEPS, write_csv, write_parquet
 from engine.trace.log import TraceReader
+from engine.trace.operations import Cache, Evict, Finish, Fork, Load, Preempt, Store, Submit
 from engine.trace.records import StepRecord
 from tests.unit.engine.runs import run
 

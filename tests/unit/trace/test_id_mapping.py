@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.compare import compare
-from engine.trace.events import Cache, Evict, Finish, Op, Submit
 from engine.trace.id_mapping import Renamed
 from engine.trace.log import TraceReader
+from engine.trace.operations import Cache, Evict, Finish, Op, Submit
 
 ROOT = Path(__file__).parents[3]
 

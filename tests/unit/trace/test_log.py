@@ -11,8 +11,8 @@ import pytest
 
 from engine.trace import codec, frames
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Submit
 from engine.trace.log import HELD, KEYFRAME_INTERVAL, TraceReader, TraceWriter
+from engine.trace.operations import Submit
 from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord, Timing
 from engine.trace.state import TraceStateError, initial_state, memory_figures
 

@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break
 from engine.trace.derived_file import DerivedFileError, Stamp
-from engine.trace.events import Evict, Load, Removed, Store
 from engine.trace.log import TraceReader
 from engine.trace.log_index import make as making
 from engine.trace.log_index.block_rows import NONE
@@ -24,6 +23,7 @@ from engine.trace.log_index.make import make
 from engine.trace.log_index.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.log_index.series import DRAWN, bins
 from engine.trace.log_index.stored import MAGIC, OWN, Index, read_index
+from engine.trace.operations import Evict, Load, Removed, Store
 from engine.trace.state import Sequence, State
 from engine.trace.tables import group_of
 from tests.load.large_log import Shape, write

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engine.trace import codec
-from engine.trace.events import Op
+from engine.trace.operations import Op
 from engine.trace.records import Header, Memory, Objection, StepRecord, Timing
 from engine.trace.state import State, initial_state
 

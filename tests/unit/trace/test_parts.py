@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from engine.trace.account import Account
 from engine.trace.busy_time import BusyTime, EngineClock
-from engine.trace.events import Lost
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.log import TraceReader
+from engine.trace.operations import Lost
 from engine.trace.records import StepRecord
+from engine.trace.request_account import Account
 from tests.golden.make import HEADER
 from tests.paused import moments, paused
 from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbered, record, submit

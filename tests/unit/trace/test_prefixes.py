@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
 from engine.trace.derived_file import DerivedFileError
-from engine.trace.events import Cache, Stored
 from engine.trace.geometry import geometry
 from engine.trace.log import TraceReader
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
 from engine.trace.log_index.prefixes import Prefixes, prefixes
+from engine.trace.operations import Cache, Stored
 from tests.load.large_log import Shape, write
 from tests.unit.monitor.publisher import message, stored
 

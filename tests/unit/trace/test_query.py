@@ -12,9 +12,9 @@ from engine.bench.workload import TRACES
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
 from engine.trace.derived_file import DerivedFileError
-from engine.trace.events import Cache, Evict, Preempt
 from engine.trace.explain import overview
 from engine.trace.log import TraceReader
+from engine.trace.operations import Cache, Evict, Preempt
 from engine.trace.query import table_cache as module
 from engine.trace.query.database import LogDatabase, QueryError
 from engine.trace.query.questions import questions

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.apply import apply
-from engine.trace.events import RELEASED, Allocate, Free, Op, Release, Share, Write
-from engine.trace.operations import OPERATIONS
+from engine.trace.operation_effects import OPERATIONS
+from engine.trace.operations import RELEASED, Allocate, Free, Op, Release, Share, Write
 from engine.trace.records import BatchEntry, BlockGroup, Header, StepRecord, Timing
 from engine.trace.state import State, TraceStateError, copy_state, empty_state, initial_state, memory_figures
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import Struct, inspect
 
-from engine.trace.events import Allocate, Copy, Evict, Finish, Lookup, Op, Preempt, Submit
+from engine.trace.operations import Allocate, Copy, Evict, Finish, Lookup, Op, Preempt, Submit
 from engine.trace.records import Header, Memory, Output, StepRecord, Timing
 from engine.trace.telling import Context, Register, Voice, aspects_of, languages, parts_of, texts
 from engine.trace.telling.parts import Aspect

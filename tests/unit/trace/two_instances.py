@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.trace.events import Admit, Arrive, Await, Finish, Hold, KVRole, Lookup, Op, Sample, Submit
+from engine.trace.operations import Admit, Arrive, Await, Finish, Hold, KVRole, Lookup, Op, Sample, Submit
 from engine.trace.records import BlockGroup, InstanceFacts, Memory, Output, StepRecord, Timing
 from tests.golden.make import HEADER
 

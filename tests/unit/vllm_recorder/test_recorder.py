@@ -13,8 +13,8 @@ from engine.observe.vllm_recorder.recorder import Recorder
 from engine.observe.vllm_recorder.request import public_name
 from engine.observe.vllm_recorder.settings import Settings
 from engine.trace.check import check
-from engine.trace.events import Evict, Finish, Free, Op, Release, Requeue
 from engine.trace.log import TraceWriter
+from engine.trace.operations import Evict, Finish, Free, Op, Release, Requeue
 from engine.trace.records import Watched
 from tests.golden.make import HEADER
 

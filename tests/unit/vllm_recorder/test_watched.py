@@ -12,8 +12,8 @@ import pytest
 
 from engine.trace.apply import apply
 from engine.trace.check import check
-from engine.trace.events import Finish, Free, Lookup, Preempt
 from engine.trace.log import TraceReader
+from engine.trace.operations import Finish, Free, Lookup, Preempt
 from engine.trace.state import State, initial_state
 
 CAPTURED = Path(__file__).with_name("captured")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from engine.trace.busy_time import Clock
-from engine.trace.events import (
+from engine.trace.operations import (
     Adjust,
     Admit,
     Arrive,
