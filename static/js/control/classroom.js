@@ -94,7 +94,7 @@ export function followClass() {
     });
   });
   effect(() => {
-    if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // its pass is known no more
+    if (session.trouble.value?.key === BARRED && mine.value) untracked(end); // its pass is known no more
   });
   effect(() => {
     document.documentElement.dataset.led = String(isLed.value && !roaming.value); // what drives is not shown then

@@ -45,8 +45,9 @@ export async function runOfClass(client, own) {
     return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
     if (error instanceof NoAnswer) return ""; // the next connect enters
-    if (isIn(id) && error instanceof Refusal && error.code !== "refused") {
-      end(mine.peek() !== null || error.code === "not_found");
+    const isForgotten = error instanceof Refusal && error.code === (mine.peek() ? "forbidden" : "not_found");
+    if (isIn(id) && isForgotten) {
+      end();
       return own;
     }
     // who has no secret any more is asked for a seat, and what is said of that is for followers
@@ -98,13 +99,13 @@ async function untilTaken(ask) {
 /** Whether this page has come into the class, which may be over. @param {string} id */
 const isIn = (id) => told.peek()?.id === id && (mine.peek() !== null || presenting.peek() !== null);
 
-/** The class is over for this page, which shows that from now on. @param {boolean} isForgotten by the server */
-export function end(isForgotten) {
+/** The server has lost the class: it is over for this page, which shows that from now on. */
+export function end() {
   const now = told.peek();
   if (!now) return;
   batch(() => {
     told.value = { ...now, over: true };
-    forgotten.value = isForgotten;
+    forgotten.value = true;
   });
 }
 
