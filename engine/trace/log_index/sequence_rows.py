@@ -1,4 +1,4 @@
-"""Sequences as table rows: the account of each (`engine.trace.request_account`), and the spans in which it waited and ran.
+"""Sequences as table rows: their accounts (`engine.trace.request_account`), and the spans in which they waited and ran.
 
 The account's clock counts records here, so the times in its rows are the records in which things happened.
 """

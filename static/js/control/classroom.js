@@ -94,7 +94,11 @@ export function followClass() {
     });
   });
   effect(() => {
+<<<<<<< HEAD
     if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // the pass is no longer valid
+=======
+    if (session.trouble.value?.key === BARRED && mine.value) untracked(end); // its pass is known no more
+>>>>>>> h1
   });
   effect(() => {
     // hides the controls that drive the run
