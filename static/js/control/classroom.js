@@ -94,11 +94,7 @@ export function followClass() {
     });
   });
   effect(() => {
-<<<<<<< HEAD
-    if (session.trouble.value?.key === BARRED && mine.value) untracked(() => end(true)); // the pass is no longer valid
-=======
-    if (session.trouble.value?.key === BARRED && mine.value) untracked(end); // its pass is known no more
->>>>>>> h1
+    if (session.trouble.value?.key === BARRED && mine.value) untracked(end); // the pass is no longer valid
   });
   effect(() => {
     // hides the controls that drive the run

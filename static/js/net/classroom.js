@@ -46,16 +46,10 @@ export async function runOfClass(client, own) {
     });
     return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
-<<<<<<< HEAD
     if (error instanceof NoAnswer) return ""; // the next connect enters the class
-    if (isIn(id) && error instanceof Refusal && error.code !== "refused") {
-      end(mine.peek() !== null || error.code === "not_found");
-=======
-    if (error instanceof NoAnswer) return ""; // the next connect enters
     const isForgotten = error instanceof Refusal && error.code === (mine.peek() ? "forbidden" : "not_found");
     if (isIn(id) && isForgotten) {
       end();
->>>>>>> h1
       return own;
     }
     // without a valid secret the page asks for a seat, and the errors of that are worded for followers
@@ -108,13 +102,8 @@ async function untilTaken(ask) {
 /** Return whether this page has entered the class, which may be over. @param {string} id */
 const isIn = (id) => told.peek()?.id === id && (mine.peek() !== null || presenting.peek() !== null);
 
-<<<<<<< HEAD
-/** Mark the class as over for this page. @param {boolean} isForgotten whether the server no longer knows it */
-export function end(isForgotten) {
-=======
-/** The server has lost the class: it is over for this page, which shows that from now on. */
+/** Mark the class as over for this page: the server no longer knows it. */
 export function end() {
->>>>>>> h1
   const now = told.peek();
   if (!now) return;
   batch(() => {
