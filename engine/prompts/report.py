@@ -107,6 +107,11 @@ class Player:
         unit = policies()["vllm"].unit
         self._engine = EngineCache(settings.num_blocks, unit) if settings.num_blocks else None
 
+    @property
+    def trees(self) -> dict[Keyspace, PrefixTree]:
+        """The prompts that were played, without answers."""
+        return {space: cache.trees[False] for space, cache in self._caches.items()}
+
     def tokens_of(self, segment: Segment) -> Sequence[int]:
         """Return a segment's token ids; each text is encoded once."""
         found = self._tokens.get(segment.text)
