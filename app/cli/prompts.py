@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.prompts.report import Settings, Verdict
     from engine.prompts.savings import Saving
     from engine.prompts.tokens import Encode
+    from engine.prompts.worth_keeping import Prefix
     from engine.simulate.cost import StepCost
 
 MAX_BREAKS = 10
@@ -87,12 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
         file = read_prompts(arguments.file, keep_bodies=bool(model))
         encode = characters_of if file.is_private else _encode(model)
         requests = with_answers(file.requests)
-        verdicts = _played(requests, encode, settings)
+        verdicts, prefixes = _played(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
         by_template, refusal = None, None
         if not file.is_private:
             by_template, refusal = _played_as_rendered(requests, model, encode, settings)
-        verdicts = by_template or verdicts
+        verdicts, prefixes = by_template or (verdicts, prefixes)
     except (PromptError, ValueError) as error:
         reason = str(error).replace(model, tokenizer) if model and tokenizer else str(error)
         raise UserError(reason) from error
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts, found = without_texts(verdicts, found)
         file = file._replace(unread=without_reasons(file.unread))
     if arguments.json:
-        report = {"file": arguments.file.name, "requests": verdicts, "savings": found}
+        report = {"file": arguments.file.name, "requests": verdicts, "savings": found, "prefixes": prefixes}
         report |= {"rendered": by_template is not None, "not_rendered": not_rendered}
         sys.stdout.write(to_json(report).decode() + "\n")
     elif arguments.html:
@@ -118,7 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
         counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
         costs = _costs(verdicts, arguments, language)
-        page = report_page(name, verdicts, found, arguments.policy, tokenizer, language, counted, notes, costs)
+        page = report_page(
+            name, verdicts, found, prefixes, arguments.policy, tokenizer, language, counted, notes, costs
+        )
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
@@ -127,9 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.request is not None:
         _print_request(verdicts[arguments.request - 1], arguments.policy)
     else:
-        _print_report(
-            file, verdicts, found, arguments, not_rendered if by_template is None else words("en")("rendered")
-        )
+        how = not_rendered if by_template is None else words("en")("rendered")
+        _print_report(file, verdicts, found, prefixes, arguments, how)
     return int(any(verdict.parted for verdict in verdicts))
 
 
@@ -139,16 +141,22 @@ def _encode(name: str | None) -> Encode:
     return open_encoder(name)
 
 
-def _played(requests: Iterable[PromptRequest], encode: Encode, settings: Settings) -> list[Verdict]:
+def _played(
+    requests: Iterable[PromptRequest], encode: Encode, settings: Settings
+) -> tuple[list[Verdict], list[Prefix]]:
+    """Play the requests. Returns their verdicts, and the prefixes worth keeping."""
+    from engine.prompts.policies import policies
     from engine.prompts.report import Player
+    from engine.prompts.worth_keeping import worth_keeping
 
     player = Player(encode, settings)
-    return [player.play(request) for request in requests]
+    verdicts = [player.play(request) for request in requests]
+    return verdicts, worth_keeping(player.trees, verdicts, policies()[settings.policy])
 
 
 def _played_as_rendered(
     requests: Sequence[PromptRequest], name: str | None, encode: Encode, settings: Settings
-) -> tuple[list[Verdict] | None, CannotRender | None]:
+) -> tuple[tuple[list[Verdict], list[Prefix]] | None, CannotRender | None]:
     """Play the requests as the tokenizer's chat template renders them, or return None and its refusal.
 
     Both are None if the tokenizer has no chat template.
@@ -166,7 +174,12 @@ def _played_as_rendered(
 
 
 def _print_report(
-    file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace, how: str
+    file: PromptFile,
+    verdicts: list[Verdict],
+    found: list[Saving],
+    prefixes: list[Prefix],
+    arguments: argparse.Namespace,
+    how: str,
 ) -> None:
     policy = arguments.policy
     total, hit = sum(v.num_tokens for v in verdicts), sum(v.hits[policy].num_tokens for v in verdicts)
@@ -207,6 +220,10 @@ def _print_report(
     for saving in found:
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
+    if prefixes:
+        say("prefixes worth keeping, by the tokens that they save:")
+    for prefix in prefixes:
+        say(f"  {prefix.num_saved:>10,}  {words('en').prefix(prefix)}")
 
 
 def _costs(verdicts: list[Verdict], arguments: argparse.Namespace, language: str) -> list[str]:

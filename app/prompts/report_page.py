@@ -15,6 +15,7 @@ from engine.cache.prefix_memory import common_prefix
 from engine.prompts.policies import policies
 from engine.prompts.report import Fate, Verdict
 from engine.prompts.savings import Saving
+from engine.prompts.worth_keeping import Prefix
 
 Counted = Literal["parts", "rendered", "characters"]  # what is counted as tokens
 MAX_BREAKS = 10  # that are listed before all turns
@@ -48,6 +49,7 @@ def report_page(
     name: str,
     verdicts: Sequence[Verdict],
     savings: Sequence[Saving],
+    prefixes: Sequence[Prefix],
     policy: str,
     tokenizer: str | None,
     language: str,
@@ -86,6 +88,7 @@ def report_page(
         if reported
         else None,
         savings=savings,
+        prefixes=prefixes,
         worst=[
             (verdict, say.cause(verdict.parted))
             for verdict in sorted(verdicts, key=lambda one: -one.num_again)

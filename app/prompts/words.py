@@ -9,6 +9,7 @@ from typing import Any
 from engine.prompts.policies import Hit
 from engine.prompts.rendering import CannotRender
 from engine.prompts.report import Break
+from engine.prompts.worth_keeping import Prefix
 from engine.trace.telling.words import content_of, filled, flat, in_language
 
 FOLDER = Path(__file__).parent
@@ -41,6 +42,13 @@ class Words:
         """Say why a hit is no longer; "" where it is as long as it could be."""
         found = [self(f"limit.{hit.limit}", detail=hit.detail)] if hit.limit else []
         return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
+
+    def prefix(self, prefix: Prefix) -> str:
+        """Say how long a prefix is, how many requests it serves, and which segments it has."""
+        paths = prefix.paths
+        place = paths[0] if len(paths) == 1 else f"{paths[0]} … {paths[-1]}"
+        request = prefix.request + 1
+        return self("prefix", tokens=prefix.num_tokens, later=prefix.num_later, place=place, request=request)
 
 
 def percent(part: int, whole: int) -> str:

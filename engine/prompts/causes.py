@@ -19,8 +19,8 @@ from engine.prompts.segments import Segment, is_hashed
 Cause = Literal[
     "tools_added", "tools_removed", "tools_replaced", "tools_reordered", "tool_changed", "schema_keys_reordered",
     "volatile_text", "system_changed", "reasoning_dropped", "image_changed", "last_turn_marker", "messages_dropped",
-    "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model", "not_known",
-    "another_question", "new_conversation",
+    "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model", "other_adapter",
+    "other_cache_salt", "other_instance", "not_known", "another_question", "new_conversation",
 ]  # fmt: skip
 NO_BREAK = ("another_question", "new_conversation")  # nothing that was cached is asked for again
 Found = tuple[Cause, str] | None

@@ -17,12 +17,13 @@ from engine.prompts.segments import Content, Segment
 class Node:
     """A segment after those above it. `end`: tokens up to its end."""
 
-    __slots__ = ("children", "end", "ends", "kept", "last", "tokens", "touched", "until")
+    __slots__ = ("children", "end", "ends", "kept", "last", "tokens", "touched", "until", "uses")
 
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
         self.last = -1  # the last request whose prompt passes this node
+        self.uses = 0  # requests whose prompts pass it
         self.ends = -1  # the last request that ended here; -1: none did
         self.touched = 0.0  # time of that request
         self.until = -1.0  # until when an entry at a breakpoint here is kept, and for how many seconds after a use
@@ -108,6 +109,7 @@ class PrefixTree:
             if child is None:
                 child = node.children[segment.content] = Node(own, node.end)
             child.last, child.touched = request, now
+            child.uses += 1
             path.append(child)
             node = child
         node.ends = request

@@ -11,13 +11,15 @@ from msgspec.structs import replace
 from engine.prompts.report import Verdict
 from engine.prompts.savings import Saving
 
+NAMING = ("tool", "schema", "other_adapter", "other_instance")  # causes whose details have names of the requester's
+
 
 def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tuple[list[Verdict], list[Saving]]:
     """Put a hash and a length in the place of each text that comes from a request."""
     hidden = [
         replace(verdict, session=_hash(verdict.session), parted=replace(
             verdict.parted,
-            detail="…" if verdict.parted.cause.startswith(("tool", "schema")) else verdict.parted.detail,
+            detail="…" if verdict.parted.cause.startswith(NAMING) else verdict.parted.detail,
             earlier_text=_hidden(verdict.parted.earlier_text), text=_hidden(verdict.parted.text),
         ))
         if verdict.parted else replace(verdict, session=_hash(verdict.session))

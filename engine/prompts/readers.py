@@ -34,6 +34,16 @@ class Sent(NamedTuple):
     time: float | None = None  # seconds since the epoch
     session: str = ""
     usage: Mapping[str, Any] = {}
+    instance: str = ""  # that answered: its name, address or region
+
+
+class Keyspace(NamedTuple):
+    """Key of a cache: requests of two keyspaces share nothing. A field is "" where a request does not say."""
+
+    model: str
+    adapter: str = ""
+    cache_salt: str = ""
+    instance: str = ""
 
 
 class Rendered(Struct, frozen=True):
@@ -65,6 +75,13 @@ class PromptRequest(Struct, frozen=True):
     body: Mapping[str, Any] = {}
     rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
     held: Rendered | None = None  # the same with what was computed of the answer
+    adapter: str = ""
+    cache_salt: str = ""
+    instance: str = ""  # that answered
+
+    @property
+    def keyspace(self) -> Keyspace:
+        return Keyspace(self.model, self.adapter, self.cache_salt, self.instance)
 
 
 class PromptFile(NamedTuple):
@@ -108,6 +125,9 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_b
             segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
             tokens, cached = reported(sent.usage)
             output, reasoning = reported_answer(sent.usage)
+            adapter = next((_key(sent.body[name]) for name in ADAPTERS if sent.body.get(name)), "")
+            geo = sent.usage.get("inference_geo")  # Anthropic's
+            instance = sent.instance or (str(geo) if geo and geo not in NO_PLACE else "")
             body = _shared(sent.body, same) if keep_body else {}
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
@@ -131,11 +151,18 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_b
                 output,
                 reasoning,
                 body=body,
+                adapter=adapter,
+                cache_salt=_key(sent.body.get("cache_salt") or ""),
+                instance=instance,
             )
         )
         found.shapes[name] += 1
         return
     found.unread["an entry that is no request"] += 1
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
@@ -216,8 +243,10 @@ def _har(entry: dict[str, Any]) -> Sent | None:
     text = entry["request"].get("postData", {}).get("text") if isinstance(entry.get("request"), dict) else None
     if text is None or "startedDateTime" not in entry:
         return None
-    answer = (entry.get("response") or {}).get("content", {}).get("text") or ""
-    return Sent(_decoded(text), _seconds(entry["startedDateTime"]), "", _usage_in(answer))
+    response = entry.get("response") or {}
+    answer = response.get("content", {}).get("text") or ""
+    headers = {one["name"]: one.get("value") for one in response.get("headers") or ()}
+    return Sent(_decoded(text), _seconds(entry["startedDateTime"]), "", _usage_in(answer), _instance(headers))
 
 
 def _pair(entry: dict[str, Any]) -> Sent | None:
@@ -227,7 +256,13 @@ def _pair(entry: dict[str, Any]) -> Sent | None:
     answer = entry.get("response") or {}
     usage = _usage_in(answer.get("body") or answer.get("body_raw") or answer.get("sse_events") or "")
     when = entry.get("timestamp") or request.get("timestamp") or entry.get("logged_at")
-    return Sent(_decoded(request["body"]), _seconds(when), str(entry.get("session_id") or ""), usage)
+    instance = _instance(answer.get("headers") or {})
+    return Sent(_decoded(request["body"]), _seconds(when), str(entry.get("session_id") or ""), usage, instance)
+
+
+def _instance(headers: Mapping[str, Any]) -> str:
+    """Return what the headers of an answer say about who gave it; "": nothing."""
+    return next((str(value) for name, value in headers.items() if name.lower() in INSTANCE_HEADERS and value), "")
 
 
 def _proxied(entry: dict[str, Any]) -> Sent | None:
@@ -251,7 +286,8 @@ def _litellm(entry: dict[str, Any]) -> Sent | None:
     answer = entry.get("response")
     usage = answer.get("usage") if isinstance(answer, dict) else None
     usage = usage or {"prompt_tokens": entry.get("prompt_tokens")}
-    return Sent(body, _seconds(entry.get("startTime")), str(entry.get("trace_id") or ""), usage)
+    instance = str(entry.get("model_id") or entry.get("api_base") or "")
+    return Sent(body, _seconds(entry.get("startTime")), str(entry.get("trace_id") or ""), usage, instance)
 
 
 def _span(entry: dict[str, Any]) -> Sent | None:
@@ -275,13 +311,17 @@ def _span(entry: dict[str, Any]) -> Sent | None:
         usage["input_tokens_details"] = {"cached_tokens": _count(cached)}  # type: ignore[assignment]
     when = entry.get("startTimeUnixNano")
     time = int(when) / 1e9 if when is not None else _seconds(entry.get("start_time"))
-    return Sent(body, time, str(given.get("gen_ai.conversation.id") or ""), usage)
+    server = [str(given[name]) for name in ("server.address", "server.port") if given.get(name)]
+    return Sent(body, time, str(given.get("gen_ai.conversation.id") or ""), usage, ":".join(server))
 
 
 def _body(entry: dict[str, Any]) -> Sent | None:
     return Sent(entry) if any(name in entry for name in PROMPTS) else None
 
 
+ADAPTERS = ("lora_path", "adapter_id", "lora")  # of SGLang, LoRAX, llama.cpp; vLLM's have a `model` each
+INSTANCE_HEADERS = ("x-ms-region", "x-litellm-model-id")  # of Azure, LiteLLM
+NO_PLACE = ("global", "not_available")  # values of Anthropic's `inference_geo` that name no region
 SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
 PRIVATE = "kvtheater proxy --private"
 SHAPES: dict[str, Callable[[dict[str, Any]], Sent | None]] = {

@@ -21,7 +21,7 @@ from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.policies import Hit, PolicyCache, Prompt, Tokens, policies
 from engine.prompts.prefix_tree import Match, PrefixTree
-from engine.prompts.readers import PromptRequest, Rendered
+from engine.prompts.readers import Keyspace, PromptRequest, Rendered
 from engine.prompts.segments import Content, Segment
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Fate = Literal["hit", "first", "again", "lost", "not_cacheable"]
 LOST = ("expired", "evicted", "other_slot")
+MAX_OTHERS = 16  # other caches, those used last, in which a prompt is looked for
 AROUND = 60  # characters that are shown on either side of a break
 
 
@@ -93,9 +94,11 @@ class Player:
 
     def __init__(self, encode: Encode, settings: Settings) -> None:
         self._encode, self._settings = encode, settings
+        self._answers = policies()[settings.policy].answers  # whether the cache has them
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
         self._spans: dict[Span, Span] = {}  # interned: a history repeats them in each request
-        self._models: dict[str, _Model] = {}
+        self._caches: dict[Keyspace, _Cache] = {}  # those used last at the end
+        self._instances: dict[Keyspace, str] = {}  # that answered last
         self._requests: list[PromptRequest] = []
         self._now = 0.0
         self._turns: Counter[str] = Counter()
@@ -103,6 +106,11 @@ class Player:
         self._numbers: dict[str, int] = {}  # of sessions that have no name of their own
         unit = policies()["vllm"].unit
         self._engine = EngineCache(settings.num_blocks, unit) if settings.num_blocks else None
+
+    @property
+    def trees(self) -> dict[Keyspace, PrefixTree]:
+        """The prompts that were played, without answers."""
+        return {space: cache.trees[False] for space, cache in self._caches.items()}
 
     def tokens_of(self, segment: Segment) -> Sequence[int]:
         """Return a segment's token ids; each text is encoded once."""
@@ -120,44 +128,54 @@ class Player:
         if request.time is not None:  # else it follows the previous one at once
             self._now = request.time
         now = self._now
-        model = self._models.setdefault(request.model, _Model())
+        space = self._keyspace(request)
+        cache = self._caches[space] = self._caches.pop(space) if space in self._caches else _Cache()
         held = self._held(request, tokens)
-        matches = {name: tree.match(segments, tokens) for name, tree in model.trees.items()}
+        matches = {name: tree.match(segments, tokens) for name, tree in cache.trees.items()}
         hits = {
-            name: cache.lookup(request, tokens, matches[cache.policy.answers], now)
-            for name, cache in model.caches.items()
+            name: one.lookup(request, tokens, matches[one.policy.answers], now) for name, one in cache.policies.items()
         }
         is_left_out = False
         if self._engine is not None:
             whole, num_tokens = list(chain.from_iterable(held[1])), sum(map(len, tokens))
-            hits["vllm"] = self._engine.admit(index, tokens, request.model, whole[num_tokens:])
+            hits["vllm"] = self._engine.admit(index, tokens, "\0".join(space), whole[num_tokens:])
             is_left_out = len(whole) > num_tokens and not self._engine.has_room(len(whole))
-        match = matches[policies()[self._settings.policy].answers]
-        closest = model.closest(segments, match)
-        if closest < 0:
-            broken = self._other_model(request, tokens)
-        elif raw.rendered is not None:
+        match = matches[self._answers]
+        closest, broken, seen, from_match = cache.closest(segments, match), None, cache.last_with, match
+        if closest >= 0 and raw.rendered is not None:
             broken = self._rendered_break(raw, raw.rendered, self._requests[closest])
-        else:
-            broken = self._break(request, match, closest, model)
-        session = self._session(request, match, closest, broken)
+        elif closest >= 0:
+            broken = self._break(request, match, closest, cache)
+        if broken is None or broken.cause in NO_BREAK:
+            other = self._other_cache(space, segments, tokens, match)
+            if other is not None:
+                from_match, broken, seen = other
+                closest = from_match.closest
+        session = self._session(request, from_match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
-        cut = _spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with)
+        cut = _spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, seen)
         spans = [self._spans.setdefault(span, span) for span in cut]
-        paths = {name: tree.insert(segments, tokens, index, now) for name, tree in model.trees.items()}
-        model.trees[True].insert(*held, index, now)
-        for cache in model.caches.values():
-            answers = cache.policy.answers
-            cache.insert(request, held if answers else (segments, tokens), paths[answers], now)
+        paths = {name: tree.insert(segments, tokens, index, now) for name, tree in cache.trees.items()}
+        cache.trees[True].insert(*held, index, now)
+        for one in cache.policies.values():
+            answers = one.policy.answers
+            one.insert(request, held if answers else (segments, tokens), paths[answers], now)
         self._requests.append(replace(raw, body={}, rendered=None))
-        model.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
+        cache.last_with.update((segment.content, index) for segment in (*segments, *held[0]))
         self._turns[session] += 1
         return Verdict(
             index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
             closest if closest >= 0 else None, match.num_tokens, spans, broken,
             request.reported_tokens, request.reported_cached, self._numbers.get(session, 0), is_left_out,
         )  # fmt: skip
+
+    def _keyspace(self, request: PromptRequest) -> Keyspace:
+        """Return a request's keyspace. One that does not say who answered goes where the last one went."""
+        space = request.keyspace
+        group = space._replace(instance="")
+        self._instances[group] = space.instance or self._instances.get(group, "")
+        return space._replace(instance=self._instances[group])
 
     def _prompt(self, request: PromptRequest) -> tuple[list[Segment], list[Sequence[int]]]:
         if request.rendered is not None:
@@ -185,14 +203,14 @@ class Player:
         self._sessions.append(name)
         return name
 
-    def _break(self, request: PromptRequest, match: Match, closest: int, model: _Model) -> Break | None:
+    def _break(self, request: PromptRequest, match: Match, closest: int, cache: _Cache) -> Break | None:
         earlier, segments = self._requests[closest], request.segments
         pairs = zip(earlier.segments, segments, strict=False)
         at = next((i for i, (a, b) in enumerate(pairs) if a.content != b.content), len(earlier.segments))
         if match.parted is None or at >= min(len(earlier.segments), len(segments)):
             return None
         after = segments[len(match.path) - 1 :]
-        if match.goes_on and not any(segment.content in model.last_with for segment in after):
+        if match.goes_on and not any(segment.content in cache.last_with for segment in after):
             return None  # another branch of an earlier prompt: all that follows is new
         old, new = earlier.segments[at], segments[at]
         same = bool(request.session) and request.session == earlier.session
@@ -237,22 +255,38 @@ class Player:
             path, earlier_path = first_difference(raw[raw_at], request.segments[raw_at]), raw[raw_at].path
         return Break(cause, detail, path, earlier_path, token, _around(one, place), _around(other, place))
 
-    def _other_model(self, request: PromptRequest, tokens: Sequence[Sequence[int]]) -> Break | None:
-        """Return a break where only another model's cache has something of it."""
-        trees = {name: model.trees[False] for name, model in self._models.items()}
-        others = {name: tree.match(request.segments, tokens).num_tokens for name, tree in trees.items()}
-        name = max(others, key=lambda one: others[one])
-        if others[name] < policies()["vllm"].unit:
+    def _other_cache(
+        self, space: Keyspace, segments: Sequence[Segment], tokens: Tokens, match: Match
+    ) -> tuple[Match, Break, dict[Content, int]] | None:
+        """Find another cache that has more of a prompt, and a break that says what keeps the two apart.
+
+        If this cache has something of it, only one with the same model and adapter counts.
+        """
+        others = dict[Keyspace, Match]()
+        for one in [one for one in self._caches if one != space][-MAX_OTHERS:]:
+            if match.closest < 0 or one[:2] == space[:2]:
+                others[one] = self._caches[one].trees[self._answers].match(segments, tokens)
+        alike = {one: sum(a == b for a, b in zip(one, space, strict=True)) for one in others}
+        best = max(others, key=lambda one: (others[one].num_tokens, alike[one]), default=None)
+        if best is None or others[best].num_tokens - match.num_tokens < policies()["vllm"].unit:
             return None
-        return Break("other_model", name, "model", "model", 0, f"|{name}", f"|{request.model}")
+        field = next(name for name in space._fields if getattr(best, name) != getattr(space, name))
+        old, new = str(getattr(best, field)), str(getattr(space, field))
+        cause, detail = f"other_{field}", old
+        if field == "cache_salt":  # a secret
+            old = new = detail = ""
+        elif field == "instance" and not (old and new):
+            cause, detail = "not_known", ""
+        broken = Break(cause, detail, field, field, match.num_tokens, f"|{old}", f"|{new}")
+        return others[best], broken, self._caches[best].last_with
 
 
-class _Model:
-    """Earlier prompts of one model."""
+class _Cache:
+    """Earlier prompts of one keyspace."""
 
     def __init__(self) -> None:
         self.trees = {answers: PrefixTree() for answers in (False, True)}  # of prompts, and of these with answers
-        self.caches = {name: PolicyCache(policy) for name, policy in policies().items()}
+        self.policies = {name: PolicyCache(policy) for name, policy in policies().items()}
         self.last_with: dict[Content, int] = {}  # the last request that had a segment
 
     def closest(self, segments: Sequence[Segment], match: Match) -> int:

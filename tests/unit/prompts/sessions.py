@@ -288,7 +288,27 @@ def _sessions() -> list[Session]:
         # another cache
         Session("other model", [chat(2), {**chat(3), "model": "other"}], "other_model", "model"),
         Session("other model in blocks", [anthropic(2), {**anthropic(3), "model": "small"}], "other_model", "model"),
+        Session("other adapter", [chat(2), {**chat(3), "lora_path": "sql"}], "other_adapter", "adapter"),
+        Session(
+            "other adapter of two",
+            [{**chat(2), "adapter_id": "sql"}, {**chat(3), "adapter_id": "law"}],
+            "other_adapter",
+            "adapter",
+        ),
+        Session("salted", [chat(2), {**chat(3), "cache_salt": "s"}], "other_cache_salt", "cache_salt"),
+        Session(
+            "other salt in blocks",
+            [{**anthropic(2), "cache_salt": "s"}, {**anthropic(3), "cache_salt": "t"}],
+            "other_cache_salt",
+            "cache_salt",
+        ),
         # nobody can know
+        Session(
+            "other roles in a call",
+            [long, changed(chat(7), "messages", 4, to={"role": "tool", "content": text(98)})],
+            "not_known",
+            "messages[4].content",
+        ),
         Session(
             "other roles",
             [long, changed(chat(7), "messages", 2, to={"role": "user", "content": text(97)})],

@@ -1,26 +1,25 @@
 """The cause of each break in made-up sessions of which it is known."""
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.prompts.readers import PromptRequest
+from engine.prompts.readers import read_prompts
 from engine.prompts.report import Player, Settings, Verdict
-from engine.prompts.segments import segments_of
-from tests.unit.prompts.sessions import SESSIONS, Session
+from tests.unit.prompts.sessions import SESSIONS, Session, anthropic, chat
 
 
 def encode(text: str) -> list[int]:
     return list(text.encode())
 
 
-def verdicts(bodies: list[dict[str, Any]]) -> list[Verdict]:
-    player = Player(encode, Settings())
-    return [
-        player.play(PromptRequest(line, body["model"], segments_of(body), session=body.get("prompt_cache_key", "")))
-        for line, body in enumerate(bodies, 1)
-    ]
+def verdicts(entries: list[dict[str, Any]], folder: Path) -> list[Verdict]:
+    file, player = folder / "session.jsonl", Player(encode, Settings())
+    file.write_text("\n".join(map(json.dumps, entries)))
+    return [player.play(request) for request in read_prompts(file).requests]
 
 
 def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -32,12 +31,64 @@ def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.name)
 @pytest.mark.parametrize("is_whole", [False, True], ids=["", "from the first turn on"])
-def test_each_break_has_its_cause_and_place(session: Session, is_whole: bool) -> None:
+def test_each_break_has_its_cause_and_place(session: Session, is_whole: bool, tmp_path: Path) -> None:
     before = turns_before(session.bodies[0]) if is_whole else []
-    *others, last = verdicts([*before, *session.bodies])
+    *others, last = verdicts([*before, *session.bodies], tmp_path)
     assert not any(verdict.parted for verdict in others)
     found = (last.parted.cause, last.parted.path) if last.parted else ("", "")
     assert found == (session.cause, session.path)
     assert sum(span.num_tokens for span in last.spans) == last.num_tokens
     if session.cause not in ("other_model", "last_turn_marker", "history_summarised"):  # these may repeat nothing
         assert (last.num_again > 0) == bool(session.cause)
+
+
+def passed(body: dict[str, Any], geo: str) -> dict[str, Any]:
+    """A line of the proxy's file, of a request that a region answered."""
+    return {"path": "/v1/messages", "time": 0, "request": body, "usage": {"input_tokens": 9, "inference_geo": geo}}
+
+
+def logged(body: dict[str, Any], model_id: str) -> dict[str, Any]:
+    """An entry of LiteLLM's log, of a request that a deployment answered."""
+    return {"call_type": "acompletion", "model_id": model_id, **body}
+
+
+def replied(body: dict[str, Any], region: str) -> dict[str, Any]:
+    """An entry of claude-tap, whose answer's headers name a region."""
+    return {"request": {"body": body}, "response": {"headers": {"X-MS-Region": region}, "body": {}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (passed(anthropic(2), "us"), passed(anthropic(3), "eu")),
+        (logged(chat(2), "us"), logged(chat(3), "eu")),
+        (replied(chat(2), "us"), replied(chat(3), "eu")),
+    ],
+    ids=["region in the usage", "deployment", "region in a header"],
+)
+def test_another_instance_that_answered_is_the_cause(
+    first: dict[str, Any], second: dict[str, Any], tmp_path: Path
+) -> None:
+    _, last = verdicts([first, second], tmp_path)
+    assert last.parted is not None and last.hits["vllm"].num_tokens == 0 and last.num_again
+    assert (last.parted.cause, last.parted.detail, last.parted.path) == ("other_instance", "us", "instance")
+
+
+def test_an_instance_with_an_older_part_of_the_conversation_has_only_that(tmp_path: Path) -> None:
+    first, second, third = verdicts([logged(chat(n), "ab"[n % 2]) for n in (3, 4, 5)], tmp_path)
+    assert second.parted and third.parted and third.closest == second.request
+    assert third.parted.cause == "other_instance" and third.parted.token == first.num_tokens
+    assert len({verdict.session for verdict in (first, second, third)}) == 1
+
+
+def test_an_unknown_instance_is_no_cause(tmp_path: Path) -> None:
+    """A request that does not say who answered counts as answered by the last one that did."""
+    known = [passed(anthropic(2), "us"), passed(anthropic(3), "not_available"), passed(anthropic(4), "global")]
+    assert not any(verdict.parted for verdict in verdicts(known, tmp_path))
+    _, last = verdicts([passed(anthropic(2), "global"), passed(anthropic(3), "us")], tmp_path)
+    assert last.parted is not None and last.parted.cause == "not_known"
+
+
+def test_a_salt_is_in_no_verdict(tmp_path: Path) -> None:
+    _, last = verdicts([chat(2) | {"cache_salt": "pepper"}, chat(3) | {"cache_salt": "saffron"}], tmp_path)
+    assert "pepper" not in repr(last) and "saffron" not in repr(last)

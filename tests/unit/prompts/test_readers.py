@@ -221,7 +221,9 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
     encode = ENCODE()
     player = Player(encode, Settings())
     verdicts = [player.play(request) for request in found.requests]
-    report_page("file", verdicts, savings(found.requests, verdicts, encode, Settings()), "vllm", None, "en").encode()
+    report_page(
+        "file", verdicts, savings(found.requests, verdicts, encode, Settings()), [], "vllm", None, "en"
+    ).encode()
 
 
 @pytest.mark.parametrize("count", [-1, 10**400])

@@ -1,0 +1,98 @@
+"""Prefixes worth keeping: those whose tokens most later requests would not compute.
+
+A prefix is of whole segments. Each adds to those that were found before it: a request counts with its longest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from engine.prompts.policies import Policy
+from engine.prompts.prefix_tree import Node, PrefixTree
+from engine.prompts.readers import Keyspace
+from engine.prompts.report import Span, Verdict
+
+MAX_PREFIXES = 5
+
+
+class Prefix(Struct, frozen=True):
+    """Beginning of prompts, in whole units of the cache. `num_later`: requests after the first that begin with it, and
+    with no longer prefix that is found. `num_saved`: tokens that these find in it and in no shorter one that is found.
+    """
+
+    num_saved: int
+    num_tokens: int
+    num_later: int
+    model: str
+    request: int  # the last that begins with it
+    paths: list[str]  # of its segments, in the request
+
+
+def worth_keeping(trees: Mapping[Keyspace, PrefixTree], verdicts: Sequence[Verdict], policy: Policy) -> list[Prefix]:
+    """Return the prefixes of the played prompts that would save most, the best first."""
+    nodes, found = _nodes(trees, policy), list[Prefix]()
+    while len(found) < MAX_PREFIXES:
+        best = max(nodes, key=_saved_by, default=None)
+        if best is None or _saved_by(best) <= 0:
+            break
+        last = best.node.last
+        paths = _paths(verdicts[last].spans, best.num_tokens)
+        num_later = best.num_later - best.num_served
+        found.append(Prefix(_saved_by(best), best.num_tokens, num_later, best.model, last, paths))
+        best.is_found = True
+        for one in nodes:  # parents first
+            if one.above is not None:
+                one.num_before = one.above.num_tokens if one.above.is_found else one.above.num_before
+            one.num_served = 0
+        for one in reversed(nodes):
+            if one.above is not None:
+                one.above.num_served += one.num_later if one.is_found else one.num_served
+    return found
+
+
+class _Candidate:
+    """Prefix that ends with a node. `num_before`: tokens of the longest found prefix in it. `num_served`: later
+    requests that a found prefix below it serves.
+    """
+
+    __slots__ = ("above", "is_found", "model", "node", "num_before", "num_later", "num_served", "num_tokens")
+
+    def __init__(self, node: Node, above: _Candidate | None, model: str, policy: Policy) -> None:
+        self.node, self.above, self.model = node, above, model
+        self.num_later = node.uses - 1
+        whole = node.end - node.end % policy.unit
+        self.num_tokens = whole if whole >= policy.minimum_of(model) else 0
+        self.num_before = self.num_served = 0
+        self.is_found = False
+
+
+def _saved_by(one: _Candidate) -> int:
+    return 0 if one.is_found else (one.num_later - one.num_served) * (one.num_tokens - one.num_before)
+
+
+def _nodes(trees: Mapping[Keyspace, PrefixTree], policy: Policy) -> list[_Candidate]:
+    """Return the prefixes that several requests begin with, shorter ones before those that begin with them."""
+    found = list[_Candidate]()
+    waiting: list[tuple[Node, _Candidate | None, str]] = [
+        (tree.root, None, space.model) for space, tree in trees.items()
+    ]
+    for node, above, model in waiting:
+        for child in node.children.values():
+            if child.uses > 1:
+                one = _Candidate(child, above, model, policy)
+                found.append(one)
+                waiting.append((child, one, model))
+    return found
+
+
+def _paths(spans: Sequence[Span], num_tokens: int) -> list[str]:
+    """Return the places of the segments with the first `num_tokens` tokens of a prompt."""
+    found, start = dict[str, None](), 0
+    for span in spans:
+        if start >= num_tokens:
+            break
+        found[span.path] = None
+        start += span.num_tokens
+    return list(found)
