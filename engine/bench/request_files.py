@@ -1,7 +1,7 @@
 """Files of a service's requests: one table of formats, chosen by what the file says.
 
-    mooncake   JSON lines, timestamp in milliseconds, 512 tokens a hash; rows may have no hashes
-    bailian    JSON lines with `chat_id` and `turn`, timestamp in seconds, 16 tokens a hash
+    mooncake   JSON lines or a list, timestamp in milliseconds, 512 tokens a hash; rows may have no hashes
+    bailian    JSON lines or a list with `chat_id` and `turn`, timestamp in seconds, 16 tokens a hash
     sharegpt   JSON list of conversations, or one a line, with texts and no times; each answer of a human's turn is a
                request
     azure      CSV of Azure's LLM inference traces of 2023 and 2024, a date and time in each row
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -130,8 +130,9 @@ def read_requests(path: Path, format: str | None = None, encode: Encode | None =
 
 def _format_of(text: str) -> str:
     text = text.lstrip()
-    first = text.split("\n", 1)[0]
-    if text.startswith("[") or '"conversations"' in first:
+    is_list = text.startswith("[")
+    first = text[: text.find("}")] if is_list else text.split("\n", 1)[0]
+    if '"conversations"' in first or (is_list and '"input_length"' not in first):
         return "sharegpt"
     for name, columns in COLUMNS.items():
         if all(column in first for column in columns):
@@ -143,29 +144,43 @@ def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
     rows: list[Row] = []
     after: list[int | None] = []
     last: dict[Hashable, int] = {}  # row of each chat or session
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = msgspec.json.decode(line, type=Row)
-        except msgspec.DecodeError as error:
-            raise BenchError(f"{name}, line {number}: {error}") from error
+    for where, row in _rows_in(name, text):
         if row.is_bailian != is_bailian:
-            raise BenchError(f"{name}, line {number}: chat_id and turn stand in every row of a file, or in none")
+            raise BenchError(f"{where}: chat_id and turn stand in every row of a file, or in none")
         session = row.chat_id if is_bailian else row.session_id
         before = last.get(row.parent_chat_id) if is_bailian and row.parent_chat_id is not None else last.get(session)
         if math.isnan(row.timestamp) and row.delay is not None and before is not None:
             row = replace(row, timestamp=rows[-1].timestamp)
-        _check(name, number, row, rows)
+        _check(where, row, rows)
         if row.hash_ids is not None and min(row.hash_ids, default=-1) < 0:
-            raise BenchError(f"{name}, line {number}: its hash_ids do not cover it, or one is below 0")
+            raise BenchError(f"{where}: its hash_ids do not cover it, or one is below 0")
         if rows and (row.hash_ids is None) != (rows[0].hash_ids is None):
-            raise BenchError(f"{name}, line {number}: hash_ids stand in every row of a file, or in none")
+            raise BenchError(f"{where}: hash_ids stand in every row of a file, or in none")
         if session is not None:
             last[session] = len(rows)
         rows.append(row)
         after.append(before)
     return _Read(rows, after=after)
+
+
+def _rows_in(name: str, text: str) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of JSON lines or of a list, each with its place."""
+    if text.lstrip().startswith("["):
+        try:
+            rows = msgspec.json.decode(text, type=list[Row])
+        except msgspec.DecodeError as error:
+            raise BenchError(f"{name}: {error}") from error
+        yield from ((f"{name}, row {number}", row) for number, row in enumerate(rows, 1))
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            row = msgspec.json.decode(line, type=Row)
+        except msgspec.DecodeError as error:
+            raise BenchError(f"{where}: {error}") from error
+        yield where, row
 
 
 def _csv_rows(format: str, name: str, text: str) -> _Read:
@@ -181,7 +196,7 @@ def _csv_rows(format: str, name: str, text: str) -> _Read:
         if row.output_length == 0:
             num_failed += 1
             continue
-        _check(name, number, row, rows)
+        _check(f"{name}, line {number}", row, rows)
         rows.append(row)
     return _Read(rows, num_failed)
 
@@ -239,15 +254,15 @@ def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
     return _Read(rows, num_failed, after, new_tokens)
 
 
-def _check(name: str, number: int, row: Row, before: Sequence[Row]) -> None:
+def _check(where: str, row: Row, before: Sequence[Row]) -> None:
     if math.isnan(row.timestamp):
-        raise BenchError(f"{name}, line {number}: it has no timestamp, and no delay after a row of its session")
+        raise BenchError(f"{where}: it has no timestamp, and no delay after a row of its session")
     if row.delay is not None and not 0 <= row.delay < math.inf:
-        raise BenchError(f"{name}, line {number}: a delay is 0 or more, not {row.delay:g}")
+        raise BenchError(f"{where}: a delay is 0 or more, not {row.delay:g}")
     if row.input_length < 1 or row.output_length < 1:
-        raise BenchError(f"{name}, line {number}: a request has at least 1 token in and 1 out")
+        raise BenchError(f"{where}: a request has at least 1 token in and 1 out")
     if not (before[-1].timestamp if before else 0.0) <= row.timestamp < math.inf:
-        raise BenchError(f"{name}, line {number}: {row.timestamp:g} is earlier than the line before")
+        raise BenchError(f"{where}: {row.timestamp:g} is earlier than the line before")
 
 
 SHAREGPT = "ShareGPT's JSON is a list of objects, or one a line, whose `conversations` have `from` and `value`"

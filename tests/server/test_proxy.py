@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.conftest import ROOT
 from tests.server.apis import served_api
 from tests.server.running_proxy import Running
 from tests.server.waiting import wait_for
@@ -223,3 +226,53 @@ def test_what_the_server_sent_is_what_a_client_has(tmp_path: Path) -> None:
     for at, output in ((1, "completion_tokens"), (3, "output_tokens"), (4, "output_tokens")):
         assert lines[at]["usage"][output] == 5
     assert lines[5]["usage"] is None
+
+
+def copies_in(pid: int, text: bytes) -> int:
+    """Count a text in the writable memory of a process."""
+    found = 0
+    with Path(f"/proc/{pid}/mem").open("rb", 0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            ends, rights, *_ = line.split()
+            begin, end = (int(one, 16) for one in ends.split("-"))
+            if "w" in rights:
+                memory.seek(begin)
+                with suppress(OSError):  # a mapping of a device
+                    found += memory.read(end - begin).count(text)
+    return found
+
+
+def ask_with(key: str, running: Running, times: int) -> None:
+    """Send requests whose header and body have a key, and wait until they are written."""
+    body = {"model": "m", "messages": [{"role": "user", "content": f"My key is {key}. {STORY}"}]}
+    with requests.Session() as client:
+        for number in range(times):
+            header = {"Authorization": f"Bearer {key}"} if number % 2 else {"X-Api-Key": key}
+            client.post(f"{running.url}/v1/echo", json=body, headers=header, timeout=30)
+    wait_for(lambda: len(running.output.read_text().splitlines()) == times)
+
+
+def test_a_key_is_in_no_file_page_or_export(upstream: str, tmp_path: Path) -> None:
+    key = f"sk-{os.urandom(16).hex()}"
+    running = Running(upstream, tmp_path / "traffic.jsonl", "--keep-bodies")
+    ask_with(key, running, 2)
+    shown = [running.stop(), running.output.read_text()]
+    for options in ((), ("--json",), ("--html", "-"), ("--request", "1")):
+        command = [sys.executable, "-m", "app", "prompts", str(running.output), *options]
+        shown.append(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert all(shown[1:]) and not any(key in one for one in shown)
+
+
+def test_memory_has_no_key_for_each_request(upstream: str, tmp_path: Path) -> None:
+    """Freed strings are not erased, so some copies are left; their number does not grow with the requests."""
+    key = f"sk-{os.urandom(16).hex()}"
+    running = Running(upstream, tmp_path / "traffic.jsonl")
+    try:
+        ask_with(key, running, 60)
+        try:
+            found = copies_in(running.process.pid, key.encode())
+        except OSError as error:
+            pytest.skip(f"the proxy's memory cannot be read: {error}")
+    finally:
+        running.stop()
+    assert found < 60  # a header and a body of each request would be 120

@@ -40,6 +40,28 @@ def test_each_format_says_when_and_how_long(name: str, tmp_path: Path) -> None:
     assert found.num_failed == (name == "burstgpt") and name in found.reading
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -> None:
+    hashed = [
+        {"timestamp": n, "input_length": 600, "output_length": 5, "hash_ids": [1, n + 2], "session_id": "a"}
+        for n in range(3)
+    ]
+    chats = [
+        {"timestamp": n, "input_length": 30, "output_length": 5, "hash_ids": [1, n], "chat_id": n, "turn": 1,
+         "parent_chat_id": -1}
+        for n in range(3)
+    ]  # fmt: skip
+    plain = [json.loads(line) for line in FILES["mooncake"].split("\n") if line]
+    for rows in (plain, hashed, chats):
+        lines, whole = tmp_path / "rows.jsonl", tmp_path / "rows.json"
+        lines.write_text("\n".join(map(json.dumps, rows)))
+        whole.write_text(json.dumps(rows, indent=indent))
+        assert read_requests(whole) == read_requests(lines)
+    whole.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
+    with pytest.raises(BenchError, match=r"rows\.json, row 3: a request has at least 1 token in"):
+        read_requests(whole)
+
+
 def test_a_format_that_is_forced_is_kept_to(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES["azure"])
