@@ -44,6 +44,7 @@ NEEDS_RUN: dict[str, dict[str, Any]] = {
     "join": {},
     "focus": {"layers": [0], "heads": None},
     "recompute": {"seq_id": 0, "layer": 0},
+    "projection": {"layer": 0, "part": "q", "head": 0},
     "lesson_look": {"language": "en"},
     "lesson_go": {"item": 0},
     "lesson_answer": {"item": 0, "given": 0},
