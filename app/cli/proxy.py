@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from app.cli.listening import bound_socket
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
+from app.proxy.dumps import forbid_dumps
 
 if TYPE_CHECKING:
     from app.proxy.exchange import Mode
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--upstream {arguments.upstream} is no address: https://HOST/PATH is one")
     if importlib.util.find_spec("aiohttp") is None:
         raise UserError("the proxy needs aiohttp: pip install 'kvtheater[proxy]'")
+    forbid_dumps()
     with bound_socket(arguments) as bound:
         from app.proxy.exchange import Exchanges
         from app.proxy.server import Proxy

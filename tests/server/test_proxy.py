@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -276,3 +277,16 @@ def test_memory_has_no_key_for_each_request(upstream: str, tmp_path: Path) -> No
     finally:
         running.stop()
     assert found < 60  # a header and a body of each request would be 120
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of a process on Linux alone")
+def test_no_dump_of_its_memory_can_be_made(upstream: str, tmp_path: Path) -> None:
+    running = Running(upstream, tmp_path / "traffic.jsonl")
+    try:
+        limits = Path(f"/proc/{running.process.pid}/limits").read_text()
+        assert re.search(r"Max core file size +0 +0", limits)
+        asked = "from app.proxy.dumps import *; forbid_dumps(); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+        command = [sys.executable, "-c", asked]  # PR_GET_DUMPABLE
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "0\n"
+    finally:
+        running.stop()
