@@ -125,33 +125,19 @@ export async function tokensOf(text) {
 }
 
 /**
- * Have the run's model recompute the residual stream of one position in one layer. Returns the server's sentence if
- * refused.
+ * Ask the run's model: `recompute` for the residual stream of one position in one layer, `projection` for the weights
+ * of one head's query, key or value. Returns the server's sentence if refused.
  *
- * @param {Omit<Events["recompute"]["asked"], "theater">} asked
- * @returns {Promise<Events["recompute"]["answer"] | string>}
+ * @template {"recompute" | "projection"} E
+ * @param {E} event
+ * @param {Omit<Events[E]["asked"], "theater">} asked
+ * @returns {Promise<Events[E]["answer"] | string>}
  */
-export async function residualOf(asked) {
+export async function askModel(event, asked) {
   const { client, run } = session;
   if (!client || !run) return "";
   try {
-    return await client.ask("recompute", { theater: run.theater, ...asked });
-  } catch (error) {
-    return error instanceof Error ? error.message : "";
-  }
-}
-
-/**
- * Fetch the weights of one head's query, key or value projection. Returns a sentence if refused.
- *
- * @param {Omit<Events["projection"]["asked"], "theater">} asked
- * @returns {Promise<Events["projection"]["answer"] | string>}
- */
-export async function projectionOf(asked) {
-  const { client, run } = session;
-  if (!client || !run) return "";
-  try {
-    return await client.ask("projection", { theater: run.theater, ...asked });
+    return await client.ask(event, /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...asked }));
   } catch (error) {
     return error instanceof Error ? error.message : "";
   }

@@ -5,7 +5,7 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { queryAt } from "../../core/attention_output.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { attentionRow, vectorOf } from "../../core/sequence_view.js";
-import { residualOf } from "../../net/commands.js";
+import { askModel } from "../../net/commands.js";
 import { captureVersion, connection, ownIsShown, selected, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 
@@ -82,7 +82,7 @@ async function ask() {
 async function computeAgain(want) {
   const { key, now, place } = want;
   const asked = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: true };
-  const done = await residualOf(asked);
+  const done = await askModel("recompute", asked);
   if (typeof done === "string") return { key, problem: done };
   const tokenIds = now.seq.token_ids;
   if (!done.residual || done.token_ids.some((id, i) => id !== tokenIds[i])) return { key, problem: t("layer.waits") };

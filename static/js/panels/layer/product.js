@@ -9,7 +9,7 @@ import { alpha, colours, divergingAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { projectionOf } from "../../net/commands.js";
+import { askModel } from "../../net/commands.js";
 import { grouped, t } from "../../tell/words.js";
 import { largestOf } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
@@ -78,7 +78,7 @@ function close() {
 /** @param {string} key @param {{layer: number, part: Part, head: number}} asked */
 async function ask(key, asked) {
   answer.value = { key };
-  const done = await projectionOf(asked);
+  const done = await askModel("projection", asked);
   if (answer.peek().key !== key) return; // another part was chosen in the meantime
   answer.value =
     typeof done === "string"
