@@ -63,6 +63,7 @@ def test_a_value_is_each_row_of_its_weights_times_what_attention_reads(open_page
     expect(picture.locator("[data-part=v]")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")  # the key, whose position is rotated in afterwards
+    expect(page.locator("#layer-product-close")).to_be_focused()
     expect(said).to_contain_text("makes it")
 
 

@@ -135,7 +135,11 @@ function Heat({ one, box, first, room }) {
   const opens = product ? t("layer.product.open") : null;
   const lines = [one.tip, kind, scaled, shared, one.below ? t("layer.length") : null, opens];
   const open = () => product && (shownPart.value = product);
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && open();
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault(); // else the button that gets the focus is pressed too
+    open();
+  };
   return html`<g class="layer-part" data-part=${one.name} data-hue=${hue} tabindex=${first ? 0 : -1}
     role=${product ? "button" : "img"} onClick=${open} onKeyDown=${onKeyDown}
     data-arrows aria-label=${`${one.label}: ${one.tip}`} ...${tips(lines)}>

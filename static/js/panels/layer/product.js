@@ -1,6 +1,6 @@
 // A query, key or value as a matrix product: each element is a row of the head's weights times attention's input.
 
-import { useEffect, useMemo } from "../../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { kvShapeOf } from "../../core/shape.js";
@@ -44,6 +44,10 @@ export function Product({ found, kind, width, height }) {
   const { now, stream } = found;
   const head = kind === "q" ? now.head : now.kvHead;
   const key = [now.log.header.model.name, stream.layer, kind, head].join("/");
+  useLayoutEffect(() => {
+    // the part that opened it is gone, and the focus with it
+    if (document.activeElement === document.body) document.getElementById("layer-product-close")?.focus();
+  }, []);
   useEffect(() => {
     chosenRow.value = null;
     if (answer.peek().key !== key) void ask(key, { layer: stream.layer, part: kind, head });
