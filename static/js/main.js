@@ -9,6 +9,7 @@ import { followHistory, followOpened } from "./control/opened.js";
 import { followFilm, followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
+import { t } from "./i18n/words.js";
 import { rove } from "./kit/focus.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
@@ -23,7 +24,6 @@ import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { isSite } from "./state/site.js";
-import { t } from "./tell/words.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());

@@ -14,7 +14,7 @@ import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
-import { keysRead, sentencesOf } from "../../static/js/tell/sentence.js";
+import { keysRead, sentencesOf } from "../../static/js/i18n/sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 import { lookOf, plain } from "./looks.mjs";

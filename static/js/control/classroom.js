@@ -1,13 +1,13 @@
 // View synchronization of a class: followers look where the driver looks, may roam on their own, and come back.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { end, leaveClass } from "../net/classroom.js";
 import { session } from "../net/session.js";
 import { BARRED } from "../net/trouble.js";
 import { attends, drives, isLed, mine, pressed, roaming, sentAway, told } from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { t } from "../tell/words.js";
 import { askOfClass } from "./class_asks.js";
 import * as playback from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";

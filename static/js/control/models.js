@@ -2,12 +2,12 @@
 // replace the run by a new one on it.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { Refusal } from "../net/client.js";
 import { adoptFacts, factsOf } from "../net/facts.js";
 import { adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { firstModel, modelFacts, own } from "../state/store.js";
-import { t } from "../tell/words.js";
 import { applyConfig } from "./anew.js";
 import { helpOpen } from "./keyboard.js";
 

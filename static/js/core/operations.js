@@ -1,5 +1,5 @@
 // Decisions of a record, operation by operation. Similar neighbours of one sequence form one entry. Pure;
-// tell/operations.js renders the entries in words.
+// i18n/operations.js renders the entries in words.
 
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf, hasSiblings } from "./groups.js";

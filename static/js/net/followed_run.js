@@ -3,10 +3,10 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes, decodeAs } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
+import { grouped, t } from "../i18n/words.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { grouped, t } from "../tell/words.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 import { tell } from "./trouble.js";

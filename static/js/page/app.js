@@ -2,6 +2,7 @@
 // loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
+import { t } from "../i18n/words.js";
 import { useFocusOfViews } from "../kit/focus.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
@@ -10,7 +11,6 @@ import { Blackout, Notice } from "../panels/header/notice.js";
 import { startOpen, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
-import { t } from "../tell/words.js";
 
 const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
 

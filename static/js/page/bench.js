@@ -3,6 +3,7 @@
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { isPhone } from "../kit/measure.js";
@@ -13,7 +14,6 @@ import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
 import { log, longRun, provenance } from "../state/store.js";
-import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 import { Branches, panelOf, Whole } from "./detail_panels.js";

@@ -3,6 +3,7 @@
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { scene, sceneEnd, scenes } from "../control/anew.js";
 import { toggle, toScene } from "../control/room.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
 import { html } from "../kit/html.js";
@@ -10,7 +11,6 @@ import { Icon } from "../kit/icon.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
-import { inLanguage, t } from "../tell/words.js";
 import { Around } from "./around.js";
 
 const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up

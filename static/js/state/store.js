@@ -5,7 +5,7 @@ import { isBare } from "../core/bare.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
 import { teachingHead } from "../core/teaching.js";
-import { onGpu } from "../tell/language.js";
+import { onGpu } from "../i18n/language.js";
 import { onShow, own, ownIsShown, status } from "./run.js";
 import { settings } from "./settings.js";
 

@@ -1,10 +1,10 @@
 // Two questions about a monitored server: why its prefix cache gets no hits, and what it has cached for a prompt.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { t } from "../../i18n/words.js";
 import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { t } from "../../tell/words.js";
 import { cachedFor, idsIn } from "./asked.js";
 import { whyNoHits } from "./hits.js";
 

@@ -4,13 +4,13 @@ import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
 import { heardIn } from "../../core/heard.js";
 import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
+import { hashText } from "../../i18n/operations.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { useAnswer } from "../../kit/answer.js";
 import { prepare } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
 import { place, heard as surveyed } from "../../net/surveyed.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
-import { hashText } from "../../tell/operations.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskedFor, WhyNoHits } from "./answers.js";
 import { Panel as Head } from "./head.js";
 

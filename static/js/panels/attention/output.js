@@ -5,6 +5,8 @@ import { computed } from "../../../vendor/signals/signals.js";
 import { outputOf, queryAt } from "../../core/attention_output.js";
 import { labelText } from "../../core/labels.js";
 import { originOf } from "../../core/sequence_view.js";
+import { language } from "../../i18n/language.js";
+import { grouped, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -14,8 +16,6 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase } from "../../state/stage_moment.js";
 import { captureVersion, hovered, selected, sequenceView } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { grouped, t } from "../../tell/words.js";
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
 import { plain } from "./softmax_words.js";
 

@@ -4,12 +4,12 @@ import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/pr
 import { askOfClass } from "../../control/class_asks.js";
 import { answerToClass } from "../../control/class_lesson.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
+import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, drives, forgotten, mine, roaming, told } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
-import { sentences, t } from "../../tell/words.js";
 import { Given } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { Me } from "./me.js";

@@ -3,6 +3,7 @@
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
 import { startOpening } from "../../control/opening.js";
+import { t } from "../../i18n/words.js";
 import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -11,7 +12,6 @@ import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, forgotten, presenting, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
-import { t } from "../../tell/words.js";
 import { Another } from "./another.js";
 import { Ask } from "./ask.js";
 import { useRoom } from "./room.js";

@@ -3,12 +3,12 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { askOfClass } from "../../control/class_asks.js";
 import { lab, wander } from "../../control/classroom.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
 import { mine, roaming, told } from "../../state/classroom.js";
-import { t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/wire.js").Mine} Own */
 

@@ -3,6 +3,7 @@
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { runOfOnesOwn, startAgain } from "../../control/anew.js";
 import { blackout } from "../../control/keyboard.js";
+import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { asksToDrive, rememberRun } from "../../net/own_runs.js";
@@ -10,7 +11,6 @@ import { session } from "../../net/session.js";
 import { BARRED, NOTHING_HERE } from "../../net/trouble.js";
 import { attends } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
-import { sentences, t } from "../../tell/words.js";
 
 /** Whether the notice is dismissed. It returns with the next change of the connection, or on request. */
 export const putAway = signal(false);

@@ -1,7 +1,7 @@
 // Columns of the request table of a long run: their contents, their widths, and which of them fit.
 
+import { grouped, secondsText } from "../../i18n/words.js";
 import { fitting, widthOf } from "../../kit/table.js";
-import { grouped, secondsText } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow

@@ -3,6 +3,8 @@
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { reset } from "../../control/anew.js";
 import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
+import { operationName } from "../../i18n/operations.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -24,8 +26,6 @@ import {
 } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
-import { operationName } from "../../tell/operations.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";

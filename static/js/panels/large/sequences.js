@@ -4,6 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "../../../vendor/prea
 import { jumpTo } from "../../control/playback.js";
 import { foundRows } from "../../core/requests.js";
 import { statusAt } from "../../core/survey.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
@@ -12,7 +13,6 @@ import { noneText, onlyRule, RequestChoices } from "../../kit/request_choices.js
 import { orderOf, SortHead, Space } from "../../kit/table.js";
 import { overview, place as placeNow, sequences } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { kindOf, Spans, scaleOf } from "./spans.js";
 

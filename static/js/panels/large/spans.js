@@ -1,8 +1,8 @@
 // Bar of a request's status over records: waiting, running, preempted. Clicking a span shows the record where it began.
 
 import { PREEMPTED, RUNNING } from "../../core/survey.js";
+import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow

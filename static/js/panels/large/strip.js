@@ -5,14 +5,14 @@ import { useMemo, useState } from "../../../vendor/preact/hooks.js";
 import { computed } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { binAt } from "../../core/survey.js";
+import { language } from "../../i18n/language.js";
+import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
 import { bins, largestIn, overview, place } from "../../net/surveyed.js";
 import { own } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/survey.js").Bins} Bins */
 /**

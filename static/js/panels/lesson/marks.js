@@ -3,13 +3,13 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
+import { optionText } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
 import { schedule } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
 import { boxOf } from "../../kit/places.js";
 import { shownPart } from "../../state/lessons.js";
 import { drawnIndex, log, sequenceView, state } from "../../state/store.js";
-import { optionText } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 import { choose, marks } from "./prediction.js";
 
 /**

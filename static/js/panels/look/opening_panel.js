@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
 import { kvTerms } from "../../core/metrics.js";
+import { bytesText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -14,7 +15,6 @@ import { attends, presents } from "../../state/classroom.js";
 import { still } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
-import { bytesText, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
 import { counted, stepsAt } from "./paint_race.js";

@@ -1,6 +1,7 @@
 // The physical pool: a map of every block, with single slots while they are large enough.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -11,7 +12,6 @@ import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/moment.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { GroupTitles } from "./pool_groups.js";
 import { poolLayout } from "./pool_layout.js";
 import { paintPool } from "./pool_paint.js";

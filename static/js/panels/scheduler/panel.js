@@ -4,6 +4,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { cellAt, lanesIn, lanesOf } from "../../core/lanes.js";
+import { language } from "../../i18n/language.js";
+import { t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
@@ -14,8 +16,6 @@ import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { t } from "../../tell/words.js";
 import { describe, gutterOf, limitsOf, pick } from "./cells.js";
 import { AXIS, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
 import { Legend } from "./legend.js";

@@ -7,6 +7,7 @@ import { jumpTo } from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { joinText } from "../../core/labels.js";
 import { kvShapeOf } from "../../core/shape.js";
+import { grouped, langOf, t } from "../../i18n/words.js";
 import { usePainter } from "../../kit/canvas.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -36,7 +37,6 @@ import {
   shownSeq,
   stageIndex,
 } from "../../state/store.js";
-import { grouped, langOf, t } from "../../tell/words.js";
 import { Strip } from "./strip.js";
 import { done, sampledAt } from "./strip_columns.js";
 

@@ -4,6 +4,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { originOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -13,7 +14,6 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./strip_columns.js";

@@ -5,11 +5,11 @@ import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
+import { keysText } from "../../i18n/groups.js";
+import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { fittedSize } from "../../kit/fitted.js";
 import { PHASES } from "../../state/moment.js";
-import { keysText } from "../../tell/groups.js";
-import { grouped, probabilityText, t } from "../../tell/words.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 
 /**

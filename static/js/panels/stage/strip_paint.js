@@ -2,11 +2,11 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { keptStates } from "../../core/kept_states.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
-import { probabilityText, t } from "../../tell/words.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
 import { KINDS, rowsOf } from "./strip_columns.js";
 import { images, paintPromise, paintVectors } from "./strip_paint_vectors.js";

@@ -9,6 +9,7 @@ import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { inRoom } from "../../control/room.js";
 import { stepSeconds } from "../../core/metrics.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
@@ -29,7 +30,6 @@ import {
   numRecords,
   viewIndex,
 } from "../../state/store.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { Scrubber } from "./scrubber.js";
 import { Sentence } from "./sentence.js";
 

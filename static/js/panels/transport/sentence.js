@@ -6,6 +6,10 @@ import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
 import { endOf } from "../../core/drafts.js";
 import { attentionRow } from "../../core/sequence_view.js";
+import { atInstance, inWords } from "../../i18n/operations.js";
+import { plainSentencesOf } from "../../i18n/plain_sentence.js";
+import { sentencesOf } from "../../i18n/sentence.js";
+import { sentences } from "../../i18n/words.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
@@ -14,10 +18,6 @@ import { addLateWords } from "../../state/late_words.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { atInstance, inWords } from "../../tell/operations.js";
-import { plainSentencesOf } from "../../tell/plain_sentence.js";
-import { sentencesOf } from "../../tell/sentence.js";
-import { sentences } from "../../tell/words.js";
 
 /** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
 

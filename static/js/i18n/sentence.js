@@ -1,5 +1,5 @@
 // Sentences on what a record did, with its numbers, for experts (plain_sentence.js is for newcomers). Facts come from
-// the log alone; tell/operations.js renders them.
+// the log alone; i18n/operations.js renders them.
 
 import { visibleKeys } from "../core/attention.js";
 import { endOf, outputIn } from "../core/drafts.js";
