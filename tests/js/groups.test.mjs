@@ -13,7 +13,7 @@ import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
-import { phaseProgress } from "../../static/js/state/moment.js";
+import { phaseProgress } from "../../static/js/state/playhead.js";
 import { keysRead, sentencesOf } from "../../static/js/i18n/sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";

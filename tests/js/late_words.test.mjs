@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addLateWords, bringLateWords } from "../../static/js/state/late_words.js";
+import { addLateWords, bringLateWords } from "../../static/js/state/lazy_words.js";
 import { LANGUAGES } from "../../static/js/i18n/language.js";
 import { tIn } from "../../static/js/i18n/words.js";
 

@@ -8,7 +8,7 @@ import { provenanceOf } from "../../static/js/core/provenance.js";
 import { memoryFigures } from "../../static/js/core/state.js";
 import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues, travelling } from "../../static/js/panels/memory/pool_motion.js";
-import { phaseProgress } from "../../static/js/state/moment.js";
+import { phaseProgress } from "../../static/js/state/playhead.js";
 import { blocksRead, keysRead } from "../../static/js/i18n/sentence.js";
 import { logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";

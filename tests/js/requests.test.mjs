@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { lanesOf } from "../../static/js/core/lanes.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
-import { storyOf } from "../../static/js/core/stories.js";
+import { storyOf } from "../../static/js/core/timeline.js";
 import { nextOrder, orderOf } from "../../static/js/kit/table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";

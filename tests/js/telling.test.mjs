@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { kindOf, OPERATION_KINDS } from "../../static/js/core/operation_kinds.js";
 import { STRUCTS } from "../../static/js/core/schema.js";
-import { aspectsOf, partsOf } from "../../static/js/core/telling.js";
+import { aspectsOf, partsOf } from "../../static/js/core/messages.js";
 import { operationName, rangesText, tell } from "../../static/js/i18n/operations.js";
 import { grouped } from "../../static/js/i18n/words.js";
 import { speak } from "./words.mjs";

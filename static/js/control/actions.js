@@ -9,7 +9,7 @@ import { draft, draftIsSent, markSent } from "../state/prompts.js";
 import { differing } from "../state/run_settings.js";
 import { optionSetting, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { applyConfig } from "./anew.js";
+import { applyConfig } from "./restart.js";
 
 /** Whether the model will see the draft with different punctuation than written. */
 export const rewritten = signal(false);

@@ -8,7 +8,7 @@ import { session } from "../net/session.js";
 import { answersTo, attends, lessonAsks, mine, presents, roaming, told } from "../state/classroom.js";
 import { opened, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
-import { askOfClass } from "./class_asks.js";
+import { askOfClass } from "./class_requests.js";
 
 /** Start following the class's lesson, while the page is in a class. */
 export function followClassLesson() {

@@ -22,7 +22,7 @@ import {
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_ways.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 

@@ -8,8 +8,8 @@ import { adoptFacts, factsOf } from "../net/facts.js";
 import { adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { firstModel, modelFacts, own } from "../state/store.js";
-import { applyConfig } from "./anew.js";
 import { helpOpen } from "./keyboard.js";
+import { applyConfig } from "./restart.js";
 
 export const exportOpen = signal(false);
 export const modelsOpen = signal(false);

@@ -14,7 +14,7 @@ import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
 
 /**
- * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/messages.js").Part} Part
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/instances.js").Own} Own
  * @typedef {import("../core/trace.js").Op} Op

@@ -8,7 +8,7 @@ import { desk, forgotten, hear, isLed, mine, presenting, roaming, told } from ".
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { complain } from "./trouble.js";
+import { complain } from "./errors.js";
 
 /**
  * storage key of the secrets of the classes this browser presents

@@ -3,7 +3,7 @@
 
 import { language } from "../i18n/language.js";
 import { Refusal } from "./client.js";
-import { rememberRun } from "./own_runs.js";
+import { rememberRun } from "./created_sessions.js";
 import { session } from "./session.js";
 
 /**

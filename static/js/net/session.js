@@ -10,13 +10,13 @@ import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
+import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./errors.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
-import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
 
 /** @typedef {import("../core/wire.js").Joined} Joined */
 

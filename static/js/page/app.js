@@ -17,9 +17,9 @@ const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
 const Look = lazyPanel(() => import("../panels/look/panel.js"));
 const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
 const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
-const Everything = lazy(() => import("./bench.js").then((found) => found.Everything));
-const Room = lazy(() => import("./room.js").then((found) => found.Room));
-const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
+const Everything = lazy(() => import("./workspace.js").then((found) => found.Everything));
+const Room = lazy(() => import("./present.js").then((found) => found.Room));
+const Learn = lazy(() => import("./lesson.js").then((found) => found.Learn));
 
 export function App() {
   useFocusOfViews(opening.value ? "opening" : settings.distance.value);

@@ -38,7 +38,7 @@ def test_the_rooms_words_are_joined(rooms: Path) -> None:
 
 def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
     put(rooms, "net", {"sentence.a": "another"})
-    with pytest.raises(ValueError, match=r"i18n/words.en.json has 'sentence.a', which another room has too"):
+    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another room has too"):
         words.words_of("en")
 
 

@@ -9,7 +9,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { sequenceView } from "../../state/store.js";
 
 /** Whether the next token has been sampled in the shown sub-step. */

@@ -10,7 +10,7 @@ import { colours, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase, phasesNow } from "../../state/stage_moment.js";
+import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { fill, filling, footOf, image, imageOf, later, sources, worstLater } from "./matrix_image.js";
 import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";

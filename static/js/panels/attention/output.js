@@ -14,7 +14,7 @@ import { html } from "../../kit/html.js";
 import { difference } from "../../kit/layer_bars.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { captureVersion, hovered, selected, sequenceView } from "../../state/store.js";
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
 import { plain } from "./softmax_words.js";

@@ -13,7 +13,7 @@ import { difference } from "../../kit/layer_bars.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tips } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 

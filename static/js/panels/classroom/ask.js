@@ -1,7 +1,7 @@
 // The presenter's quick question: kind, text, options and an optional clock.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
 import { stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";

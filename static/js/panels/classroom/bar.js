@@ -1,8 +1,8 @@
 // Bar of a follower: its place, the way back, "lost here", and the current question.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
 import { answerToClass } from "../../control/class_lesson.js";
+import { askOfClass } from "../../control/class_requests.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";

@@ -1,8 +1,8 @@
 // The presenter's private screen: the next step, notes, the question and the participants. None of it is projected.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
-import { loadCards } from "../../control/lesson_ways.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { loadCards } from "../../control/lesson_navigation.js";
 import { stemText } from "../../i18n/questions.js";
 import { bytesText, inLanguage, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";

@@ -6,7 +6,7 @@ import { exportOpen } from "../../control/models.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Side } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";

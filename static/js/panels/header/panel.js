@@ -3,7 +3,7 @@
 import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
 import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/models.js";
-import { toggle } from "../../control/room.js";
+import { toggle } from "../../control/present.js";
 import { sizeOf } from "../../core/shape.js";
 import { countText, inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";

@@ -7,7 +7,7 @@ import { findTerms, groupsOfTerms } from "../../i18n/glossary.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Side } from "../../kit/sidebar.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { isSite } from "../../state/site.js";
 

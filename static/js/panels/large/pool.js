@@ -10,7 +10,7 @@ import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { overview, sequences, shown } from "../../net/surveyed.js";
+import { overview, sequences, shown } from "../../net/log_index.js";
 import { own, selected } from "../../state/store.js";
 
 /**

@@ -5,7 +5,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
-import { still } from "../../state/moment.js";
+import { still } from "../../state/playhead.js";
 import { fanOf, fontOf } from "./geometry.js";
 import { eased } from "./time.js";
 

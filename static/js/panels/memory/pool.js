@@ -2,15 +2,15 @@
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { t } from "../../i18n/words.js";
+import { placed } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { placed } from "../../kit/places.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase } from "../../state/moment.js";
+import { phase } from "../../state/playhead.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
 import { GroupTitles } from "./pool_groups.js";
 import { poolLayout } from "./pool_layout.js";

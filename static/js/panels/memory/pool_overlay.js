@@ -6,7 +6,7 @@ import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { sequencePattern } from "../../kit/texture.js";
-import { phasesNow } from "../../state/moment.js";
+import { phasesNow } from "../../state/playhead.js";
 import { connected, layer, pointed } from "../../state/store.js";
 import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";

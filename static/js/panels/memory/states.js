@@ -2,9 +2,9 @@
 
 import { crossing } from "../../core/state_bytes.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
-import { Asked } from "../../kit/asked.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { Asked } from "../../kit/spoiler.js";
 import { sequenceView } from "../../state/store.js";
 
 /** @typedef {import("../../core/trace.js").Header} Header */

@@ -6,8 +6,8 @@ import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.
 import { sizeOf } from "../../core/shape.js";
 import { bytesText, countText, grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { Side } from "../../kit/side.js";
-import { complain } from "../../net/trouble.js";
+import { Side } from "../../kit/sidebar.js";
+import { complain } from "../../net/errors.js";
 import { models, own } from "../../state/store.js";
 import { Device } from "./device.js";
 

@@ -1,7 +1,7 @@
 // The fault museum: the shown exhibit, the requests of its two lanes, and their differences.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { openRun } from "../../control/anew.js";
+import { openRun } from "../../control/restart.js";
 import { language } from "../../i18n/language.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { Lockstep } from "../../runs/lockstep.js";

@@ -2,7 +2,7 @@
 
 import { ridge } from "../../core/metrics.js";
 import { bytesText, grouped, intensityText, secondsText, t } from "../../i18n/words.js";
-import { roofs } from "../../net/machine.js";
+import { roofs } from "../../net/rooflines.js";
 import { racing } from "./model.js";
 
 /**

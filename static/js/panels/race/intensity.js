@@ -6,7 +6,7 @@ import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { roofs } from "../../net/machine.js";
+import { roofs } from "../../net/rooflines.js";
 import { Picture } from "../../runs/picture.js";
 import { names, racing } from "./model.js";
 import { player } from "./player.js";

@@ -7,7 +7,7 @@ import { langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
-import { Nothing, useLanes } from "../../runs/room.js";
+import { Nothing, useLanes } from "../../runs/enlarged.js";
 import { align } from "../../runs/tokens.js";
 import { lessonRace, raceIsDue } from "../../state/lessons.js";
 import { draft } from "../../state/prompts.js";

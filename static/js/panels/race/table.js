@@ -8,7 +8,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Segmented } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
-import { wantRoofs } from "../../net/machine.js";
+import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
 import { columns, groups, MARKED } from "./columns.js";
 import { lanes, names, racing, SETS } from "./model.js";

@@ -3,7 +3,7 @@
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { engineTime } from "../../core/metrics.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
 import { barOf } from "../../core/request_phases.js";
 import { lanesOfParts } from "../../core/requests.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";

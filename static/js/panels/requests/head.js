@@ -1,7 +1,7 @@
 // Head of the request table: search, filters, views, and export.
 
 import { csvText } from "../../core/csv.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
 import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";

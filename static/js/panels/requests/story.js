@@ -4,7 +4,7 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { kindOf } from "../../core/operation_kinds.js";
-import { storyOf } from "../../core/stories.js";
+import { storyOf } from "../../core/timeline.js";
 import { tellMoment, tellWaiting } from "../../i18n/timeline.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
@@ -61,7 +61,7 @@ function figuresText(row) {
 
 /**
  * @param {{
- *   log: import("../../core/log.js").TraceLog, moment: import("../../core/stories.js").Moment, seq: number,
+ *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").Moment, seq: number,
  * }} props
  */
 function Turn({ log: now, moment, seq }) {

@@ -2,8 +2,8 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { rewritten } from "../../control/actions.js";
-import { playScene, scene, sceneEnd, scenes } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { playScene, scene, sceneEnd, scenes } from "../../control/restart.js";
 import { inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -110,7 +110,7 @@ function Scenes() {
   </div>`;
 }
 
-/** @param {import("../../control/anew.js").Scene} chosen */
+/** @param {import("../../control/restart.js").Scene} chosen */
 function show(chosen) {
   looked.value = null;
   playScene(chosen);

@@ -6,7 +6,7 @@ import { t } from "../../i18n/words.js";
 import { contextOf, prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { phase, phasesNow } from "../../state/stage_moment.js";
+import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { pointed, sequenceView } from "../../state/store.js";
 import { miniature, pooledWeights } from "./geometry.js";
 

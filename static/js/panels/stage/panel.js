@@ -2,7 +2,7 @@
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
-import { accept, invited } from "../../control/opened.js";
+import { accept, invited } from "../../control/deep_link.js";
 import { jumpTo } from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { joinText } from "../../core/labels.js";
@@ -15,13 +15,13 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
-import { ModelOnItsWay } from "../../kit/model_on_its_way.js";
+import { ModelOnItsWay } from "../../kit/model_loading.js";
 import { Term } from "../../kit/term.js";
 import { textLine } from "../../kit/text_line.js";
 import { tips } from "../../kit/tooltip.js";
 import { knownHeads } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
-import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import {
   bare,
   chain,

@@ -5,14 +5,14 @@ import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/pr
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { originOf } from "../../core/sequence_view.js";
 import { t } from "../../i18n/words.js";
+import { placed } from "../../kit/anchors.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { placed } from "../../kit/places.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
@@ -31,7 +31,7 @@ import { BlockMarks, Tokens } from "./strip_tokens.js";
 const MAX_FETCHES = 64; // maximum number of arrays requested at once
 
 const PRINTING = ["beforeprint", "afterprint"];
-/** @type {import("../../state/moment.js").Phase[]} */
+/** @type {import("../../state/playhead.js").Phase[]} */
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
 const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
 

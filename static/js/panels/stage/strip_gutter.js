@@ -4,7 +4,7 @@ import { bytesText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
-import { viewSub } from "../../state/stage_moment.js";
+import { viewSub } from "../../state/stage_playhead.js";
 import { bare } from "../../state/store.js";
 import { done, rowsOf } from "./strip_columns.js";
 import { legendOf, rangesOf } from "./strip_paint.js";

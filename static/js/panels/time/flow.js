@@ -8,7 +8,7 @@ import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { PHASES, viewSub } from "../../state/moment.js";
+import { PHASES, viewSub } from "../../state/playhead.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { ClientLanes } from "./clients.js";
 

@@ -7,7 +7,7 @@ import { colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, loadPlotly } from "../../kit/plotly.js";
 import { saveText } from "../../kit/save.js";
-import { roofs, wantRoofs } from "../../net/machine.js";
+import { roofs, wantRoofs } from "../../net/rooflines.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";

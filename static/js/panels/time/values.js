@@ -5,7 +5,7 @@ import { bytesText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { roofs } from "../../net/machine.js";
+import { roofs } from "../../net/rooflines.js";
 import { log } from "../../state/store.js";
 import { CHARTS } from "./charts.js";
 import { rateText } from "./rows.js";

@@ -23,7 +23,7 @@ import {
 import { hasText } from "../../i18n/words.js";
 
 /**
- * @typedef {import("../../core/telling.js").Part} Part
+ * @typedef {import("../../core/messages.js").Part} Part
  * @typedef {import("../../core/log.js").TraceLog} Log
  * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention

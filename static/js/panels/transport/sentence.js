@@ -2,8 +2,8 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { sceneEnd } from "../../control/restart.js";
 import { endOf } from "../../core/drafts.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { atInstance, inWords } from "../../i18n/operations.js";
@@ -14,8 +14,8 @@ import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { addLateWords } from "../../state/late_words.js";
-import { PHASES, viewSub } from "../../state/moment.js";
+import { addLateWords } from "../../state/lazy_words.js";
+import { PHASES, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 

@@ -9,7 +9,7 @@ import { followRun, keepDraft } from "../state/prompts.js";
 import { asking, chooseConfig, chooseSampling, wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { showOwn } from "./shown.js";
+import { showOwn } from "./drawn.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
 

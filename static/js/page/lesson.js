@@ -12,8 +12,8 @@ import { Panel as Transport } from "../panels/transport/panel.js";
 import { opened, shownPart } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { provenance } from "../state/store.js";
-import { Around } from "./around.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
+import { Around } from "./overlays.js";
 
 const SHEETS = ["late", "late_figure", "late_marks", "late_mend", "late_path", "late_print", "late_work"];
 

@@ -14,9 +14,9 @@ import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
 import { log, longRun, provenance } from "../state/store.js";
-import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 import { Branches, panelOf, Whole } from "./detail_panels.js";
+import { Around } from "./overlays.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
