@@ -65,7 +65,7 @@ def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
 
 
 TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
-  import(`/static/js/panels/look/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
+  import(`/static/js/panels/intro/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
     const { local } = beatAt(Number(document.querySelector('#opening-time').value));
     const [without, kept] = counted(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
     return without / kept;
@@ -220,7 +220,7 @@ def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
     wait_until(page, painted)  # keys and values are still there
 
 
-KEYS = """Promise.all(['state/store', 'panels/look/paint_moment', 'core/sequence_view'].map((name) =>
+KEYS = """Promise.all(['state/store', 'panels/intro/paint_record', 'core/sequence_view'].map((name) =>
   import(`/static/js/${name}.js`))).then(([store, { headShown }, { vectorOf }]) => {
     const now = store.sequenceView.value;
     const { layer, head } = headShown(now);

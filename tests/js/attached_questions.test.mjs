@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heardIn } from "../../static/js/core/observed_cache.js";
 import { hitsSince, ranksOf } from "../../static/js/core/observed_ranks.js";
-import { cachedFor, idsIn } from "../../static/js/panels/attached/asked.js";
-import { whyNoHits } from "../../static/js/panels/attached/hits.js";
+import { cachedFor, idsIn } from "../../static/js/panels/monitor/cached_prefix.js";
+import { whyNoHits } from "../../static/js/panels/monitor/no_hits.js";
 
 const bytes = (text) => new TextEncoder().encode(text);
 const tokens = (first, count = 4) => Array.from({ length: count }, (_, i) => first + i);

@@ -43,7 +43,7 @@ PREFIXES, PREFIX_BLOCKS, OWN_BLOCKS = 400, 8, 2
 MESSAGES = 100  # a second
 SETTLE = 60.0  # seconds in which the last message must arrive
 LOOK = 3  # seconds between two looks at the page
-SHOWN = """() => Promise.all(['net/surveyed', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
+SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
   .then(([surveyed, store]) => store.longRun.peek()
     ? { record: surveyed.shown.peek()?.at ?? -1, windows: true }
     : { record: store.drawnIndex.peek(), windows: false })"""

@@ -12,10 +12,10 @@ import { startOpen, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
 
-const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
+const CLASS_SHEETS = ["late", "late_projector_view", "late_teacher_view"];
 
-const Look = lazyPanel(() => import("../panels/look/panel.js"));
-const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
+const Look = lazyPanel(() => import("../panels/intro/panel.js"));
+const Opening = lazyPanel(() => import("../panels/intro/opening_panel.js"));
 const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
 const Everything = lazy(() => import("./workspace.js").then((found) => found.Everything));
 const Room = lazy(() => import("./present.js").then((found) => found.Room));

@@ -6,7 +6,7 @@ import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
 
 /** Queries over a whole log: beside the requests, and for a log too long to load. */
-export const Whole = lazyPanel(() => import("../panels/whole/panel.js"), "whole");
+export const Whole = lazyPanel(() => import("../panels/queries/panel.js"), "queries");
 /** The largest branches of the prefix cache: for a log too long to load, and for a monitored server. */
 export const Branches = lazyPanel(() => import("../panels/branches/panel.js"), "branches");
 const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");

@@ -15,7 +15,15 @@ import { provenance } from "../state/store.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 import { Around } from "./overlays.js";
 
-const SHEETS = ["late", "late_figure", "late_marks", "late_mend", "late_path", "late_print", "late_work"];
+const SHEETS = [
+  "late",
+  "late_figure",
+  "late_marks",
+  "late_allocator",
+  "late_lesson_list",
+  "late_print",
+  "late_prompt_order",
+];
 
 const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);
 const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));

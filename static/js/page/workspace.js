@@ -19,8 +19,8 @@ import { Branches, panelOf, Whole } from "./detail_panels.js";
 import { Around } from "./overlays.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
-const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
-const AttachedHead = lazyPanel(() => import("../panels/attached/head.js"), "attached");
+const Attached = lazyPanel(() => import("../panels/monitor/panel.js"), "monitor");
+const AttachedHead = lazyPanel(() => import("../panels/monitor/header.js"), "monitor");
 const Large = lazyPanel(() => import("../panels/large/panel.js"), "large");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 

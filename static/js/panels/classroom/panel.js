@@ -9,10 +9,10 @@ import { Side } from "../../kit/sidebar.js";
 import { attends, doorOpen, presenting, presents, startOpen, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
-import { Bar } from "./bar.js";
-import { Desk } from "./desk.js";
-import { Corner, Door } from "./door.js";
-import { Wall } from "./wall.js";
+import { Bar } from "./follower_bar.js";
+import { Corner, Door } from "./join_view.js";
+import { Wall } from "./projector_view.js";
+import { Desk } from "./teacher_view.js";
 
 const title = signal("");
 const names = signal(/** @type {"optional" | "none"} */ ("optional"));

@@ -6,7 +6,7 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { secondsLeft } from "../../state/classroom.js";
-import { typedAs } from "./given.js";
+import { typedAs } from "./answers.js";
 
 /** @typedef {import("../../core/wire.js").PollTold} Poll */
 

@@ -26,9 +26,9 @@ import {
 } from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
+import { Strip } from "./metric_rows.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
-import { Strip } from "./strip.js";
 
 /**
  * @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: component that

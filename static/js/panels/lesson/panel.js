@@ -12,13 +12,13 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
+import { Work } from "./allocator.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
-import { Mend } from "./mend.js";
-import { Path } from "./path.js";
+import { Path } from "./lesson_list.js";
+import { Mend } from "./prompt_order.js";
 import { Question } from "./question.js";
-import { Work } from "./work.js";
 
 /**
  * @typedef {{

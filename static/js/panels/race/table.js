@@ -11,9 +11,9 @@ import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
 import { columns, groups, MARKED } from "./columns.js";
+import { LaneStrip, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
-import { LaneStrip, Legend } from "./strip.js";
 
 const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);

@@ -16,9 +16,9 @@ import { connection, log, numRecords, status, viewIndex } from "../../state/stor
 import { NAMES } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
-import { aside } from "./shown.js";
-import { Story } from "./story.js";
 import { Table } from "./table.js";
+import { Story } from "./timeline.js";
+import { aside } from "./view_state.js";
 
 const WIDE = 860; // px from which table and story fit side by side
 

@@ -12,7 +12,7 @@ import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
-import { ownStart, timeline } from "./shown.js";
+import { ownStart, timeline } from "./view_state.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row

@@ -37,8 +37,8 @@ import {
   shownSeq,
   stageIndex,
 } from "../../state/store.js";
-import { Strip } from "./strip.js";
-import { done, sampledAt } from "./strip_columns.js";
+import { Strip } from "./token_row.js";
+import { done, sampledAt } from "./token_row_columns.js";
 
 const Links = lazy(async () => (await import("./chain_links.js")).Links);
 

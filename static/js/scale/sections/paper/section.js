@@ -5,9 +5,9 @@ import { grouped, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { useAnswer } from "../../answer.js";
 import { inputs, name } from "../../inputs.js";
 import { lineAt, Plot } from "../../plot.js";
+import { useAnswer } from "../../use_result.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = { paper: { type: name, initial: "", place: true } };

@@ -4,10 +4,10 @@ import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js"
 import { language } from "../../../i18n/language.js";
 import { grouped, inLanguage, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
+import { useAnswer } from "../../use_result.js";
 
 /**
  * @typedef {{

@@ -6,11 +6,11 @@ import { grouped, inLanguage, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
+import { useAnswer } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 
 const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows

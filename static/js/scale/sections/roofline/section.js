@@ -3,10 +3,10 @@
 import { useRef } from "../../../../vendor/preact/hooks.js";
 import { grouped, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, List, Slider } from "../../controls.js";
 import { inputs, list, name, number } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
+import { useAnswer } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */

@@ -4,11 +4,11 @@
 import { signal } from "../../../../vendor/signals/signals.js";
 import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
+import { useAnswer } from "../../use_result.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 

@@ -11,7 +11,7 @@ import { colours } from "../../kit/colour.js";
 import { phases } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { columnsOf, fontOf } from "./geometry.js";
-import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_ask.js";
+import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_attention.js";
 
 /**
  * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.

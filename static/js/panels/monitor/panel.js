@@ -11,8 +11,8 @@ import { html } from "../../kit/html.js";
 import { useAnswer } from "../../kit/use_query.js";
 import { place, heard as surveyed } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
-import { AskedFor, WhyNoHits } from "./answers.js";
-import { Panel as Head } from "./head.js";
+import { Panel as Head } from "./header.js";
+import { AskedFor, WhyNoHits } from "./questions.js";
 
 const MAX_HEIGHT = 220; // CSS pixels
 const LARGEST = 12;
@@ -184,7 +184,7 @@ function Readings({ said: { readings, hits: since } }) {
   </dl>`;
 }
 
-/** Sparkline of the last two minutes of a metric. @param {{points: import("../../core/observed_cache.js").Point[]}} props */
+/** Plot the last two minutes of a metric. @param {{points: import("../../core/observed_cache.js").Point[]}} props */
 function Line({ points }) {
   if (points.length < 2) return null;
   const [first, last] = [points[0][0], points[points.length - 1][0]];

@@ -7,7 +7,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { numRecords, own } from "../../state/store.js";
-import { asking } from "./answered.js";
+import { asking } from "./poll_answer.js";
 
 const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links
 const WIDEST = 24; // maximum characters of a cell; the tooltip has all

@@ -5,13 +5,13 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useAnswer } from "../../kit/use_query.js";
-import { cachedFor, idsIn } from "./asked.js";
-import { whyNoHits } from "./hits.js";
+import { cachedFor, idsIn } from "./cached_prefix.js";
+import { whyNoHits } from "./no_hits.js";
 
 /**
  * @typedef {import("../../core/observed_cache.js").Heard} Heard
  * @typedef {import("../../core/observed_cache.js").Said} Said
- * @typedef {import("./asked.js").Answer} Answer
+ * @typedef {import("./cached_prefix.js").Answer} Answer
  */
 
 const prompt = signal(""); // module state: the text survives when the log outgrows the page
@@ -63,7 +63,7 @@ function One({ answer, count, instance }) {
     hit === null
       ? t("attached.asked.unsaid")
       : t(hit || known ? "attached.asked.hit" : "attached.asked.none", { n: hit, count });
-  const group = (/** @type {import("./asked.js").OfGroup} */ { group: { id, kind } }) =>
+  const group = (/** @type {import("./cached_prefix.js").OfGroup} */ { group: { id, kind } }) =>
     kind ? t("attached.asked.group", { id, kind }) : t("attached.asked.group.only", { id });
   const unsaid = html`<span class="is-unknown" title=${t("attached.asked.unsaid.why")}>${t("attached.unknown")}</span>`;
   return html`<div class="attached-answer">

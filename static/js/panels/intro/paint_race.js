@@ -4,7 +4,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
 import { columnsOf, fontOf, lanesOf } from "./geometry.js";
-import { rowsOf } from "./paint_ask.js";
+import { rowsOf } from "./paint_attention.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
 

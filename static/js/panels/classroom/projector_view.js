@@ -7,7 +7,7 @@ import { html } from "../../kit/html.js";
 import { desk, doorOpen, told } from "../../state/classroom.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
-import { answerText, Clock, optionTexts, questionText } from "./said.js";
+import { answerText, Clock, optionTexts, questionText } from "./question_parts.js";
 
 /** Id of the question that was dismissed from the projected view. */
 const off = signal(-1);

@@ -2,13 +2,13 @@
 
 import { alpha, themeVersion } from "../../kit/colour.js";
 import { wastePattern } from "../../kit/texture.js";
-import { cellOf, sampledAt } from "./strip_columns.js";
+import { cellOf, sampledAt } from "./token_row_columns.js";
 import { VectorImage } from "./vectors.js";
 
 /**
- * @typedef {import("./strip_paint.js").Scene} Scene
+ * @typedef {import("./token_row_paint.js").Scene} Scene
  * @typedef {import("./geometry.js").Band} Band
- * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./token_row_columns.js").Kind} Kind
  */
 
 export const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };

@@ -5,7 +5,7 @@ import { askingOf, vectorIn } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
 import { colours } from "../../kit/colour.js";
 import { columnsOf, fitting, roomFor } from "./geometry.js";
-import { askingAt, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
+import { askingAt, paintAsk, paintWord, rowsOf } from "./paint_attention.js";
 import { paintKept, paintServing } from "./paint_pool.js";
 import { paintRace } from "./paint_race.js";
 import { beatAt, linear } from "./time.js";

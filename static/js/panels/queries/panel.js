@@ -4,8 +4,8 @@
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { log, own } from "../../state/store.js";
-import { Ask } from "./ask.js";
 import { ByClass } from "./by_class.js";
+import { Ask } from "./query_form.js";
 import { WhatIf } from "./what_if.js";
 
 /** Panel for runs that the server has. */

@@ -17,9 +17,9 @@ import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
+import { Own } from "./next_steps.js";
 import { counted, stepsAt } from "./paint_race.js";
 import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
-import { Own } from "./ways.js";
 
 /** @typedef {import("../../core/film.js").Film} Film */
 

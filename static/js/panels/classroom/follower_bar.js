@@ -10,11 +10,11 @@ import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, drives, forgotten, mine, roaming, told } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
-import { Given } from "./given.js";
+import { Given } from "./answers.js";
+import { useRoom } from "./bar_height.js";
 import { Histogram } from "./histogram.js";
-import { Me } from "./me.js";
-import { useRoom } from "./room.js";
-import { answerText, Clock, questionText } from "./said.js";
+import { answerText, Clock, questionText } from "./question_parts.js";
+import { Me } from "./self_view.js";
 
 export function Bar() {
   const now = told.value;

@@ -9,7 +9,7 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { Desk } from "./desk.js";
+import { Desk } from "./block_manager.js";
 import { useNews } from "./follow.js";
 
 /**

@@ -28,8 +28,8 @@ import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
 import { Fan } from "./fan.js";
-import { headShown, keepHead, missingOf, paintMoment } from "./paint_moment.js";
-import { Doors, Own, readAtOnce } from "./ways.js";
+import { Doors, Own, readAtOnce } from "./next_steps.js";
+import { headShown, keepHead, missingOf, paintMoment } from "./paint_record.js";
 
 /**
  * @typedef {import("../../core/film.js").Word} Word

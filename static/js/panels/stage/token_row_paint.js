@@ -8,8 +8,8 @@ import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
-import { KINDS, rowsOf } from "./strip_columns.js";
-import { images, paintPromise, paintVectors } from "./strip_paint_vectors.js";
+import { KINDS, rowsOf } from "./token_row_columns.js";
+import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // largest magnitude of each row's scale, for its legend
@@ -24,7 +24,7 @@ export const rangesOf = () => ranges.value;
 /**
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./token_row_columns.js").Kind} Kind
  * @typedef {import("./geometry.js").Band} Band
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
  * @typedef {{

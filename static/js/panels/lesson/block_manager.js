@@ -5,15 +5,15 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
+import { deedOf, drafted, TOOLS, tapped } from "./block_moves.js";
 import { draggable, dragged, Ghost } from "./drag.js";
 
 /**
- * @typedef {import("./draft.js").Deed} Deed
- * @typedef {import("./draft.js").Draft} Draft
- * @typedef {import("./draft.js").Held} Held
- * @typedef {import("./draft.js").Kind} Kind
- * @typedef {import("./draft.js").Target} Target
+ * @typedef {import("./block_moves.js").Deed} Deed
+ * @typedef {import("./block_moves.js").Draft} Draft
+ * @typedef {import("./block_moves.js").Held} Held
+ * @typedef {import("./block_moves.js").Kind} Kind
+ * @typedef {import("./block_moves.js").Target} Target
  */
 
 const AHEAD = 5; // blocks at the head of the free queue that are always shown; of the others, only those with a hash

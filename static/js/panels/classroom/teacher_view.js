@@ -11,14 +11,14 @@ import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
 import { desk, forgotten, presenting, told } from "../../state/classroom.js";
 import { barrier, cards, opened } from "../../state/lessons.js";
-import { After, Stored } from "./after.js";
 import { Another } from "./another.js";
-import { Ask } from "./ask.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
-import { answerText, Clock, questionText } from "./said.js";
-import { Counted } from "./wall.js";
+import { Counted } from "./projector_view.js";
+import { answerText, Clock, questionText } from "./question_parts.js";
+import { Ask } from "./quick_question.js";
+import { After, Stored } from "./results.js";
 
 /** @typedef {import("../../state/lessons.js").Item} Item */
 

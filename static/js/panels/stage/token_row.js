@@ -16,12 +16,12 @@ import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
-import { cellOf, done, KINDS, layoutOf, rowsOf } from "./strip_columns.js";
-import { Gutter, Notice } from "./strip_gutter.js";
-import { atOnce, usePhaseVariables } from "./strip_motion.js";
-import { paintOutline, paintStrip } from "./strip_paint.js";
-import { columnTip } from "./strip_tip.js";
-import { BlockMarks, Tokens } from "./strip_tokens.js";
+import { cellOf, done, KINDS, layoutOf, rowsOf } from "./token_row_columns.js";
+import { Gutter, Notice } from "./token_row_gutter.js";
+import { atOnce, usePhaseVariables } from "./token_row_motion.js";
+import { paintOutline, paintStrip } from "./token_row_paint.js";
+import { columnTip } from "./token_row_tip.js";
+import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View

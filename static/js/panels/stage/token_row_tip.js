@@ -2,10 +2,10 @@
 
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { describe, KINDS, shownCell } from "./strip_columns.js";
+import { describe, KINDS, shownCell } from "./token_row_columns.js";
 
 /**
- * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./token_row_columns.js").Kind} Kind
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("../../kit/html.js").Children} Children
  */
@@ -68,7 +68,7 @@ function Norms({ now, position, sub }) {
   </span>`;
 }
 
-/** @type {Partial<Record<import("./strip_columns.js").Missing, string>>} */
+/** @type {Partial<Record<import("./token_row_columns.js").Missing, string>>} */
 const MISSING = {
   gone: "stage.vector.gone",
   released: "stage.column.released",

@@ -7,7 +7,7 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { answerTo } from "../../state/classroom.js";
 import { log, selected } from "../../state/store.js";
-import { optionTexts, questionText } from "./said.js";
+import { optionTexts, questionText } from "./question_parts.js";
 
 /**
  * @typedef {import("../../core/wire.js").PollTold} Poll

@@ -13,8 +13,8 @@ import { leaveClass } from "../../net/classroom.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, forgotten, presenting, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { Another } from "./another.js";
-import { Ask } from "./ask.js";
-import { useRoom } from "./room.js";
+import { useRoom } from "./bar_height.js";
+import { Ask } from "./quick_question.js";
 
 const COMMAND = "kvtheater serve --class";
 const QUIET = 4; // modules of quiet zone around a QR code

@@ -5,8 +5,8 @@ import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { asking } from "./answered.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
+import { asking } from "./poll_answer.js";
 
 /**
  * @typedef {import("./model.js").Answer} Answer

@@ -6,11 +6,11 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { viewSub } from "../../state/stage_playhead.js";
 import { bare } from "../../state/store.js";
-import { done, rowsOf } from "./strip_columns.js";
-import { legendOf, rangesOf } from "./strip_paint.js";
+import { done, rowsOf } from "./token_row_columns.js";
+import { legendOf, rangesOf } from "./token_row_paint.js";
 
 /**
- * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./token_row_columns.js").Kind} Kind
  * @typedef {import("../../kit/html.js").Children} Children
  * @typedef {import("../../state/store.js").View} View
  */

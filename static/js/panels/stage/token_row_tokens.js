@@ -16,8 +16,8 @@ import {
   placeOf,
   sampledAt,
   shownText,
-} from "./strip_columns.js";
-import { columnTip, vectorSentence } from "./strip_tip.js";
+} from "./token_row_columns.js";
+import { columnTip, vectorSentence } from "./token_row_tip.js";
 
 const PAGE = 10; // columns per Page Up or Page Down
 
@@ -30,7 +30,7 @@ const readRow = signal(null);
 /**
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./token_row_columns.js").Kind} Kind
  * @typedef {[first: number, last: number]} Span positions; `last` is exclusive
  * @typedef {{now: View, layout: Columns, sub: number | null, bring: (position: number) => void}} Shown
  */

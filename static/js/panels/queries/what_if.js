@@ -6,7 +6,7 @@ import { grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { asking } from "./answered.js";
+import { asking } from "./poll_answer.js";
 
 /**
  * @typedef {Record<typeof ROWS[number], number | null>} Figures
