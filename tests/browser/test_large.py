@@ -30,7 +30,7 @@ from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
 
 OBSERVED = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
-COLUMNS = """() => import('/static/js/net/surveyed.js').then(({ shown }) => {
+COLUMNS = """() => import('/static/js/net/log_index.js').then(({ shown }) => {
   const now = shown.peek();
   return now && { at: now.at, refs: [...now.window.columns.ref_count], filled: [...now.window.columns.filled],
     kept: now.window.pieces.length };
