@@ -214,7 +214,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
 
     page.locator("#large-library").click()
     page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
-    expect(page.locator(".attached-unknowns")).to_be_visible()
+    expect(page.locator(".monitor-unknowns")).to_be_visible()
     page.locator("#large-library").click()
     expect(page.locator("#large-pool")).to_have_count(0)
     page.locator("#large-library").click()
@@ -223,11 +223,11 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
 
 def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
-    expect(page.locator(".attached-unknowns")).to_contain_text("Who holds a block")
-    ranks = page.locator(".attached-rank")
+    expect(page.locator(".monitor-unknowns")).to_contain_text("Who holds a block")
+    ranks = page.locator(".monitor-rank")
     expect(ranks).to_have_count(2)
-    expect(ranks.nth(1).locator(".attached-since")).to_contain_text("It restarted: known since message 0")
-    expect(ranks.nth(1).locator(".attached-families")).to_contain_text("STORAGE")
+    expect(ranks.nth(1).locator(".monitor-since")).to_contain_text("It restarted: known since message 0")
+    expect(ranks.nth(1).locator(".monitor-families")).to_contain_text("STORAGE")
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
     assert options == ["age", "group", "tier"]
     page.locator("#large-colour").select_option("tier")

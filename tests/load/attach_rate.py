@@ -228,7 +228,7 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
                 "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
             )
             page.goto(found[0])
-            page.locator("#region-attached").wait_for()  # a selector that is waited for would hold what it found
+            page.locator("#region-monitor").wait_for()  # a selector that is waited for would hold what it found
         publisher.stdin.write("\n")
         publisher.stdin.flush()
         rss, worked, began, since = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic(), time.time()

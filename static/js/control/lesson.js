@@ -22,7 +22,7 @@ import {
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_navigation.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, startOf } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
@@ -188,7 +188,7 @@ async function open(wanted) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
   }
-  const begun = await begin({ lesson: wanted, changes: {}, ...wayInto(wanted) });
+  const begun = await begin({ lesson: wanted, changes: {}, ...startOf(wanted) });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
 }
 

@@ -8,7 +8,7 @@ import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
-import { startOpen, told } from "../state/classroom.js";
+import { classState, startOpen } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
 
@@ -17,9 +17,9 @@ const CLASS_SHEETS = ["late", "late_projector_view", "late_teacher_view"];
 const Look = lazyPanel(() => import("../panels/intro/panel.js"));
 const Opening = lazyPanel(() => import("../panels/intro/opening_panel.js"));
 const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
-const Everything = lazy(() => import("./workspace.js").then((found) => found.Everything));
-const Room = lazy(() => import("./present.js").then((found) => found.Room));
-const Learn = lazy(() => import("./lesson.js").then((found) => found.Learn));
+const Everything = lazy(() => import("./workspace.js").then((found) => found.Workspace));
+const Room = lazy(() => import("./present.js").then((found) => found.PresentView));
+const Learn = lazy(() => import("./lesson.js").then((found) => found.LessonView));
 
 export function App() {
   useFocusOfViews(opening.value ? "opening" : settings.distance.value);
@@ -31,7 +31,7 @@ export function App() {
         settings.distance.value
       ];
   return html`${shown ? html`<${shown} />` : null}
-    ${told.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
+    ${classState.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
 }
 
 function Toasts() {

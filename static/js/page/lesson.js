@@ -13,7 +13,7 @@ import { opened, shownPart } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { provenance } from "../state/store.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
-import { Around } from "./overlays.js";
+import { Overlays } from "./overlays.js";
 
 const SHEETS = [
   "late",
@@ -29,7 +29,7 @@ const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SH
 const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
-export function Learn() {
+export function LessonView() {
   const isThere = opened.value !== null;
   // above a lesson, its figure has enough space
   const isOpen = settings.lesson.value !== null && (isThere || isPhone());
@@ -37,7 +37,7 @@ export function Learn() {
     <${Lesson} />
     ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="learn-figure"></div>`) : null}
   </div>
-  <${Around} />`;
+  <${Overlays} />`;
 }
 
 const WHOLE = new Set(["pool", "race"]); // parts that take the whole height

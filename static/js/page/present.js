@@ -11,16 +11,16 @@ import { Icon } from "../kit/icon.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
-import { Around } from "./overlays.js";
+import { Overlays } from "./overlays.js";
 
 const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up
 
-export function Room() {
+export function PresentView() {
   useLayoutEffect(enlarge, []); // before the first paint
   return html`<${Card} />
     <${Transport} />
     <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
-    <${Around} />`;
+    <${Overlays} />`;
 }
 
 function Card() {

@@ -18,7 +18,7 @@ const AGAIN = 1500; // ms between retries while the server's model is loading
  * @param {string | null} [body] posted along with them
  * @returns {{value: any, problem: string | null}}
  */
-export function useAnswer(section, inputs, body = null) {
+export function useResult(section, inputs, body = null) {
   const [now, setNow] = useState({ value: /** @type {any} */ (null), refused: /** @type {Refused | null} */ (null) });
   const given = Object.entries(inputs).filter(([, value]) => value !== null && value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();

@@ -12,7 +12,8 @@ from app.page.modules import ENTRY, LATER, PAGE, PageModules
 from tools.node import node
 
 FILES = {
-    ENTRY: 'import { log } from "./kit/log.js";\nlog.push("main");\nexport const more = import("./page/workspace.js");\n',
+    ENTRY: 'import { log } from "./kit/log.js";\nlog.push("main");\n'
+    'export const more = import("./page/workspace.js");\n',
     LATER: 'import { log } from "../kit/log.js";\nlog.push("workspace");\nexport default 7;\n',
     "js/kit/log.js": "export const log = [];\n",
     "js/other.js": 'import { log } from "./kit/log.js";\nlog.push("other");\nexport const told = () => log;\n',

@@ -15,7 +15,7 @@ import { optionTexts, questionText } from "./question_parts.js";
  */
 
 /** @param {{poll: Poll, give: (given: Answer) => unknown}} props */
-export function Given({ poll, give }) {
+export function AnswerInput({ poll, give }) {
   const before = answerTo(poll.id, poll.round);
   return html`${
     poll.kind === "choice" || poll.kind === "lesson"

@@ -5,7 +5,7 @@ import { useCallback } from "../../../vendor/preact/hooks.js";
 const NAME = "--class-height"; // custom property of the root element, in CSS pixels, for style sheets
 
 /** Return a `ref` callback that publishes the element's height as the bar's height while it is mounted. */
-export function useRoom() {
+export function useBarHeight() {
   return useCallback(
     (() => {
       const root = document.documentElement;

@@ -2,24 +2,24 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { answerToClass } from "../../control/class_lesson.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
-import { answersTo, answerTo, drives, forgotten, mine, roaming, told } from "../../state/classroom.js";
+import { answersTo, answerTo, classState, drives, forgotten, ownSeat, roaming } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
-import { Given } from "./answers.js";
-import { useRoom } from "./bar_height.js";
+import { AnswerInput } from "./answers.js";
+import { useBarHeight } from "./bar_height.js";
 import { Histogram } from "./histogram.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
-import { Me } from "./self_view.js";
+import { SelfView } from "./self_view.js";
 
-export function Bar() {
-  const now = told.value;
-  const own = mine.value;
-  const ref = useRoom();
+export function FollowerBar() {
+  const now = classState.value;
+  const own = ownSeat.value;
+  const ref = useBarHeight();
   if (!now || !own) return null;
   if (now.over) return html`<${Over} />`;
   return html`<${Sheet} />
@@ -27,13 +27,13 @@ export function Bar() {
       <${Where} />
       ${own.remote ? html`<${Remote} />` : null}
       <button class="class-lost" id="class-lost" aria-pressed=${own.lost} onClick=${() =>
-        askOfClass("class_lost", { lost: !own.lost })}>${t(own.lost ? "class.lost_now" : "class.lost")}</button>
-      <${Me} />
+        requestOfClass("class_lost", { lost: !own.lost })}>${t(own.lost ? "class.lost_now" : "class.lost")}</button>
+      <${SelfView} />
     </section>`;
 }
 
 function Where() {
-  const now = told.value;
+  const now = classState.value;
   if (connection.value === "lost") return html`<p class="class-where" role="status">${t("class.away")}</p>`;
   if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
   if (roaming.value)
@@ -59,7 +59,7 @@ const Remote = () => html`<div class="class-remote" role="group" aria-label=${t(
 
 function Over() {
   const text = forgotten.value ? ["class.forgotten", "class.forgotten.seat"] : ["class.over"];
-  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")} ref=${useRoom()}>
+  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")} ref=${useBarHeight()}>
     <p class="class-where" role="status">${sentences(text.map((key) => t(key)))}</p>
     <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
   </section>`;
@@ -67,7 +67,7 @@ function Over() {
 
 /** The question sheet. It stays on top until it is answered, can then be put aside, and returns with the results. */
 function Sheet() {
-  const poll = told.value?.poll ?? null;
+  const poll = classState.value?.poll ?? null;
   const key = poll ? `${poll.id} ${poll.phase}` : "";
   const [aside, putAside] = useState("");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -93,7 +93,7 @@ function Sheet() {
     <h2 id="class-asked">${questionText(poll)}</h2>
     ${
       poll.phase === "open" || poll.phase === "again"
-        ? html`<${Given} poll=${poll} give=${answerToClass} />
+        ? html`<${AnswerInput} poll=${poll} give=${answerToClass} />
           <p class="class-in" role="status">${given.length ? t("class.answer_is_in") : ""}</p>`
         : poll.phase === "shown"
           ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />

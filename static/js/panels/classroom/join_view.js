@@ -1,27 +1,36 @@
 // Join instructions on the projected view: large while participants join, then small in a corner.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { startOpening } from "../../control/opening.js";
 import { t } from "../../i18n/words.js";
 import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/sidebar.js";
+import { Sidebar } from "../../kit/sidebar.js";
 import { leaveClass } from "../../net/classroom.js";
-import { askOpen, chosenDoor, desk, doorOpen, drives, forgotten, presenting, told } from "../../state/classroom.js";
+import {
+  askOpen,
+  attendance,
+  chosenAddress,
+  classState,
+  drives,
+  forgotten,
+  isJoinCodeLarge,
+  presenting,
+} from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { Another } from "./another.js";
-import { useRoom } from "./bar_height.js";
-import { Ask } from "./quick_question.js";
+import { useBarHeight } from "./bar_height.js";
+import { QuickQuestion } from "./quick_question.js";
 
 const COMMAND = "kvtheater serve --class";
 const QUIET = 4; // modules of quiet zone around a QR code
 
-/** @typedef {import("../../core/wire.js").Door} DoorTold */
+/** @typedef {import("../../core/wire.js").Door} JoinInfo */
 
-/** @param {{door: DoorTold}} props */
+/** @param {{door: JoinInfo}} props */
 function Code({ door }) {
   const side = door.size + 2 * QUIET;
   return html`<svg class="class-qr" role="img" aria-label=${t("class.qr", { url: door.shown })}
@@ -33,22 +42,22 @@ function Code({ door }) {
 /** Class code in two halves, as read aloud. @param {string} code */
 const spelled = (code) => `${code.slice(0, 3)} ${code.slice(3)}`.toUpperCase();
 
-const doorNow = () => presenting.value?.doors[chosenDoor.value] ?? presenting.value?.doors[0] ?? null;
+const doorNow = () => presenting.value?.doors[chosenAddress.value] ?? presenting.value?.doors[0] ?? null;
 
 export function Corner() {
   const now = presenting.value;
   const door = doorNow();
-  const here = desk.value?.seats.filter((seat) => seat.here).length ?? 0;
-  const ref = useRoom();
-  if (!now || doorOpen.value) return null;
-  if (told.value?.over)
+  const here = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
+  const ref = useBarHeight();
+  if (!now || isJoinCodeLarge.value) return null;
+  if (classState.value?.over)
     return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
       <span class="class-strip-here" role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span>
       ${forgotten.value ? html`<${Another} />` : null}
       <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
     </section>`;
   return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
-    <button class="class-corner" id="class-corner" onClick=${() => (doorOpen.value = true)}
+    <button class="class-corner" id="class-corner" onClick=${() => (isJoinCodeLarge.value = true)}
       aria-label=${t("class.door", { code: spelled(now.code), n: here })}>
       ${door ? html`<${Code} door=${door} />` : null}
       <span class="class-corner-text"><b class="class-code">${spelled(now.code)}</b>
@@ -67,18 +76,19 @@ export function Corner() {
 /** Name of the participant who drives in the presenter's place. */
 const Driver = () =>
   html`<span class="class-strip-driver">${t("class.drives", {
-    name: told.value?.driver_name ?? "",
-  })} <button class="command" id="class-take-back" onClick=${() => askOfClass("class_hand", { seat: null })}>${t(
+    name: classState.value?.driver_name ?? "",
+  })} <button class="command" id="class-take-back" onClick=${() => requestOfClass("class_hand", { seat: null })}>${t(
     "class.take_back",
   )}</button></span>`;
 
-const AskSide = () => html`<${Side} id="class-ask-side" label=${t("class.ask_open")} close=${closeAsk}><${Ask} /><//>`;
+const AskSide = () =>
+  html`<${Sidebar} id="class-ask-side" label=${t("class.ask_open")} close=${closeAsk}><${QuickQuestion} /><//>`;
 
 const closeAsk = () => (askOpen.value = false);
 
-export function Door() {
+export function JoinView() {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const open = doorOpen.value;
+  const open = isJoinCodeLarge.value;
   useReturnedFocus(open, "class-corner");
   useLayoutEffect(() => {
     if (open) box.current?.focus();
@@ -86,8 +96,8 @@ export function Door() {
   const now = presenting.value;
   if (!open || !now) return null;
   const door = doorNow();
-  const here = desk.value?.seats.filter((seat) => seat.here).length ?? 0;
-  const close = () => (doorOpen.value = false);
+  const here = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
+  const close = () => (isJoinCodeLarge.value = false);
   const begin = () => {
     close();
     if (settings.distance.value !== "learn") settings.distance.value = "room"; // readable from the back row
@@ -102,7 +112,7 @@ export function Door() {
     onKeyDown=${onKey}>
     <button class="tool class-door-close" id="class-door-close" aria-label=${t("help.close")} onClick=${close}><${Icon}
       name="close" /></button>
-    <h2>${told.value?.title || t("class.come_in")}</h2>
+    <h2>${classState.value?.title || t("class.come_in")}</h2>
     ${door ? html`<${Ways} door=${door} code=${now.code} />` : html`<${Closed} />`}
     <p class="class-door-here" role="status">${t("class.here", { n: here })}</p>
     <div class="class-door-begin">
@@ -112,7 +122,7 @@ export function Door() {
   </section>`;
 }
 
-/** @param {{door: DoorTold, code: string}} props */
+/** @param {{door: JoinInfo, code: string}} props */
 function Ways({ door, code }) {
   const all = presenting.value?.doors ?? [];
   return html`<div class="class-ways">
@@ -125,7 +135,7 @@ function Ways({ door, code }) {
       ${
         all.length > 1
           ? html`<label class="class-other">${t("class.other_address")} <select id="class-address"
-            value=${chosenDoor.value} onChange=${withValue((i) => (chosenDoor.value = Number(i)))}>
+            value=${chosenAddress.value} onChange=${withValue((i) => (chosenAddress.value = Number(i)))}>
             ${all.map((one, i) => html`<option value=${i} key=${one.url}>${one.shown}</option>`)}</select></label>`
           : null
       }

@@ -4,7 +4,7 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { letter } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { desk, doorOpen, told } from "../../state/classroom.js";
+import { attendance, classState, isJoinCodeLarge } from "../../state/classroom.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
 import { answerText, Clock, optionTexts, questionText } from "./question_parts.js";
@@ -12,9 +12,9 @@ import { answerText, Clock, optionTexts, questionText } from "./question_parts.j
 /** Id of the question that was dismissed from the projected view. */
 const off = signal(-1);
 
-export function Wall() {
-  const poll = told.value?.poll ?? null;
-  if (!poll || told.value?.over || doorOpen.value || off.value === poll.id) return null;
+export function ProjectorView() {
+  const poll = classState.value?.poll ?? null;
+  if (!poll || classState.value?.over || isJoinCodeLarge.value || off.value === poll.id) return null;
   const shown = poll.phase === "shown";
   return html`<section class="class-wall" id="class-wall" aria-labelledby="class-wall-asked" data-phase=${poll.phase}>
     <h2 id="class-wall-asked">${questionText(poll)}</h2>
@@ -39,8 +39,8 @@ export function Wall() {
 
 /** Number of answers, out of all present participants. */
 export function Counted() {
-  const poll = told.value?.poll;
-  const now = desk.value;
+  const poll = classState.value?.poll;
+  const now = attendance.value;
   if (!poll || !now || (poll.phase !== "open" && poll.phase !== "again")) return null;
   const here = now.seats.filter((seat) => seat.here || seat.answered).length; // phones may be locked by now
   const text = t("class.counted", { n: now.answered, all: here });

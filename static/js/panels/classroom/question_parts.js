@@ -4,7 +4,7 @@ import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { optionText, stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { lessonAsks, secondsLeft } from "../../state/classroom.js";
+import { lessonQuestion, secondsLeft } from "../../state/classroom.js";
 import { opened } from "../../state/lessons.js";
 import { ownText } from "./histogram.js";
 
@@ -36,7 +36,7 @@ function asked(poll) {
   const now = opened.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
   if (item?.kind === "ask") return item;
-  const heard = lessonAsks.value;
+  const heard = lessonQuestion.value;
   return heard?.theater === poll.theater && heard?.item.index === poll.item ? heard.item : null;
 }
 

@@ -1,12 +1,12 @@
 // The presenter's quick question: kind, text, options and an optional clock.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { askOpen, told } from "../../state/classroom.js";
+import { askOpen, classState } from "../../state/classroom.js";
 import { barrier } from "../../state/lessons.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
@@ -14,9 +14,9 @@ const MAX = 8;
 const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
 
 /** Whether a new question can be posed. */
-const isFree = () => !told.value?.poll || told.value.poll.phase === "shown";
+const isFree = () => !classState.value?.poll || classState.value.poll.phase === "shown";
 
-export function Ask() {
+export function QuickQuestion() {
   if (!isFree()) return null;
   return html`<div class="class-ask"><${OfLesson} /><${Quick} /></div>`;
 }
@@ -24,7 +24,7 @@ export function Ask() {
 /** The question that the open lesson is waiting at. */
 function OfLesson() {
   const item = barrier.value;
-  if (item?.kind !== "ask" || told.value?.lesson === null) return null;
+  if (item?.kind !== "ask" || classState.value?.lesson === null) return null;
   return html`<div class="class-ask-lesson"><p>${stemText(item)}</p>
     <button class="command primary" id="class-ask-lesson" onClick=${askLesson}>${t("class.ask_lesson")}</button></div>`;
 }
@@ -39,7 +39,7 @@ function Quick() {
   /** @param {Event} event */
   const submit = async (event) => {
     event.preventDefault();
-    const asked = await askOfClass("class_ask", {
+    const asked = await requestOfClass("class_ask", {
       kind,
       text: text.trim(),
       options: kind === "choice" ? wanted : [],
@@ -86,5 +86,5 @@ function Quick() {
 }
 
 async function askLesson() {
-  if (await askOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
+  if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
 }

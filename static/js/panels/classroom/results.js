@@ -1,14 +1,14 @@
 // Results of a class: tables and a summary page to download, and storage on the server until a date.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { fileOf } from "../../net/classroom.js";
 import { runAddress } from "../../net/commands.js";
-import { complain } from "../../net/errors.js";
-import { desk } from "../../state/classroom.js";
+import { showFailure } from "../../net/errors.js";
+import { attendance } from "../../state/classroom.js";
 
 const DAYS = 30; // default storage period of a class
 const FILES = [
@@ -21,8 +21,8 @@ const FILES = [
 const until = signal("");
 
 /** @param {{open?: boolean}} props */
-export function After({ open = false }) {
-  const kept = desk.value?.kept_until ?? null;
+export function Results({ open = false }) {
+  const kept = attendance.value?.kept_until ?? null;
   return html`<details class="class-after" open=${open}><summary>${t("class.after")}</summary>
     <p class="class-files"><${Files} />
       ${
@@ -33,13 +33,13 @@ export function After({ open = false }) {
     <p role="status">${kept ? t("class.kept", { date: kept }) : t("class.not_kept")}</p>
     ${
       kept
-        ? html`<button class="quiet" id="class-unkeep" onClick=${() => askOfClass("class_unkeep", {})}>${t(
+        ? html`<button class="quiet" id="class-unkeep" onClick=${() => requestOfClass("class_unkeep", {})}>${t(
             "class.unkeep",
           )}</button>`
         : html`<label class="class-keep">${t("class.keep_until")} <input id="class-until" type="date"
             value=${until.value || inDays(DAYS)} min=${inDays(0)} onInput=${withValue((day) => (until.value = day))} />
             <button class="command" id="class-keep"
-              onClick=${() => askOfClass("class_keep", { until: until.value || inDays(DAYS) })}>${t(
+              onClick=${() => requestOfClass("class_keep", { until: until.value || inDays(DAYS) })}>${t(
                 "class.keep",
               )}</button></label>`
     }
@@ -54,7 +54,7 @@ const Files = () =>
 
 /** Stored results of a class that the server no longer holds in memory. */
 export function Stored() {
-  const kept = desk.value?.kept_until ?? null;
+  const kept = attendance.value?.kept_until ?? null;
   if (!kept) return html`<p>${t("class.forgotten.desk")}</p>`;
   return html`<p>${t("class.forgotten.kept", { date: kept })}</p><p class="class-files"><${Files} /></p>`;
 }
@@ -75,6 +75,6 @@ async function take(name) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
-    complain(error);
+    showFailure(error);
   }
 }

@@ -1,22 +1,22 @@
 // A follower's own seat: its name, and its requests to the presenter.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { lab, wander } from "../../control/classroom.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/sidebar.js";
+import { Sidebar } from "../../kit/sidebar.js";
 import { leaveClass } from "../../net/classroom.js";
-import { mine, roaming, told } from "../../state/classroom.js";
+import { classState, ownSeat, roaming } from "../../state/classroom.js";
 
 /** @typedef {import("../../core/wire.js").Mine} Own */
 
 const open = signal(false);
 const draft = signal(/** @type {string | null} */ (null));
 
-export function Me() {
-  const own = mine.value;
+export function SelfView() {
+  const own = ownSeat.value;
   if (!own) return null;
   return html`<button class="class-me quiet" id="class-me" aria-expanded=${open.value}
       title=${t("class.seat_of", { name: own.name })} onClick=${() => (open.value = !open.value)}><span
@@ -51,7 +51,7 @@ const short = (name) =>
 
 /** @param {{own: Own}} props */
 function Seat({ own }) {
-  const named = told.value?.names !== "none";
+  const named = classState.value?.names !== "none";
   const close = () => {
     open.value = false;
     draft.value = null;
@@ -60,14 +60,14 @@ function Seat({ own }) {
   const rename = async (event) => {
     event.preventDefault();
     const name = draft.value?.trim();
-    if (name && (await askOfClass("class_rename", { name }))) draft.value = null;
+    if (name && (await requestOfClass("class_rename", { name }))) draft.value = null;
   };
   /** @param {"remote" | "drive"} wish */
   const wishing = (wish) => html`<button class="quiet" aria-pressed=${own.wish === wish}
-    onClick=${() => askOfClass("class_wish", { wish: own.wish === wish ? null : wish })}>${t(
+    onClick=${() => requestOfClass("class_wish", { wish: own.wish === wish ? null : wish })}>${t(
       own.wish === wish ? "class.wished" : `class.wish.${wish}`,
     )}</button>`;
-  return html`<${Side} id="class-seat" label=${t("class.seat")} close=${close}>
+  return html`<${Sidebar} id="class-seat" label=${t("class.seat")} close=${close}>
     <h2 class="side-title">${own.name}</h2>
     ${
       named
@@ -80,13 +80,13 @@ function Seat({ own }) {
         : html`<p>${t("class.anonymous")}</p>`
     }
     ${
-      roaming.value || told.value?.held
+      roaming.value || classState.value?.held
         ? null
         : html`<p><button class="command" id="class-seat-wander" onClick=${() => (close(), wander())}>${t(
             "class.wander",
           )}</button></p>`
     }
-    ${told.value?.labs ? html`<${Lab} own=${own} />` : null}
+    ${classState.value?.labs ? html`<${Lab} own=${own} />` : null}
     <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
     <p><button class="quiet" onClick=${leaveClass}>${t("class.leave")}</button></p>
   <//>`;

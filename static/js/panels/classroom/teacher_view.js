@@ -1,7 +1,7 @@
 // The presenter's private screen: the next step, notes, the question and the participants. None of it is projected.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { loadCards } from "../../control/lesson_navigation.js";
 import { stemText } from "../../i18n/questions.js";
 import { bytesText, inLanguage, secondsText, t } from "../../i18n/words.js";
@@ -9,7 +9,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
-import { desk, forgotten, presenting, told } from "../../state/classroom.js";
+import { attendance, classState, forgotten, presenting } from "../../state/classroom.js";
 import { barrier, cards, opened } from "../../state/lessons.js";
 import { Another } from "./another.js";
 import { Histogram } from "./histogram.js";
@@ -17,8 +17,8 @@ import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
 import { Counted } from "./projector_view.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
-import { Ask } from "./quick_question.js";
-import { After, Stored } from "./results.js";
+import { QuickQuestion } from "./quick_question.js";
+import { Results, Stored } from "./results.js";
 
 /** @typedef {import("../../state/lessons.js").Item} Item */
 
@@ -40,7 +40,7 @@ function Lessons() {
   useEffect(() => void loadCards(), []);
   const all = (cards.value ?? []).filter(({ refused }) => refused === null);
   if (!all.length) return null;
-  const open = (/** @type {string} */ lesson) => askOfClass("class_lesson", { lesson });
+  const open = (/** @type {string} */ lesson) => requestOfClass("class_lesson", { lesson });
   return html`<label class="field class-lesson">${t("class.lesson")} <select id="class-lesson"
     value=${opened.value?.lesson ?? ""} onChange=${withValue(open)}>
     <option value="" disabled>${t("class.lesson_none")}</option>
@@ -67,9 +67,9 @@ function said(nodes) {
 }
 
 function Labs() {
-  const now = desk.value;
+  const now = attendance.value;
   if (!now) return null;
-  const on = told.value?.labs ?? false;
+  const on = classState.value?.labs ?? false;
   const { by, lab_bytes: bytes, free_bytes: free, step_seconds: seconds } = now.labs_why;
   const why = t(`class.labs_why.${by}`, {
     bytes: bytesText(bytes),
@@ -78,19 +78,20 @@ function Labs() {
   });
   const count = t("class.labs_now", { n: now.labs, most: now.labs_most, waiting: now.waiting });
   return html`<div class="class-labs"><button class="quiet" id="class-labs" aria-pressed=${on}
-      onClick=${() => askOfClass("class_labs", { open: !on })}>${t(on ? "class.labs_on" : "class.labs_off")}</button>
+      onClick=${() => requestOfClass("class_labs", { open: !on })}>
+      ${t(on ? "class.labs_on" : "class.labs_off")}</button>
     ${on ? html`<span class="hint">${count} ${why}</span>` : null}</div>`;
 }
 
 function Doors() {
-  const now = desk.value;
+  const now = attendance.value;
   if (!now) return null;
   const { open, origins, seats } = now;
   const others = seats.length - origins.reduce((sum, one) => sum + one.seats, 0);
   const lines = origins.map((one) => t("class.origin", { n: one.seats, here: one.here, origin: one.origin }));
   if (others > 0) lines.push(t("class.origin_others", { n: others }));
   return html`<div class="class-doors"><button class="quiet" id="class-doors" aria-pressed=${!open}
-      onClick=${() => askOfClass("class_doors", { open: !open })}>${t(
+      onClick=${() => requestOfClass("class_doors", { open: !open })}>${t(
         open ? "class.doors_close" : "class.doors_open",
       )}</button>
     ${open ? null : html`<span class="hint" role="status">${t("class.doors_closed")}</span>`}
@@ -102,8 +103,8 @@ function Doors() {
     }</div>`;
 }
 
-export function Desk() {
-  const now = told.value;
+export function TeacherView() {
+  const now = classState.value;
   if (!now || !presenting.value) return null;
   if (now.over) return html`<${Over} />`;
   return html`<main class="class-desk" id="class-desk">
@@ -111,34 +112,34 @@ export function Desk() {
       <h1>${now.title || t("class.desk")}</h1>
       <span class="class-code num">${presenting.value.code.toUpperCase()}</span>
       <span class="num" role="status">${t("class.here", {
-        n: desk.value?.seats.filter((seat) => seat.here).length ?? 0,
+        n: attendance.value?.seats.filter((seat) => seat.here).length ?? 0,
       })}</span>
     </header>
     <section class="class-desk-now"><${Next} /><${Lessons} /><${Notes} /></section>
-    <section class="class-desk-question"><${Question} /><${Ask} /></section>
+    <section class="class-desk-question"><${Question} /><${QuickQuestion} /></section>
     <section class="class-desk-people"><${Lost} /><${People} /></section>
-    <footer class="class-desk-foot"><${Hold} /><${Doors} /><${Labs} /><${After} /><${End} /></footer>
+    <footer class="class-desk-foot"><${Hold} /><${Doors} /><${Labs} /><${Results} /><${End} /></footer>
   </main>`;
 }
 
 /** Results of a class that has ended. */
 const Over = () => html`<main class="class-desk" id="class-desk" data-over="true">
-  <header class="class-desk-head"><h1>${told.value?.title || t("class.desk")}</h1>
+  <header class="class-desk-head"><h1>${classState.value?.title || t("class.desk")}</h1>
     <span role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span></header>
   <section class="class-desk-now">
-    ${forgotten.value ? html`<${Stored} /><${Another} />` : html`<${After} open=${true} />`}
+    ${forgotten.value ? html`<${Stored} /><${Another} />` : html`<${Results} open=${true} />`}
     <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
 </main>`;
 
 /** The projected view's "next" and "back" buttons. */
 function Next() {
-  const by = told.value?.driver_name;
-  const press = (/** @type {"next" | "back"} */ key) => askOfClass("class_press", { key });
+  const by = classState.value?.driver_name;
+  const press = (/** @type {"next" | "back"} */ key) => requestOfClass("class_press", { key });
   return html`<div class="class-next">
     ${
       by
         ? html`<p>${t("class.drives", { name: by })} <button class="command" onClick=${() =>
-            askOfClass("class_hand", { seat: null })}>${t("class.take_back")}</button></p>`
+            requestOfClass("class_hand", { seat: null })}>${t("class.take_back")}</button></p>`
         : null
     }
     <button class="command" id="class-desk-back" onClick=${() => press("back")}
@@ -152,8 +153,8 @@ function Next() {
 }
 
 function Question() {
-  const poll = told.value?.poll;
-  const tallies = desk.value?.tallies ?? [];
+  const poll = classState.value?.poll;
+  const tallies = attendance.value?.tallies ?? [];
   if (!poll) return null;
   return html`<div class="class-desk-poll"><h2>${questionText(poll)}</h2>
     <p><${Counted} /> <${Clock} poll=${poll} /></p>
@@ -162,9 +163,9 @@ function Question() {
 }
 
 function Hold() {
-  const held = told.value?.held ?? false;
+  const held = classState.value?.held ?? false;
   return html`<button class="quiet" id="class-hold" aria-pressed=${held}
-    onClick=${() => askOfClass("class_hold", { held: !held })}>${t(held ? "class.held" : "class.hold")}</button>`;
+    onClick=${() => requestOfClass("class_hold", { held: !held })}>${t(held ? "class.held" : "class.hold")}</button>`;
 }
 
 function End() {
@@ -172,6 +173,6 @@ function End() {
   if (!asks) return html`<button class="quiet" id="class-end" onClick=${() => ask(true)}>${t("class.end")}</button>`;
   return html`<span class="class-steps"><span>${t("class.end_sure")}</span>
     <button class="command primary" id="class-end-sure"
-      onClick=${() => askOfClass("class_end", {})}>${t("class.end")}</button>
+      onClick=${() => requestOfClass("class_end", {})}>${t("class.end")}</button>
     <button class="quiet" onClick=${() => ask(false)}>${t("class.not_yet")}</button></span>`;
 }

@@ -12,7 +12,7 @@ import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
-import { startOpen, told } from "../../state/classroom.js";
+import { classState, startOpen } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -135,8 +135,8 @@ export function Panel() {
     }
     ${
       header?.observed
-        ? html`<b class="fault-badge is-simulated" id="attached-badge" title=${t("header.attached.more")}>◉<span
-            class="fault-badge-what">${t("header.attached")}</span></b>`
+        ? html`<b class="fault-badge is-simulated" id="monitor-badge" title=${t("header.monitor.more")}>◉<span
+            class="fault-badge-what">${t("header.monitor")}</span></b>`
         : null
     }
     <${Connection} />
@@ -175,7 +175,7 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
           : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
       }
       ${
-        isEmbedded || isSite || told.value
+        isEmbedded || isSite || classState.value
           ? null
           : html`<button class="tool header-bench" id="btn-teach" onClick=${() => (startOpen.value = true)}>${t(
               "header.teach",

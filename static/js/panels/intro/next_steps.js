@@ -9,7 +9,7 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { isForeign } from "../../net/commands.js";
 import { session } from "../../net/session.js";
-import { attends, startOpen, told } from "../../state/classroom.js";
+import { attends, classState, startOpen } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -78,7 +78,7 @@ export function Doors() {
     ${hasServer ? html`<a class="look-door" href="scale">${t("header.scale")}</a>` : null}
     ${hasServer ? html`<a class="look-door look-prompts" href="prompts">${t("header.prompts")}</a>` : null}
     ${hasServer ? html`<a class="look-door" href="bench">${t("header.bench")}</a>` : null}
-    ${hasServer && !told.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
+    ${hasServer && !classState.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
     ${door("look-more", t("look.first.more"), () => (settings.distance.value = "bench"))}
   </nav>`;
 }

@@ -54,7 +54,7 @@ const PHONE_LABEL = 78; // px
 const NARROW = 560; // px
 const TABLE_BINS = 20;
 
-export function Strip() {
+export function MetricRows() {
   const [pointed, setPointed] = useState(/** @type {{bin: number, row: number} | null} */ (null));
   const found = /** @type {Bins} */ (bins.value);
   const canvas = usePainter(

@@ -9,7 +9,7 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { Desk } from "./block_manager.js";
+import { BlockManager } from "./block_manager.js";
 import { useNews } from "./follow.js";
 
 /**
@@ -28,7 +28,7 @@ export const deedsOf = (item) => (list.value.item === item.index ? list.value.de
 const SIGNS = { right: "✓", other: "≈", illegal: "✗", differs: "≠" };
 
 /** @param {{item: ToldWork}} props */
-export function Work({ item }) {
+export function Allocator({ item }) {
   const isOpen = !item.over && barrier.value?.index === item.index;
   const deeds = deedsOf(item);
   const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
@@ -47,7 +47,8 @@ export function Work({ item }) {
     )}
     ${
       state
-        ? html`<${Desk} state=${state} deeds=${deeds} onDeed=${(/** @type {Deed} */ deed) => set([...deeds, deed])} />
+        ? html`<${BlockManager} state=${state} deeds=${deeds}
+          onDeed=${(/** @type {Deed} */ deed) => set([...deeds, deed])} />
         <ol class="work-list" aria-label=${t("lesson.work.list")}>${deeds.map(
           (deed, i) => html`<li key=${i}>${deedText(deed)} <button class="quiet work-back"
             aria-label=${t("lesson.work.back", { deed: deedText(deed) })}

@@ -28,7 +28,7 @@ const held = signal(null);
  *   state: import("../../state/store.js").State, deeds: Deed[], onDeed: (deed: Deed) => void,
  * }} props
  */
-export function Desk({ state, deeds, onDeed }) {
+export function BlockManager({ state, deeds, onDeed }) {
   const draft = drafted(state, deeds);
   /** @param {Deed | null} deed */
   const did = (deed) => {

@@ -9,7 +9,7 @@ import { isEmbedded } from "../../state/embedded.js";
 import { cards, kept, leftOver, REVIEW } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 
-export function Path() {
+export function LessonList() {
   const all = cards.value;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => box.current?.closest(".lesson")?.scrollTo({ top: 0, behavior: "instant" }), []);

@@ -12,12 +12,12 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
-import { Work } from "./allocator.js";
+import { Allocator } from "./allocator.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
-import { Path } from "./lesson_list.js";
-import { Mend } from "./prompt_order.js";
+import { LessonList } from "./lesson_list.js";
+import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 
 /**
@@ -85,7 +85,7 @@ export function Panel() {
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${Path} />` : now ? articleOf(now) : html`<${Wait} />`}
+    ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now) : html`<${Wait} />`}
   </main>`;
 }
 
@@ -176,8 +176,8 @@ function Recorded({ now }) {
 function Part({ item }) {
   if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
-  if (item.kind === "work") return html`<${Work} item=${item} />`;
-  if (item.kind === "mend") return html`<${Mend} item=${item} />`;
+  if (item.kind === "work") return html`<${Allocator} item=${item} />`;
+  if (item.kind === "mend") return html`<${PromptOrder} item=${item} />`;
   if (item.kind === "do") return html`<${Do} item=${item} />`;
   if (item.kind === "sandbox") return html`<${Sandbox} item=${item} />`;
   return null;

@@ -30,7 +30,7 @@ const sum = (turns, name) => turns.reduce((total, turn) => total + turn[name], 0
 const moveText = ({ part, before }) => t(before === null ? "lesson.mend.last" : "lesson.mend.before", { part, before });
 
 /** @param {{item: ToldMend}} props */
-export function Mend({ item }) {
+export function PromptOrder({ item }) {
   const isOpen = !item.over && barrier.value?.index === item.index;
   const moves = list.value.item === item.index ? list.value.moves : [];
   /** @param {Move[]} wanted */

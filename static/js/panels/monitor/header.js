@@ -4,8 +4,8 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 
 /** @param {{header: import("../../core/trace.js").Header}} props of a monitored server's log */
-export const Panel = ({ header: { observed, model } }) => html`<h2>${t("attached.of", {
+export const Panel = ({ header: { observed, model } }) => html`<h2>${t("monitor.of", {
   source: observed?.source ?? "?",
   model: model.name || "?",
 })}</h2>
-  <p>${t("attached.read_only")}</p>`;
+  <p>${t("monitor.read_only")}</p>`;

@@ -1,9 +1,9 @@
 // Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
 /**
- * @typedef {import("../../core/observed_cache.js").Said} Said
- * @typedef {import("../../core/observed_cache.js").Root} Root
- * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `attached.why.<name>`
+ * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
+ * @typedef {import("../../core/observed_cache.js").PrefixRoot} PrefixRoot
+ * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>`
  */
 
 const SETTING = "vllm:cache_config_info.";
@@ -12,9 +12,10 @@ const SETTING = "vllm:cache_config_info.";
  * Explain why no token has hit since monitoring began. Returns null if some did, if no prefix was queried, or if the
  * server does not report it.
  *
- * @param {Said} said report of the rank
+ * @param {RankReport} said report of the rank
  * @param {number} blockSize of the pool
- * @param {() => Root[] | Promise<Root[]>} roots beginnings of its sequences; called only if nothing else explains the
+ * @param {() => PrefixRoot[] | Promise<PrefixRoot[]>} roots beginnings of its sequences; called only if nothing else
+ * explains the
  *   misses
  * @returns {Verdict | null | Promise<Verdict | null>}
  */
@@ -28,7 +29,8 @@ export function whyNoHits(said, blockSize, roots) {
   const alignment = setting("cache_hit_alignment_tokens") ?? sizes.reduce(leastCommon, 1);
   const found = ofGroups(said, alignment) ?? ofPool(said) ?? ofRanks(said) ?? ofOneRoot(said);
   if (found) return found;
-  const conclude = (/** @type {Root[]} */ some) => ofRoots(some, said.roots, Math.min(...sizes, blockSize), alignment);
+  const conclude = (/** @type {PrefixRoot[]} */ some) =>
+    ofRoots(some, said.roots, Math.min(...sizes, blockSize), alignment);
   const some = roots();
   return some instanceof Promise ? some.then(conclude) : conclude(some);
 }
@@ -36,7 +38,7 @@ export function whyNoHits(said, blockSize, roots) {
 /**
  * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
  *
- * @param {Said} said @param {number} alignment @returns {Verdict | null}
+ * @param {RankReport} said @param {number} alignment @returns {Verdict | null}
  */
 function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
   if (!n) return null;
@@ -47,20 +49,24 @@ function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
   return { name: "group", facts: { n: worst.count, of: n, group: worst.group, kind } };
 }
 
-/** The needed contents had been evicted. @param {Said} said @returns {Verdict | null} */
+/** The needed contents had been evicted. @param {RankReport} said @returns {Verdict | null} */
 const ofPool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
 
-/** Requests with the same beginning were routed to other ranks. @param {Said} said @returns {Verdict | null} */
+/** Requests with the same beginning were routed to other ranks. @param {RankReport} said @returns {Verdict | null} */
 const ofRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
 
-/** No content was stored twice, and there is at most one beginning. @param {Said} said @returns {Verdict | null} */
+/**
+ * No content was stored twice, and there is at most one beginning.
+ * @param {RankReport} said
+ * @returns {Verdict | null}
+ */
 const ofOneRoot = ({ roots }) =>
   roots > 1 ? null : roots ? { name: "one", facts: {} } : { name: "unsaid", facts: {} };
 
 /**
  * No content was stored twice: compare how far any two beginnings agree.
  *
- * @param {Root[]} some the most recent beginnings
+ * @param {PrefixRoot[]} some the most recent beginnings
  * @param {number} n number of all beginnings
  * @param {number} size
  * @param {number} alignment
@@ -73,14 +79,14 @@ function ofRoots(some, n, size, alignment) {
   return { name: "different", facts: { n } };
 }
 
-/** @type {WeakMap<Root[], {shared: number, salts: number}>} */
+/** @type {WeakMap<PrefixRoot[], {shared: number, salts: number}>} */
 const closests = new WeakMap();
 
 /**
  * Return the longest common prefix in tokens of any two beginnings under one salt, and the largest number of salts
  * under which one identical content occurs.
  *
- * @param {Root[]} roots
+ * @param {PrefixRoot[]} roots
  */
 function closest(roots) {
   const before = closests.get(roots);

@@ -2,13 +2,13 @@
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
-import { heardIn } from "../../core/observed_cache.js";
+import { observedCacheOf } from "../../core/observed_cache.js";
 import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
 import { hashText } from "../../i18n/operations.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
-import { useAnswer } from "../../kit/use_query.js";
+import { useQuery } from "../../kit/use_query.js";
 import { place, heard as surveyed } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { Panel as Head } from "./header.js";
@@ -73,113 +73,113 @@ const READINGS = [
 ];
 
 /**
- * @typedef {import("../../core/observed_cache.js").Heard} Heard
- * @typedef {import("../../core/observed_cache.js").Said} Said
+ * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
+ * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
  * @typedef {import("../../core/trace.js").Header} Header
  * @typedef {import("../../kit/html.js").Component} Component
  */
 
 /**
- * Panel of a monitored server. `whole` (queries over the whole log) and `branches` (largest branches of the prefix
+ * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix
  * cache) are panels of their own.
  *
- * @param {{whole: Component, branches: Component}} props
+ * @param {{queries: Component, branches: Component}} props
  */
-export function Panel({ whole, branches }) {
+export function Panel({ queries, branches }) {
   const [large, shown] = [longRun.value, log.value];
   if (large) return html`<${Everywhere} heard=${surveyed} header=${large.header} index=${place.value} />`;
   if (!shown?.header.observed || !state.value) return null;
-  return html`<section class="attached" id="region-attached" aria-label=${t("attached.title")} tabindex="0">
-    <header class="attached-head"><${Head} header=${shown.header} /></header>
-    <${Everywhere} heard=${heardIn(shown)} header=${shown.header} index=${drawnIndex.value} whole=${whole}
+  return html`<section class="monitor" id="region-monitor" aria-label=${t("monitor.title")} tabindex="0">
+    <header class="monitor-head"><${Head} header=${shown.header} /></header>
+    <${Everywhere} heard=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
       branches=${branches} />
   </section>`;
 }
 
 /**
- * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `whole` and `branches` are
+ * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are
  * shown too; for a longer log the long run's panel shows them.
  *
- * @param {{heard: Heard, header: Header, index: number, whole?: Component, branches?: Component}} props
+ * @param {{heard: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
  */
-function Everywhere({ heard, header, index, whole, branches }) {
+function Everywhere({ heard, header, index, queries, branches }) {
   const ask = () => {
-    const said = heard.said(index);
-    return said instanceof Promise ? said.then((ranks) => ({ ranks, index })) : { ranks: said, index };
+    const report = heard.said(index);
+    return report instanceof Promise ? report.then((ranks) => ({ ranks, index })) : { ranks: report, index };
   };
-  const { answer, problem } = useAnswer(index < 0 ? null : ask, [heard, index], heard.still);
+  const { answer, problem } = useQuery(index < 0 ? null : ask, [heard, index], heard.still);
   const { events = [], unknown = [] } = header.observed ?? {};
-  return html`<div class="attached-said">
-    ${problem && html`<p class="attached-problem" role="alert" lang="en">${problem}</p>`}
+  return html`<div class="monitor-said">
+    ${problem && html`<p class="monitor-problem" role="alert" lang="en">${problem}</p>`}
     ${answer?.ranks.map(
-      (said, rank, { length }) =>
-        html`<${OneRank} key=${rank} ...${{ heard, said, rank, header, branches }} index=${answer.index}
+      (report, rank, { length }) =>
+        html`<${OneRank} key=${rank} ...${{ heard, said: report, rank, header, branches }} index=${answer.index}
           from=${events[rank] ?? ""} many=${length > 1} />`,
     )}
     <${AskedFor} heard=${heard} index=${index} />
-    ${whole && html`<${whole} />`}
-    <${Unknowns} names=${unknown} open=${Boolean(whole)} />
+    ${queries && html`<${queries} />`}
+    <${Unknowns} names=${unknown} open=${Boolean(queries)} />
   </div>`;
 }
 
 /**
  * @param {{
- *   heard: Heard, said: Said, rank: number, index: number, header: Header, from: string, many: boolean,
+ *   heard: ObservedCache, said: RankReport, rank: number, index: number, header: Header, from: string, many: boolean,
  *   branches?: Component,
  * }} props `index`: of the last record that `said` covers
  */
-function OneRank({ heard, said, rank, index, header, from, many, branches }) {
-  const { since, problem } = said;
+function OneRank({ heard, said: report, rank, index, header, from, many, branches }) {
+  const { since, problem } = report;
   const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
-  return html`<div class="attached-rank">
-    <h3>${many ? t("attached.rank", { n: rank }) : t("attached.events")} <small>${from}</small></h3>
-    <p class="attached-since" data-reason=${since?.reason}>${
+  return html`<div class="monitor-rank">
+    <h3>${many ? t("monitor.rank", { n: rank }) : t("monitor.events")} <small>${from}</small></h3>
+    <p class="monitor-since" data-reason=${since?.reason}>${
       since
-        ? t(`attached.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
-        : t("attached.since.never")
-    }${isOpen ? ` ${t("attached.since.outside", { n: since.outside })}` : null}</p>
-    ${problem ? html`<p class="attached-problem" role="status" lang="en">${problem}</p>` : null}
-    <dl class="attached-figures">
-      <${Figure} name="messages" value=${grouped(said.messages)} />
-      <${Figure} name="last" value=${said.last === null ? "–" : grouped(said.last)} />
-      <${Figure} name="replayed" value=${grouped(said.replayed)} />
+        ? t(`monitor.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
+        : t("monitor.since.never")
+    }${isOpen ? ` ${t("monitor.since.outside", { n: since.outside })}` : null}</p>
+    ${problem ? html`<p class="monitor-problem" role="status" lang="en">${problem}</p>` : null}
+    <dl class="monitor-figures">
+      <${Figure} name="messages" value=${grouped(report.messages)} />
+      <${Figure} name="last" value=${report.last === null ? "–" : grouped(report.last)} />
+      <${Figure} name="replayed" value=${grouped(report.replayed)} />
       <${Figure} name="epochs" value=${grouped((since?.epoch ?? 0) + 1)} />
-      <${Figure} name="gaps" value=${grouped(said.gaps)} />
-      <${Figure} name="unmatched" value=${grouped(said.unmatched)} />
-      ${said.unread ? html`<${Figure} name="unread" value=${grouped(said.unread)} />` : null}
+      <${Figure} name="gaps" value=${grouped(report.gaps)} />
+      <${Figure} name="unmatched" value=${grouped(report.unmatched)} />
+      ${report.unread ? html`<${Figure} name="unread" value=${grouped(report.unread)} />` : null}
     </dl>
-    <${Readings} said=${said} />
-    <${WhyNoHits} ...${{ heard, said, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
+    <${Readings} said=${report} />
+    <${WhyNoHits} ...${{ heard, said: report, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
     ${branches && html`<${Places} instance=${rank} />`}
-    <${Families} found=${said.families} />
+    <${Families} found=${report.families} />
     ${branches && html`<${Beginnings} instance=${rank} branches=${branches} />`}
   </div>`;
 }
 
 /** @param {{name: string, value: string | null}} props null: unknown */
 const Figure = ({ name, value }) =>
-  html`<div title=${t(value === null ? "attached.no_metrics" : `attached.figure.${name}.why`)}>
-    <dt>${t(`attached.figure.${name}`)}</dt>
-    <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("attached.unknown")}</dd>
+  html`<div title=${t(value === null ? "monitor.no_metrics" : `monitor.figure.${name}.why`)}>
+    <dt>${t(`monitor.figure.${name}`)}</dt>
+    <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("monitor.unknown")}</dd>
   </div>`;
 
-/** @param {{said: Said}} props */
+/** @param {{said: RankReport}} props */
 function Readings({ said: { readings, hits: since } }) {
   const hits = since?.asked ? `${((100 * since.hits) / since.asked).toFixed(1)} %` : null;
-  return html`<dl class="attached-figures attached-readings">
+  return html`<dl class="monitor-figures monitor-readings">
     ${READINGS.map(([name, ...keys]) => {
       const key = keys.find((one) => readings[one]) ?? keys[0];
       const last = readings[key]?.at(-1)?.[1];
       const value = last === undefined ? null : name === "usage" ? `${(100 * last).toFixed(1)} %` : grouped(last);
-      return html`<div key=${name} title=${value === null ? t("attached.no_metrics") : key}>
-        <dt>${t(`attached.reading.${name}`)}</dt>
-        <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("attached.unknown")}</dd>
+      return html`<div key=${name} title=${value === null ? t("monitor.no_metrics") : key}>
+        <dt>${t(`monitor.reading.${name}`)}</dt>
+        <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("monitor.unknown")}</dd>
         <${Line} points=${readings[key] ?? []} />
       </div>`;
     })}
-    <div title=${hits === null ? t("attached.no_metrics") : t("attached.reading.hits.why")}>
-      <dt>${t("attached.reading.hits")}</dt>
-      <dd class=${hits === null ? "is-unknown" : ""}>${hits ?? t("attached.unknown")}</dd>
+    <div title=${hits === null ? t("monitor.no_metrics") : t("monitor.reading.hits.why")}>
+      <dt>${t("monitor.reading.hits")}</dt>
+      <dd class=${hits === null ? "is-unknown" : ""}>${hits ?? t("monitor.unknown")}</dd>
     </div>
   </dl>`;
 }
@@ -207,28 +207,28 @@ function Places({ instance }) {
   const places = now && group ? now.blocks.slice(group.first_block, group.first_block + group.num_blocks) : [];
   const count = places.filter((block) => block.block_hash !== null).length;
   const [all, left] = [grouped(places.length), grouped(places.length - count)];
-  const said = t("attached.places", { n: grouped(count), all, left });
+  const report = t("monitor.places", { n: grouped(count), all, left });
   useEffect(() => {
     if (canvas.current) paintPlaces(canvas.current, places, drawnIndex.value);
   });
   const one = pointed === null ? null : places[pointed];
-  return html`<figure class="attached-places">
-    <figcaption>${said}</figcaption>
-    <canvas ref=${canvas} role="img" aria-label=${said}
+  return html`<figure class="monitor-places">
+    <figcaption>${report}</figcaption>
+    <canvas ref=${canvas} role="img" aria-label=${report}
       onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(cellAt(event, places.length))}
       onPointerLeave=${() => setPointed(null)}></canvas>
-    <p class="attached-legend"><i class="swatch-known"></i>${t("attached.known")}<i
-      class="swatch-fresh"></i>${t("attached.fresh")}<i class="swatch-unknown"></i>${t("attached.unknown_place")}</p>
-    <p class="attached-place" role="status">${
+    <p class="monitor-legend"><i class="swatch-known"></i>${t("monitor.known")}<i
+      class="swatch-fresh"></i>${t("monitor.fresh")}<i class="swatch-unknown"></i>${t("monitor.unknown_place")}</p>
+    <p class="monitor-place" role="status">${
       one
         ? one.block_hash
-          ? t("attached.place", {
+          ? t("monitor.place", {
               hash: hashText(one.block_hash),
-              n: one.token_ids.length || t("attached.unknown"),
+              n: one.token_ids.length || t("monitor.unknown"),
               record: one.allocated_in ?? 0,
             })
-          : t("attached.place.unknown")
-        : t("attached.place.point")
+          : t("monitor.place.unknown")
+        : t("monitor.place.point")
     }</p>
   </figure>`;
 }
@@ -238,16 +238,16 @@ function Beginnings({ instance, branches }) {
   if (!log.value || !state.value) return null;
   const found = branchesIn(prefixTree(log.value, state.value, instance), BRANCHES);
   if (!found.branches.length) return null;
-  return html`<h4>${t("attached.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
+  return html`<h4>${t("monitor.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
 }
 
-/** Cached contents by medium, layer group and adapter. @param {{found: Said["families"]}} props */
+/** Cached contents by medium, layer group and adapter. @param {{found: RankReport["families"]}} props */
 function Families({ found }) {
   if (!found.length) return null;
-  const unsaid = html`<span class="is-unknown">${t("attached.unknown")}</span>`;
-  return html`<table class="attached-families"><caption>${t("attached.families")}</caption>
+  const unsaid = html`<span class="is-unknown">${t("monitor.unknown")}</span>`;
+  return html`<table class="monitor-families"><caption>${t("monitor.families")}</caption>
     <thead><tr>${["where", "group", "lora", "contents"].map(
-      (name) => html`<th key=${name} scope="col">${t(`attached.families.${name}`)}</th>`,
+      (name) => html`<th key=${name} scope="col">${t(`monitor.families.${name}`)}</th>`,
     )}</tr></thead>
     <tbody>${found.map(
       ({ medium, tier, group, kind, window, lora, count }, i) =>
@@ -259,10 +259,10 @@ function Families({ found }) {
 
 /** @param {{names: string[], open: boolean}} props `open`: initially expanded */
 const Unknowns = ({ names, open }) =>
-  html`<details class="attached-unknowns" open=${open}><summary>${t("attached.unknowns", { n: names.length })}</summary>
+  html`<details class="monitor-unknowns" open=${open}><summary>${t("monitor.unknowns", { n: names.length })}</summary>
     <dl>${names.map(
       (name) =>
         html`<div key=${name}><dt><span aria-hidden="true">?</span> ${t(`unknown.${name}`)}</dt><dd>${t(
-          `attached.unknown.${name}.why`,
+          `monitor.unknown.${name}.why`,
         )}</dd></div>`,
     )}</dl></details>`;

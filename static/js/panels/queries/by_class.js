@@ -6,7 +6,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
-import { asking } from "./poll_answer.js";
+import { pollAnswer } from "./poll_answer.js";
 
 /**
  * @typedef {import("./model.js").Answer} Answer
@@ -24,7 +24,7 @@ export function ByClass({ address }) {
   useEffect(() => {
     if (!by) return undefined;
     setProblem(null);
-    return asking(
+    return pollAnswer(
       `${address}?${new URLSearchParams({ by, ...(other ? { beside: other } : {}) })}`,
       (found) => {
         setAnswer(found);
@@ -36,20 +36,20 @@ export function ByClass({ address }) {
   useEffect(() => {
     if (by && !runs.length) listed().then(setRuns, () => {});
   }, [by]);
-  return html`<section aria-labelledby="whole-classes" id="classes">
-    <h3 class="panel-title" id="whole-classes">${t("whole.classes")} <${Fidelity} kind="derived"
-      formula=${t("whole.classes.formula")} /></h3>
-    <p class="whole-ask">
-      <label>${t("whole.classes.by")} <select id="classes-by" onChange=${withValue(setBy)}>
-        <option value="" selected=${!by}>${t("whole.classes.choose")}</option>
+  return html`<section aria-labelledby="queries-classes" id="classes">
+    <h3 class="panel-title" id="queries-classes">${t("queries.classes")} <${Fidelity} kind="derived"
+      formula=${t("queries.classes.formula")} /></h3>
+    <p class="queries-ask">
+      <label>${t("queries.classes.by")} <select id="classes-by" onChange=${withValue(setBy)}>
+        <option value="" selected=${!by}>${t("queries.classes.choose")}</option>
         ${BYS.map(
-          (one) => html`<option key=${one} value=${one} selected=${one === by}>${t(`whole.by.${one}`)}</option>`,
+          (one) => html`<option key=${one} value=${one} selected=${one === by}>${t(`queries.by.${one}`)}</option>`,
         )}
       </select></label>
       ${
         by
-          ? html`<label>${t("whole.classes.beside")} <select id="classes-beside" onChange=${withValue(setOther)}>
-        <option value="" selected=${!other}>${t("whole.classes.alone")}</option>
+          ? html`<label>${t("queries.classes.beside")} <select id="classes-beside" onChange=${withValue(setOther)}>
+        <option value="" selected=${!other}>${t("queries.classes.alone")}</option>
         ${runs
           .filter(({ id }) => !address.includes(`/${id}/`))
           .map(({ id, name }) => html`<option key=${id} value=${id} selected=${id === other}>${name}</option>`)}
@@ -57,8 +57,8 @@ export function ByClass({ address }) {
           : null
       }
     </p>
-    ${problem ? html`<p class="whole-problem" role="alert">${problem}</p>` : null}
-    ${by && !answer && !problem ? html`<p role="status">${t("whole.classes.reading")}</p>` : null}
+    ${problem ? html`<p class="queries-problem" role="alert">${problem}</p>` : null}
+    ${by && !answer && !problem ? html`<p role="status">${t("queries.classes.reading")}</p>` : null}
     ${by && answer ? html`<${Told} answer=${answer} runs=${runs} />` : null}
   </section>`;
 }
@@ -85,19 +85,19 @@ function Told({ answer, runs }) {
     (run, i) =>
       html`<p class="hint" key=${i} role="status">${two ? `${"AB"[i]}: ${nameOfRun(run.theater)} · ` : ""}${
         run.unsaid
-          ? t("whole.classes.unsaid", { why: run.unsaid })
+          ? t("queries.classes.unsaid", { why: run.unsaid })
           : run.num_surveyed < run.num_records
-            ? t("whole.classes.so_far", { n: grouped(run.num_surveyed), all: grouped(run.num_records) })
-            : t("whole.classes.records", { n: grouped(run.num_records), count: run.num_records })
-      }${run.is_simulated ? t("whole.classes.simulated") : ""}</p>`,
+            ? t("queries.classes.so_far", { n: grouped(run.num_surveyed), all: grouped(run.num_records) })
+            : t("queries.classes.records", { n: grouped(run.num_records), count: run.num_records })
+      }${run.is_simulated ? t("queries.classes.simulated") : ""}</p>`,
   )}
-  <div class="whole-table" tabindex="0" role="region" aria-labelledby="whole-classes">
+  <div class="queries-table" tabindex="0" role="region" aria-labelledby="queries-classes">
     <table class="num" data-two=${two}>
-      <thead><tr><th scope="col">${t(`whole.by.${answer.by}`)}</th>${two ? html`<td></td>` : null}${COLUMNS.map(
+      <thead><tr><th scope="col">${t(`queries.by.${answer.by}`)}</th>${two ? html`<td></td>` : null}${COLUMNS.map(
         (name) => {
           const order = sort.column === name ? (sort.down ? "descending" : "ascending") : "none";
-          return html`<th scope="col" key=${name} aria-sort=${order}><button title=${t(`whole.column.${name}.why`)}
-            onClick=${() => setSort({ column: name, down: order !== "descending" })}>${t(`whole.column.${name}`)}${
+          return html`<th scope="col" key=${name} aria-sort=${order}><button title=${t(`queries.column.${name}.why`)}
+            onClick=${() => setSort({ column: name, down: order !== "descending" })}>${t(`queries.column.${name}`)}${
               { none: "", ascending: " ▴", descending: " ▾" }[order]
             }</button></th>`;
         },
@@ -105,7 +105,7 @@ function Told({ answer, runs }) {
       ${rows.map((one) => html`<${Line} key=${one.name ?? ""} one=${one} two=${two} answer=${answer} />`)}
     </table>
   </div>
-  ${answer.num_more ? html`<p class="hint">${t("whole.classes.more", { n: grouped(answer.num_more) })}</p>` : null}`;
+  ${answer.num_more ? html`<p class="hint">${t("queries.classes.more", { n: grouped(answer.num_more) })}</p>` : null}`;
 }
 
 /** A class with its figures, and for two runs both figures and their difference. @param {any} props */
@@ -116,14 +116,14 @@ function Line({ one, two, answer: { by, runs } }) {
     ${sides.map(
       (side, i) => html`<tr key=${side}>
       ${i ? null : html`<th scope="rowgroup" rowspan=${two ? 3 : 1}>${name}</th>`}
-      ${two ? html`<th scope="row" class="whole-side">${side.toUpperCase()}</th>` : null}
+      ${two ? html`<th scope="row" class="queries-side">${side.toUpperCase()}</th>` : null}
       ${COLUMNS.map((column) => html`<td key=${column}>${figureText(one[side], column, runs[i])}</td>`)}
     </tr>`,
     )}
     ${
       two
-        ? html`<tr class="whole-difference">
-            <th scope="row" class="whole-side">${t("whole.classes.difference")}</th>
+        ? html`<tr class="queries-difference">
+            <th scope="row" class="queries-side">${t("queries.classes.difference")}</th>
             ${COLUMNS.map((column) => html`<td key=${column}>${differenceText(one, column)}</td>`)}
           </tr>`
         : null
@@ -133,10 +133,10 @@ function Line({ one, two, answer: { by, runs } }) {
 
 /** @param {string | null} name @param {string} by */
 function nameOf(name, by) {
-  if (name === null) return t("whole.unknown");
-  if (by === "all") return t("whole.by.all");
+  if (name === null) return t("queries.unknown");
+  if (by === "all") return t("queries.by.all");
   if (by === "prefix")
-    return name === "short" ? t("whole.prefix.short") : t("whole.prefix.named", { digest: name.slice(0, 8) });
+    return name === "short" ? t("queries.prefix.short") : t("queries.prefix.named", { digest: name.slice(0, 8) });
   return by === "prompt" || by === "output" ? name.replace("-", "–") : name;
 }
 
@@ -161,6 +161,6 @@ function differenceText(one, column) {
   const sign = value > 0 ? "+" : "−";
   const size = Math.abs(value);
   const kind = kindOf(column);
-  if (kind === "share") return t("whole.classes.points", { n: `${sign}${(100 * size).toFixed(1)}` });
+  if (kind === "share") return t("queries.classes.points", { n: `${sign}${(100 * size).toFixed(1)}` });
   return `${sign}${kind === "count" ? grouped(size) : percentText(size)}`;
 }

@@ -5,7 +5,7 @@ import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { log, own } from "../../state/store.js";
 import { ByClass } from "./by_class.js";
-import { Ask } from "./query_form.js";
+import { QueryForm } from "./query_form.js";
 import { WhatIf } from "./what_if.js";
 
 /** Panel for runs that the server has. */
@@ -13,8 +13,8 @@ export function Panel() {
   const address = runAddress("what_if");
   if (address === null) return null;
   const observed = Boolean((own.large.value?.header ?? log.value?.header)?.observed);
-  return html`<div class="whole" key=${address}>
-    <${Ask} observed=${observed} />
+  return html`<div class="queries" key=${address}>
+    <${QueryForm} observed=${observed} />
     ${observed ? null : html`<${WhatIf} address=${address} /><${ByClass} address=${runAddress("survey/classes")} />`}
   </div>`;
 }

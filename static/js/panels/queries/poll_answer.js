@@ -11,7 +11,7 @@ const AGAIN = 500; // ms between two requests
  * @param {(problem: string) => void} refuse
  * @param {() => void} [wait]
  */
-export function asking(address, take, refuse, wait = () => {}) {
+export function pollAnswer(address, take, refuse, wait = () => {}) {
   let over = false;
   async function look() {
     while (!over) {

@@ -7,7 +7,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { numRecords, own } from "../../state/store.js";
-import { asking } from "./poll_answer.js";
+import { pollAnswer } from "./poll_answer.js";
 
 const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links
 const WIDEST = 24; // maximum characters of a cell; the tooltip has all
@@ -23,7 +23,7 @@ const WIDEST = 24; // maximum characters of a cell; the tooltip has all
 const NOTHING = { answer: null, problem: null, waits: null };
 
 /** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */
-export function Ask({ observed }) {
+export function QueryForm({ observed }) {
   const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
   const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
@@ -38,15 +38,15 @@ export function Ask({ observed }) {
   }, [address === null]);
   useEffect(() => {
     if (!asked || address === null) return undefined;
-    setFound({ ...NOTHING, waits: t("whole.ask.waits") });
-    return asking(
+    setFound({ ...NOTHING, waits: t("queries.ask.waits") });
+    return pollAnswer(
       `${address}?${new URLSearchParams(asked)}`,
       (found) => {
         setFound({ ...NOTHING, answer: found });
         return true;
       },
       (sentence) => setFound({ ...NOTHING, problem: sentence }),
-      () => setFound({ ...NOTHING, waits: t("whole.ask.making") }),
+      () => setFound({ ...NOTHING, waits: t("queries.ask.making") }),
     );
   }, [asked]);
   if (address === null) return null;
@@ -55,9 +55,9 @@ export function Ask({ observed }) {
     setAsked({ sql: text });
   };
   const isAsking = waits !== null;
-  return html`<section aria-labelledby="whole-ask" id="ask-log">
-    <h3 class="panel-title" id="whole-ask">${t("whole.ask")}</h3>
-    <p class="hint">${t(observed ? "whole.ask.hint.observed" : "whole.ask.hint")}</p>
+  return html`<section aria-labelledby="queries-ask" id="ask-log">
+    <h3 class="panel-title" id="queries-ask">${t("queries.ask")}</h3>
+    <p class="hint">${t(observed ? "queries.ask.hint.observed" : "queries.ask.hint")}</p>
     <ul class="ask-kept">
       ${kept
         .filter((one) => one.observed === observed)
@@ -72,10 +72,10 @@ export function Ask({ observed }) {
       event.preventDefault();
       ask(sql);
     }}>
-      <textarea rows="4" spellcheck=${false} aria-label=${t("whole.ask.sql")} value=${sql}
+      <textarea rows="4" spellcheck=${false} aria-label=${t("queries.ask.sql")} value=${sql}
         placeholder="SELECT type, count(*) AS n FROM events GROUP BY type"
         onInput=${(/** @type {any} */ { target }) => setSql(target.value)}></textarea>
-      <button class="quiet" disabled=${isAsking || !sql.trim()} aria-busy=${isAsking}>${t("whole.ask.do")}</button>
+      <button class="quiet" disabled=${isAsking || !sql.trim()} aria-busy=${isAsking}>${t("queries.ask.do")}</button>
     </form>
     ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
     ${problem ? html`<p class="ask-problem" role="alert">${problem}</p>` : null}
@@ -88,12 +88,12 @@ const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.v
 
 /** @param {{answer: Answer}} props */
 function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
-  const said = t(isCut ? "whole.ask.cut" : "whole.ask.found", { n: grouped(rows.length), count: rows.length });
-  const older = recordCount() > count ? ` ${t("whole.ask.older", { n: grouped(count) })}` : "";
+  const said = t(isCut ? "queries.ask.cut" : "queries.ask.found", { n: grouped(rows.length), count: rows.length });
+  const older = recordCount() > count ? ` ${t("queries.ask.older", { n: grouped(count) })}` : "";
   return html`<p class="hint" role="status">${said}${older}</p>
     ${
       rows.length
-        ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="whole-ask"><table>
+        ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="queries-ask"><table>
           <thead><tr>${columns.map(
             (name, i) => html`<th key=${i} scope="col" data-number=${typeof rows[0][i] === "number"}>${name}</th>`,
           )}</tr></thead>
@@ -115,7 +115,7 @@ function Cell({ name, value }) {
   if (value === null) return html`–`;
   const text = String(value);
   if (RECORD.test(name) && typeof value === "number" && value < recordCount())
-    return html`<button class="ask-record" title=${t("whole.ask.go", { n: grouped(value + 1) })}
+    return html`<button class="ask-record" title=${t("queries.ask.go", { n: grouped(value + 1) })}
       onClick=${() => jumpTo(value)}>${text}</button>`;
   return text.length > WIDEST ? html`<span title=${text}>${text.slice(0, WIDEST - 1)}…</span>` : text;
 }

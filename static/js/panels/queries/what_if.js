@@ -6,7 +6,7 @@ import { grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { asking } from "./poll_answer.js";
+import { pollAnswer } from "./poll_answer.js";
 
 /**
  * @typedef {Record<typeof ROWS[number], number | null>} Figures
@@ -42,7 +42,7 @@ export function WhatIf({ address }) {
   const [problem, setProblem] = useState(/** @type {string | null} */ (null));
   useEffect(() => {
     if (asked === null) return undefined;
-    return asking(
+    return pollAnswer(
       `${address}?${new URLSearchParams(asked)}`,
       (answer) => {
         setDone(answer.done);
@@ -59,20 +59,20 @@ export function WhatIf({ address }) {
     setAsked({ times });
   };
   const waits = asked !== null && !found && !problem;
-  return html`<section aria-labelledby="whole-what-if" id="what-if">
-    <h3 class="panel-title" id="whole-what-if">${t("whole.what_if")} <${Fidelity} kind="derived"
-      formula=${t("whole.what_if.formula")} /></h3>
-    <p class="hint">${t("whole.what_if.hint")}</p>
-    <p class="whole-ask">
-      <label>${t("whole.what_if.times")} <select id="what-if-times" onChange=${withValue(setTimes)}>
+  return html`<section aria-labelledby="queries-what-if" id="what-if">
+    <h3 class="panel-title" id="queries-what-if">${t("queries.what_if")} <${Fidelity} kind="derived"
+      formula=${t("queries.what_if.formula")} /></h3>
+    <p class="hint">${t("queries.what_if.hint")}</p>
+    <p class="queries-ask">
+      <label>${t("queries.what_if.times")} <select id="what-if-times" onChange=${withValue(setTimes)}>
         ${TIMES.map((one) => html`<option key=${one} value=${one} selected=${String(one) === times}>${one} ×</option>`)}
       </select></label>
       <button class="command" id="what-if-ask" disabled=${waits} aria-busy=${waits} onClick=${ask}>${t(
-        "whole.what_if.ask",
+        "queries.what_if.ask",
       )}</button>
-      ${waits ? html`<progress max="1" value=${done} aria-label=${t("whole.what_if.replaying")}></progress>` : null}
+      ${waits ? html`<progress max="1" value=${done} aria-label=${t("queries.what_if.replaying")}></progress>` : null}
     </p>
-    ${problem ? html`<p class="whole-problem" role="alert">${problem}</p>` : null}
+    ${problem ? html`<p class="queries-problem" role="alert">${problem}</p>` : null}
     ${found ? html`<${Answer} found=${found} />` : null}
   </section>`;
 }
@@ -84,17 +84,17 @@ function Answer({ found }) {
   const heads = ["log", ...(differs === null ? [] : ["own"]), "other", "difference"];
   return html`<p role="status">${
     differs === null
-      ? t("whole.what_if.same", { n: grouped(found.num_records) })
-      : html`${t("whole.what_if.differs")} <button class="ask-record" onClick=${() => jumpTo(differs)}
+      ? t("queries.what_if.same", { n: grouped(found.num_records) })
+      : html`${t("queries.what_if.differs")} <button class="ask-record" onClick=${() => jumpTo(differs)}
           >${grouped(differs)}</button>`
   }</p>
-  <div class="whole-table" tabindex="0" role="region" aria-labelledby="whole-what-if"><table class="num">
+  <div class="queries-table" tabindex="0" role="region" aria-labelledby="queries-what-if"><table class="num">
     <thead><tr><th></th>${heads.map(
-      (name) => html`<th scope="col" key=${name}>${t(`whole.what_if.${name}`, { times: found.times })}</th>`,
+      (name) => html`<th scope="col" key=${name}>${t(`queries.what_if.${name}`, { times: found.times })}</th>`,
     )}</tr></thead>
     <tbody>${ROWS.filter((name) => name !== "refused" || other.refused).map(
       (name) => html`<tr key=${name} data-row=${name}>
-        <th scope="row" title=${t(`whole.what_if.${name}.why`)}>${t(`whole.what_if.${name}`)}</th>
+        <th scope="row" title=${t(`queries.what_if.${name}.why`)}>${t(`queries.what_if.${name}`)}</th>
         ${sides.map((side, i) => html`<td key=${i}>${text(side[name])}</td>`)}
         <td>${differenceText(same[name], other[name])}</td>
       </tr>`,
@@ -111,7 +111,7 @@ function differenceText(from, to) {
   if (from === to) return "=";
   const sign = to > from ? "+" : "−";
   const share = from
-    ? html`<span class="whole-share"> (${sign}${percentText(Math.abs(to - from) / from)})</span>`
+    ? html`<span class="queries-share"> (${sign}${percentText(Math.abs(to - from) / from)})</span>`
     : null;
   return html`${sign}${grouped(Math.round(100 * Math.abs(to - from)) / 100)}${share}`;
 }

@@ -29,7 +29,7 @@ export function Legend() {
 }
 
 /** @param {{name: string, index: number, lane: import("./figures.js").Lane | null, logs: TraceLog[] | null}} props */
-export function LaneStrip({ name, index, lane, logs }) {
+export function LaneSlots({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
   const again = lanes.value[index] === "none";
   const times = logs && lane ? timesComputed(logs[index], lane.step) : [];

@@ -11,7 +11,7 @@ import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
 import { columns, groups, MARKED } from "./columns.js";
-import { LaneStrip, Legend } from "./lane_slots.js";
+import { LaneSlots, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
 
@@ -101,7 +101,7 @@ function LaneRows({ name, index, lane, logs }) {
         <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
       </th>
       <td class="race-strip-cell" colspan=${columns().length - NAME_COLUMNS}>
-        <${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} />
+        <${LaneSlots} name=${name} index=${index} lane=${lane} logs=${logs} />
       </td>
     </tr>
     <tr>

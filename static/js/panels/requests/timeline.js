@@ -4,8 +4,8 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { kindOf } from "../../core/operation_kinds.js";
-import { storyOf } from "../../core/timeline.js";
-import { tellMoment, tellWaiting } from "../../i18n/timeline.js";
+import { timelineOf } from "../../core/timeline.js";
+import { eventText, waitingText } from "../../i18n/timeline.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -16,9 +16,9 @@ import { log, selected, viewIndex } from "../../state/store.js";
 /** @typedef {import("../../core/requests.js").Row} Row */
 
 /** @param {{row: Row, close: () => void}} props */
-export function Story({ row, close }) {
+export function Timeline({ row, close }) {
   const now = log.value;
-  const stories = now ? row.parts.flatMap((seq) => storyOf(now, seq) ?? []) : [];
+  const stories = now ? row.parts.flatMap((seq) => timelineOf(now, seq) ?? []) : [];
   const story = stories.at(-1);
   if (!now || !story) return null;
   return html`<section class="request-story" aria-labelledby="request-story">
@@ -30,12 +30,12 @@ export function Story({ row, close }) {
     </header>
     <p class="request-figures num">${figuresText(row)}</p>
     <ol class="request-life num" tabindex="0" aria-labelledby="request-story">
-      ${stories.map(({ moments, seq }) =>
+      ${stories.map(({ events: moments, seq }) =>
         moments.map(
           (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment, seq }} />`,
         ),
       )}
-      ${story.waiting ? html`<li class="request-waits">${tellWaiting(story.waiting)}</li>` : null}
+      ${story.waiting ? html`<li class="request-waits">${waitingText(story.waiting)}</li>` : null}
     </ol>
   </section>`;
 }
@@ -61,7 +61,7 @@ function figuresText(row) {
 
 /**
  * @param {{
- *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").Moment, seq: number,
+ *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").TimelineEvent, seq: number,
  * }} props
  */
 function Turn({ log: now, moment, seq }) {
@@ -80,7 +80,7 @@ function Turn({ log: now, moment, seq }) {
       <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}${
         instance ? html` <span class="instance">${instance}</span>` : null
       }</span>
-      <span>${tellMoment(now, moment)}</span>
+      <span>${eventText(now, moment)}</span>
     </button>
   </li>`;
 }

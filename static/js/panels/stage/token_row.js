@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/pr
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { originOf } from "../../core/sequence_view.js";
 import { t } from "../../i18n/words.js";
-import { placed } from "../../kit/anchors.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -19,7 +19,7 @@ import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./token_row_columns.js";
 import { Gutter, Notice } from "./token_row_gutter.js";
 import { atOnce, usePhaseVariables } from "./token_row_motion.js";
-import { paintOutline, paintStrip } from "./token_row_paint.js";
+import { paintOutline, paintTokenRow } from "./token_row_paint.js";
 import { columnTip } from "./token_row_tip.js";
 import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
@@ -43,7 +43,7 @@ const follows = signal(true);
 /** Whether the token sampled in the record has a column: not in sub-steps before `sample`. */
 const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
 
-export function Strip() {
+export function TokenRow() {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const wantsFocus = useRef(/** @type {number | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
@@ -65,7 +65,7 @@ export function Strip() {
       const context = prepare(canvas, width, height);
       if (!at || !sequenceView.value) return bare.value ? undefined : paintOutline(context, width, height);
       const x = offset.peek();
-      paintStrip(context, {
+      paintTokenRow(context, {
         now: sequenceView.value,
         layout: at,
         span: at.visible(x, x + width),
@@ -159,7 +159,7 @@ export function Strip() {
 
   useEffect(
     () =>
-      placed("vector", (kind, position) => {
+      registerAnchor("vector", (kind, position) => {
         const { layout: at, size: room } = latest.current;
         const band = rowsOf(sequenceView.peek(), room.height)[kind];
         const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
@@ -170,7 +170,7 @@ export function Strip() {
   );
   useEffect(
     () =>
-      placed("columns", (seq, first, count) => {
+      registerAnchor("columns", (seq, first, count) => {
         const [{ layout: at, size: room }, corner] = [latest.current, ref.current?.getBoundingClientRect()];
         if (!at || !corner || seq !== shownSeq.peek()) return null;
         const from = Math.max(0, at.x(first) - offset.peek());

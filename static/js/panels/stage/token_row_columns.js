@@ -4,7 +4,7 @@ import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
-import { keptStates } from "../../core/stored_states.js";
+import { storedStates } from "../../core/stored_states.js";
 import { keysText } from "../../i18n/groups.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
@@ -268,7 +268,7 @@ export function describe(now, position, sub) {
     parts.push(t("stage.column.computed"));
   else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
   else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
-  const kept = keptStates(now).find((one) => one.position === position);
+  const kept = storedStates(now).find((one) => one.position === position);
   if (kept)
     parts.push(
       t(kept.isNewest ? "stage.column.state" : "stage.column.kept_state", {

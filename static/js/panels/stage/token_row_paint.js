@@ -1,7 +1,7 @@
 // Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { keptStates } from "../../core/stored_states.js";
+import { storedStates } from "../../core/stored_states.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
@@ -48,7 +48,7 @@ export function legendOf(now) {
  * @param {CanvasRenderingContext2D} c
  * @param {Strip} strip
  */
-export function paintStrip(c, { now, layout, span, offset, width, height, phases }) {
+export function paintTokenRow(c, { now, layout, span, offset, width, height, phases }) {
   const scene = {
     c,
     palette: colours(),
@@ -149,7 +149,7 @@ function paintBeams(scene, at) {
  * @param {Band} box
  */
 function paintStates({ c, palette, now, layout, phases }, box) {
-  const kept = keptStates(now);
+  const kept = storedStates(now);
   const newest = kept.at(-1);
   for (const { position, isNewest } of kept) {
     if (isNewest) continue;

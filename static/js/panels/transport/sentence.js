@@ -14,7 +14,7 @@ import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { addLateWords } from "../../state/lazy_words.js";
+import { addLazyWords } from "../../state/lazy_words.js";
 import { PHASES, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
@@ -29,7 +29,7 @@ let asked = false;
 function subSteps() {
   if (!asked) {
     asked = true;
-    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLateWords("transport")]).then(
+    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLazyWords("transport")]).then(
       ([found]) => (phases.value = found.phaseSentencesOf),
       () => (asked = false),
     );
