@@ -5,10 +5,10 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { queryAt } from "../../core/attention_output.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { attentionRow, vectorOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
 import { askModel } from "../../net/commands.js";
 import { paced } from "../../net/paced.js";
 import { captureVersion, connection, ownIsShown, selected, sequenceView } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View

@@ -4,14 +4,14 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem, progress } from "../../control/fork.js";
 import { labelText, loneLabel } from "../../core/labels.js";
+import { offText } from "../../i18n/options.js";
+import { countText, langOf, percentText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
-import { useRoomWhereLow } from "../../runs/room.js";
+import { useRoomWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
-import { offText } from "../../tell/options.js";
-import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
 import { Product, shownPart } from "./product.js";

@@ -4,11 +4,11 @@
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { labelText, loneLabel } from "../../core/labels.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { askModel } from "../../net/commands.js";
 import { paced } from "../../net/paced.js";
 import { settings } from "../../state/settings.js";
 import { bare, connection, log, ownIsShown, sequenceView } from "../../state/store.js";
-import { probabilityText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View

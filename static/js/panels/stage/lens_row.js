@@ -2,11 +2,11 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { loneLabel } from "../../core/labels.js";
+import { langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { select } from "../../state/store.js";
-import { langOf, t } from "../../tell/words.js";
 import { fetchLens, lensAt, lensIsOn, lensIsPossible, lensIsRight, lensProblem, lensText } from "./lens.js";
 import { fontSize, shownText } from "./strip_columns.js";
 

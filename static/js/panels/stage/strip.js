@@ -4,16 +4,16 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { originOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
+import { placed } from "../../kit/anchors.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { placed } from "../../kit/places.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { scrollTo } from "./geometry.js";
 import { lensIsOn, lensIsPossible } from "./lens.js";
 import { LensRow } from "./lens_row.js";
@@ -33,7 +33,7 @@ import { BlockMarks, Tokens } from "./strip_tokens.js";
 const MAX_FETCHES = 64; // maximum number of arrays requested at once
 
 const PRINTING = ["beforeprint", "afterprint"];
-/** @type {import("../../state/moment.js").Phase[]} */
+/** @type {import("../../state/playhead.js").Phase[]} */
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
 const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
 
