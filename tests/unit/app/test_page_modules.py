@@ -85,7 +85,7 @@ def test_what_cannot_be_in_one_file_comes_one_by_one_until_it_can(folder: Path) 
     """Two modules that need each other, an export that changes: a browser takes both."""
     modules = PageModules(folder)
     assert modules.ahead(ENTRY) == [JOINED]
-    for wrong in ('import "../page/bench.js";\nexport const log = [];\n', "export let log = [];\n"):
+    for wrong in ('import "../page/workspace.js";\nexport const log = [];\n', "export let log = [];\n"):
         write(folder / "js/kit/log.js", wrong)
         assert modules.ahead(ENTRY) == ["js/kit/log.js", *([LATER] if "workspace" in wrong else [])]
         assert [text(modules, name) for name in (ENTRY, "js/kit/log.js")] == [FILES[ENTRY], wrong]

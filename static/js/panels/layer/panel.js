@@ -110,9 +110,9 @@ function Lens({ found }) {
     : next.first < 0
       ? t("layer.lens.never", { token: text })
       : t(next.first ? "layer.lens.first" : "layer.lens.at_once", { token: text, layer: next.first - 1 });
-  return html`<section class="layer-lens" aria-label=${t("layer.lens")}>
-    <h3 class="panel-title"><span ...${tips([t("layer.lens.what")])} tabindex="0">${t("layer.lens")}</span>
-      <${Fidelity} kind="derived" formula=${t("layer.lens.formula")} />
+  return html`<section class="layer-lens" aria-label=${t("stage.lens")}>
+    <h3 class="panel-title"><span ...${tips([t("stage.lens.what")])} tabindex="0">${t("stage.lens")}</span>
+      <${Fidelity} kind="derived" formula=${t("stage.lens.formula")} />
       <span class="layer-said" role="status">${said}</span></h3>
     <ol class="layer-lens-row" data-arrows onKeyDown=${walk}>${stream.lens.map(
       (top, i) => html`<${Cell} key=${i} i=${i} top=${top} next=${next} adds=${addsOf(found, i)} most=${most}

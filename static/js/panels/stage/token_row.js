@@ -15,6 +15,8 @@ import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { scrollTo } from "./geometry.js";
+import { lensIsOn, lensIsPossible } from "./lens.js";
+import { LensRow } from "./lens_row.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./token_row_columns.js";
 import { Gutter, Notice } from "./token_row_gutter.js";
@@ -187,7 +189,7 @@ export function TokenRow() {
   /** @param {MouseEvent} event */
   const pickHere = (event) => pick(event, latest.current);
   const tokens = usePhaseVariables();
-  return html`<div class="strip">
+  return html`<div class="strip" data-lens=${lensIsOn.value && lensIsPossible.value}>
     <${Gutter} now=${now} height=${size.height} />
     <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
       <div
@@ -201,6 +203,7 @@ export function TokenRow() {
         <canvas aria-hidden="true"></canvas>
         <${Notice} now=${now} />
       </div>
+      ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
       <div
         class="strip-tokens"
         role="listbox"

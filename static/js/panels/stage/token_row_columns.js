@@ -11,6 +11,7 @@ import { labelWidth } from "../../kit/canvas.js";
 import { fittedSize } from "../../kit/fitted_text.js";
 import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
+import { lensText } from "./lens.js";
 
 /**
  * `missing`: reason why there is no vector, or null.
@@ -276,6 +277,8 @@ export function describe(now, position, sub) {
         bytes: grouped(now.log.header.model.state_bytes ?? 0),
       }),
     );
+  const lens = lensText(now, position);
+  if (lens) parts.push(lens);
   if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
     parts.push(t("stage.column.hit"));
   if (cellOf(now, "k", position).missing === "uncaptured")

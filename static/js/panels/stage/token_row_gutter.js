@@ -6,6 +6,7 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { viewSub } from "../../state/stage_playhead.js";
 import { bare } from "../../state/store.js";
+import { LensSwitch } from "./lens_row.js";
 import { done, rowsOf } from "./token_row_columns.js";
 import { legendOf, rangesOf } from "./token_row_paint.js";
 
@@ -51,6 +52,7 @@ export function Gutter({ now, height }) {
         )}</b> <${Fidelity} kind="captured" /></span></div>`
     } ${label("q", t("stage.query"), "query", range("q"))}
     ${token}
+    <${LensSwitch} now=${now} />
   </div>`;
 }
 
