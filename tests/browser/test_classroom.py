@@ -19,7 +19,7 @@ JOIN = """import('/static/js/state/classroom.js').then(({ presenting }) =>
   new Promise((resolve) => presenting.subscribe((opened) => opened && resolve(opened.join))))"""
 SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
 SETTINGS = "import('/static/js/state/settings.js')"
-GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = 'look' }})"
+GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = 'intro' }})"
 ROAM = "import('/static/js/control/classroom.js').then(({ wander }) => wander())"
 PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
 Follow = OpenPage
@@ -58,7 +58,7 @@ def open_lesson(wall: Page, lesson: str = "pages") -> None:
     """A lesson on the wall, before its first question."""
     wall.evaluate(
         f"{SETTINGS}.then(({{ settings }}) => {{"
-        f" settings.lesson.value = '{lesson}'; settings.distance.value = 'learn' }})"
+        f" settings.lesson.value = '{lesson}'; settings.viewMode.value = 'lesson' }})"
     )
     expect(wall.locator(".question")).not_to_have_count(0)
 
@@ -237,11 +237,11 @@ def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: 
     expect(late.locator("#class-asked")).to_contain_text(re.compile("[\u4e00-\u9fff]"))
 
 
-@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
-def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, distance: str) -> None:
+@pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
+def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, view_mode: str) -> None:
     for page in (come_in(), come_in(width=1280, height=720, has_touch=False)):
         page.evaluate(ROAM)
-        page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = '{distance}' }})")
+        page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
         page.evaluate("import('/static/js/state/store.js').then((store) => store.toast('Refused.', 'error'))")
         expect(page.locator(".toast.error")).to_be_visible()
         assert is_on_top(page, ".toast.error"), page.viewport_size
@@ -260,10 +260,10 @@ COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app inpu
 }).map((one) => one.id || one.outerHTML.slice(0, 80))"""
 
 
-@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
+@pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 720}, PHONE], ids=["wall", "phone"])
 def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
-    open_page: OpenPage, distance: str, size: dict[str, Any]
+    open_page: OpenPage, view_mode: str, size: dict[str, Any]
 ) -> None:
     """The bar of presenter and followers, and the side content, each have space of their own."""
     wall = teach(open_page)
@@ -271,21 +271,21 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
     wall.evaluate("import('/static/js/control/actions.js').then(({ step }) => step())")
     follower = open_page(wall.evaluate(JOIN), until="#class-bar", **size)
     follower.evaluate(ROAM)
-    lesson = "'pages'" if distance == "learn" else "null"
+    lesson = "'pages'" if view_mode == "lesson" else "null"
     for page in (wall, follower):
         page.evaluate(
             f"{SETTINGS}.then(({{ settings }}) => {{"
-            f" settings.lesson.value = {lesson}; settings.distance.value = '{distance}' }})"
+            f" settings.lesson.value = {lesson}; settings.viewMode.value = '{view_mode}' }})"
         )
         still(page)
     for page in (wall, follower):
         expect(page.locator("#app > :first-child:not(.class-bar, .class-strip)")).to_be_visible()
-    if distance == "learn":
+    if view_mode == "lesson":
         expect(wall.locator(".question")).not_to_have_count(0)
     for page in (wall, follower):
-        if size is not PHONE or distance == "look":  # else the page scrolls below what stays
+        if size is not PHONE or view_mode == "intro":  # else the page scrolls below what stays
             assert overlapping(page, "#app") == []
-        if size is not PHONE or distance != "bench":  # all of it is in the window at once
+        if size is not PHONE or view_mode != "workspace":  # all of it is in the window at once
             assert page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
         assert page.evaluate(COVERED) == []
     wall.click("#class-ask-open")
@@ -721,7 +721,7 @@ def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: Open
     for page in (phone, late):
         expect(page.locator("#opening")).to_have_count(0)
         expect(page.locator("#stage-text")).to_be_visible()
-    assert wall.evaluate(SETTING, "distance") == "room"
+    assert wall.evaluate(SETTING, "viewMode") == "present"
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "zh-CN")])

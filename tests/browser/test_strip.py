@@ -285,7 +285,9 @@ def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_pa
     page.wait_for_selector(".token")
     newest = max(positions(page))
     assert in_sight(page, newest)
-    page.evaluate("import('/static/js/state/settings.js').then(({settings}) => { settings.distance.value = 'room'; })")
+    page.evaluate(
+        "import('/static/js/state/settings.js').then(({settings}) => { settings.viewMode.value = 'present'; })"
+    )
     page.wait_for_selector(".room-regions .token")
     page.wait_for_timeout(300)  # what would come wrong has come
     assert in_sight(page, newest)

@@ -96,7 +96,7 @@ def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[
     wall.click("#class-begin")
     wall.evaluate(
         "(lesson) => import('/static/js/state/settings.js').then(({ settings }) => {"
-        " settings.lesson.value = lesson; settings.distance.value = 'learn' })",
+        " settings.lesson.value = lesson; settings.viewMode.value = 'lesson' })",
         options.lesson,
     )
     wall.wait_for_selector(".article")

@@ -18,7 +18,7 @@ export function followClassLesson() {
     const now = opened.peek();
     const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     // the teacher view shows the lesson on its own page
-    const leads = presents.value && settings.distance.value !== "desk";
+    const leads = presents.value && settings.viewMode.value !== "teacher";
     const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews;
     if (isWanted) untracked(() => read(lesson.theater));
   });
@@ -78,7 +78,7 @@ async function read(theater) {
     if (classState.peek()?.lesson?.theater !== heard.theater) return;
     const code = language.peek();
     addMoreWords(code, heard.words);
-    const source = presents.peek() && settings.distance.peek() !== "desk" ? "live" : "class";
+    const source = presents.peek() && settings.viewMode.peek() !== "teacher" ? "live" : "class";
     const { changes, again } = { changes: {}, again: [], ...opened.peek() };
     batch(() => {
       opened.value = openedAs(heard, { language: code, source, changes, again });

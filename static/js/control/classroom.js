@@ -46,7 +46,7 @@ async function toLab() {
   const run = ownSeat.peek()?.lab;
   if (!run || theater() === run || classState.peek()?.held) return;
   roaming.value = true;
-  settings.distance.value = "bench";
+  settings.viewMode.value = "workspace";
   await session.watch(run);
 }
 
@@ -104,7 +104,7 @@ export function followClass() {
     const { key, lesson } = pressed.value ?? {};
     untracked(() => {
       if (!drives.peek()) return;
-      if (lesson) batch(() => ([settings.lesson.value, settings.distance.value] = [lesson, "learn"]));
+      if (lesson) batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
       else if (key) key === "next" ? room.next() : playback.previous();
     });
   });
@@ -135,18 +135,19 @@ const view = () =>
  * Adapt the class's view to this device.
  *
  * @param {Record<string, string>} given
+ * @returns {Record<string, unknown>} settings by name
  */
 function wanted(given) {
-  const distance = given.distance ?? "bench";
-  if (settings.distance.peek() === "desk") return { ...given, distance: "desk" };
-  if (!attends.peek() || distance === "learn") return given;
-  return { ...given, distance: distance === "look" || innerWidth < NARROW ? "room" : distance };
+  const values = parseQuery(String(new URLSearchParams(given)), CAST);
+  const viewMode = values.viewMode ?? TABLE.viewMode.initial;
+  if (settings.viewMode.peek() === "teacher") return { ...values, viewMode: "teacher" };
+  if (!attends.peek() || viewMode === "lesson") return values;
+  return { ...values, viewMode: viewMode === "intro" || innerWidth < NARROW ? "present" : viewMode };
 }
 
-/** @param {Record<string, string>} a @param {Record<string, string>} b */
-const same = (a, b) =>
-  writeQuery(parseQuery(String(new URLSearchParams(a)), CAST), CAST) ===
-  writeQuery(parseQuery(String(new URLSearchParams(b)), CAST), CAST);
+/** @param {Record<string, string>} shown as in a link @param {Record<string, unknown>} values settings by name */
+const same = (shown, values) =>
+  writeQuery(parseQuery(String(new URLSearchParams(shown)), CAST), CAST) === writeQuery(values, CAST);
 
 let leading = 0; // number of pending switches of the run: changes meanwhile are not the user's
 
@@ -161,7 +162,7 @@ async function lead() {
     leading -= 1;
   }
   if (classState.peek() !== now || roaming.peek()) return; // the class or the user has moved on meanwhile
-  const values = parseQuery(String(new URLSearchParams(wanted(now.view))), CAST);
+  const values = wanted(now.view);
   batch(() => {
     for (const [name, row] of Object.entries(CAST)) all[name].value = values[name] ?? row.initial;
   });

@@ -74,7 +74,7 @@ export function followOpened() {
     if (connection !== "replay" || !count || count < whole) return;
     seen = log;
     offered.value = null;
-    if (opening.peek() || settings.distance.peek() !== "bench") return; // these views choose their own position
+    if (opening.peek() || settings.viewMode.peek() !== "workspace") return; // these views choose their own position
     // a monitored run is shown at its newest record
     if (settings.step.peek() === null && !log.header.observed) open(log);
   });

@@ -82,7 +82,7 @@ export function followLessons(memory) {
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value) return; // the class determines the lesson
-    if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
+    if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
@@ -111,7 +111,7 @@ function openWanted(lost, can) {
 export function learn(id) {
   batch(() => {
     settings.lesson.value = id;
-    settings.distance.value = "learn";
+    settings.viewMode.value = "lesson";
   });
 }
 

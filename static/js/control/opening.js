@@ -57,7 +57,7 @@ const PLACES = [
   "run_a",
   "run_b",
   "detail",
-  "distance",
+  "viewMode",
   "fault",
   "scene",
   "lesson",
@@ -96,7 +96,7 @@ function begin() {
 export function endOpening() {
   batch(() => {
     opening.value = playing.value = false;
-    settings.distance.value = presents.peek() ? "room" : "look";
+    settings.viewMode.value = presents.peek() ? "present" : "intro";
   });
   try {
     storage?.setItem(MEMORY_KEY, "seen");

@@ -5,12 +5,12 @@ import { following } from "../state/store.js";
 import * as playback from "./playback.js";
 import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
-export const isPresenting = () => settings.distance.value === "room";
+export const isPresenting = () => settings.viewMode.value === "present";
 
 /** Toggle between the room view and the workspace; record and selection are kept. */
 export function toggle() {
   markPlace();
-  settings.distance.value = isPresenting() ? "bench" : "room";
+  settings.viewMode.value = isPresenting() ? "workspace" : "present";
 }
 
 /**

@@ -125,7 +125,7 @@ export function end() {
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
-    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // the teacher view needs a class
+    if (settings.viewMode.peek() === "teacher") settings.viewMode.value = "intro"; // the teacher view needs a class
     classState.value = ownSeat.value = presenting.value = attendance.value = null;
     roaming.value = forgotten.value = false;
   });

@@ -61,7 +61,7 @@ export const attends = computed(() => classState.value !== null && !presents.val
 /** Whether the class sees what this page does. A teacher view runs beside the page that drives. */
 export const drives = computed(() => {
   const now = classState.value;
-  if (!now || now.over || settings.distance.value === "desk") return false;
+  if (!now || now.over || settings.viewMode.value === "teacher") return false;
   return presents.value ? now.driver === null : now.driver !== null && now.driver === ownSeat.value?.seat;
 });
 

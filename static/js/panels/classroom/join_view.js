@@ -100,7 +100,7 @@ export function JoinView() {
   const close = () => (isJoinCodeLarge.value = false);
   const begin = () => {
     close();
-    if (settings.distance.value !== "learn") settings.distance.value = "room"; // readable from the back row
+    if (settings.viewMode.value !== "lesson") settings.viewMode.value = "present"; // readable from the back row
   };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {

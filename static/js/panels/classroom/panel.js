@@ -59,7 +59,7 @@ function Form() {
 }
 
 export function Panel() {
-  if (presents.value && settings.distance.value === "desk") return html`<${TeacherView} />`;
+  if (presents.value && settings.viewMode.value === "teacher") return html`<${TeacherView} />`;
   return html`${startOpen.value ? html`<${Start} />` : null}
     ${presents.value && classState.value ? html`<${ProjectorView} /><${Corner} /><${JoinView} />` : null}
     ${attends.value ? html`<${FollowerBar} />` : null}`;

@@ -109,7 +109,7 @@ export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
     <h1 class="wordmark"><button id="btn-look" title=${t("header.look")}
-      onClick=${() => (settings.distance.value = "look")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+      onClick=${() => (settings.viewMode.value = "intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
       class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
@@ -253,7 +253,7 @@ function Connection() {
 
 function learn() {
   markPlace();
-  settings.distance.value = "learn";
+  settings.viewMode.value = "lesson";
 }
 
 /** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */

@@ -58,11 +58,11 @@ export function readAtOnce() {
   });
 }
 
-const learn = () => (settings.distance.value = "learn");
+const learn = () => (settings.viewMode.value = "lesson");
 
 const museum = () =>
   batch(() => {
-    settings.distance.value = "bench";
+    settings.viewMode.value = "workspace";
     settings.detail.value = "museum";
     settings.region.value = "detail";
   });
@@ -79,6 +79,6 @@ export function Doors() {
     ${hasServer ? html`<a class="look-door look-prompts" href="prompts">${t("header.prompts")}</a>` : null}
     ${hasServer ? html`<a class="look-door" href="bench">${t("header.bench")}</a>` : null}
     ${hasServer && !classState.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
-    ${door("look-more", t("look.first.more"), () => (settings.distance.value = "bench"))}
+    ${door("look-more", t("look.first.more"), () => (settings.viewMode.value = "workspace"))}
   </nav>`;
 }

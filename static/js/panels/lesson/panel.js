@@ -81,7 +81,7 @@ export function Panel() {
         aria-label=${`KV Theater: ${t("lesson.all")}`}><span
         class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
       <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
-        <button class="quiet" id="lesson-leave" onClick=${() => (settings.distance.value = "bench")}>${t(
+        <button class="quiet" id="lesson-leave" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
           "lesson.explore",
         )}</button></span>
     </div>
@@ -245,7 +245,7 @@ function Sandbox({ item }) {
       isLive || isClass ? null : html`<code>${COMMAND}</code>`
     }</p>
     <div class="lesson-ends">
-      <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
+      <button class="quiet" id="lesson-bench" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
       ${

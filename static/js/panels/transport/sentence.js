@@ -61,7 +61,7 @@ export function Sentence() {
   const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const inCard = settings.distance.value === "room"; // there, the scene's card shows its outcome
+  const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
   const text = sentences(end ? [end, said[0]] : said); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
