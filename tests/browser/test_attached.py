@@ -156,7 +156,7 @@ def test_no_distance_shows_what_is_unknown(open_page: OpenPage, tmp_path: Path, 
     with attached_server(tmp_path) as (_, url):
         page = open_page(f"{url}/?recording=attached&distance={distance}", connection="replay")
         expect(page.locator("#region-monitor")).to_contain_text("Known since message 0")
-        assert page.locator("#region-memory, #region-stage, .look").count() == 0
+        assert page.locator("#region-memory, #region-stage, .intro").count() == 0
 
 
 @pytest.mark.parametrize(("locale", "theme"), [("en-US", "light"), ("zh-CN", "dark")])

@@ -96,7 +96,7 @@ def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page,
 
     with TraceReader(log) as reader:
         preempted = [i for i in range(len(reader)) if any(isinstance(op, Preempt) for op in reader.record(i).ops)]
-        strip = page.locator("#large-strip")
+        strip = page.locator("#metric-rows")
         box = strip.bounding_box()
         assert box and preempted
         share = (preempted[0] + 0.5) / len(reader)
@@ -235,8 +235,8 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     assert page.locator(".large-scroll").count() == 0
     expect(page.locator(".large-head")).not_to_contain_text("sequences")
     expect(page.locator("#large-says")).not_to_contain_text("step")
-    expect(page.locator(".large-strip")).to_contain_text("no metrics that say it: Waiting")
-    expect(page.locator("#large-strip")).to_have_attribute("aria-valuetext", re.compile("Running 3 · KV usage 25"))
+    expect(page.locator(".metric-rows")).to_contain_text("no metrics that say it: Waiting")
+    expect(page.locator("#metric-rows")).to_have_attribute("aria-valuetext", re.compile("Running 3 · KV usage 25"))
     page.locator("#large-prefixes summary").click()
     expect(page.locator(".branches thead")).not_to_contain_text("Held")
     page.locator("#large-prefixes select").select_option("1")

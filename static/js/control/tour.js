@@ -44,10 +44,16 @@ export const raced = signal(0);
 
 /** @type {Stop[]} */
 export const STOPS = [
-  { id: "ask", target: "#region-stage .strip", region: "stage", side: "below", done: () => decodes() > before.decodes },
+  {
+    id: "ask",
+    target: "#region-stage .token-row",
+    region: "stage",
+    side: "below",
+    done: () => decodes() > before.decodes,
+  },
   {
     id: "answer",
-    target: "#region-stage .strip",
+    target: "#region-stage .token-row",
     region: "stage",
     side: "below",
     points: true,
@@ -63,7 +69,7 @@ export const STOPS = [
   },
   {
     id: "keep",
-    target: "#region-stage .strip",
+    target: "#region-stage .token-row",
     region: "stage",
     side: "below",
     done: () => decodes() > before.decodes,

@@ -33,9 +33,9 @@ export function LessonView() {
   const isThere = opened.value !== null;
   // above a lesson, its figure has enough space
   const isOpen = settings.lesson.value !== null && (isThere || isPhone());
-  return html`<div class="learn" data-open=${isOpen}>
+  return html`<div class="lesson-view" data-open=${isOpen}>
     <${Lesson} />
-    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="learn-figure"></div>`) : null}
+    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="lesson-stage"></div>`) : null}
   </div>
   <${Overlays} />`;
 }
@@ -46,8 +46,8 @@ function Figure() {
   const part = shownPart.value?.part ?? "stage";
   const panel = DETAIL_PANELS.find(({ name }) => name === part);
   const isMissing = part === "race" && !canRace();
-  return html`<div class="learn-figure">
-    <div class="regions learn-regions" data-region="learn" data-part=${part}
+  return html`<div class="lesson-stage">
+    <div class="regions lesson-regions" data-region="lesson" data-part=${part}
       data-pool=${isInPool.value}>
       ${provenance.value ? html`<${Provenance} />` : null}
       ${WHOLE.has(part) ? null : html`<${Stage} />`}

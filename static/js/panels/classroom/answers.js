@@ -50,9 +50,9 @@ function Field({ poll, before, give }) {
     if (value !== null) give(value);
   };
   return html`<form class="class-field" onSubmit=${submit}>
-    <label for="class-given">${t(`class.give.${poll.kind}`)}</label>
+    <label for="class-answer-input">${t(`class.give.${poll.kind}`)}</label>
     <span class="class-field-row">
-      <input id="class-given" value=${text} autocomplete="off" autocapitalize="none" spellcheck=${false}
+      <input id="class-answer-input" value=${text} autocomplete="off" autocapitalize="none" spellcheck=${false}
         inputmode=${poll.kind === "slot" ? "numeric" : poll.kind === "number" ? "decimal" : "text"}
         maxlength="64" onInput=${withValue(write)} />
       <button class="command primary" disabled=${value === null}>${t(

@@ -58,7 +58,7 @@ export function Corner() {
     </section>`;
   return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
     <button class="class-corner" id="class-corner" onClick=${() => (isJoinCodeLarge.value = true)}
-      aria-label=${t("class.door", { code: spelled(now.code), n: here })}>
+      aria-label=${t("class.join", { code: spelled(now.code), n: here })}>
       ${door ? html`<${Code} door=${door} />` : null}
       <span class="class-corner-text"><b class="class-code">${spelled(now.code)}</b>
         ${door ? html`<span>${door.shown}</span>` : null}</span>
@@ -66,8 +66,8 @@ export function Corner() {
     <span class="class-strip-here num" role="status">${t("class.here", { n: here })}</span>
     ${drives.value ? null : html`<${Driver} />`}
     <button class="quiet" id="class-ask-open" onClick=${() => (askOpen.value = true)}>${t("class.ask_open")}</button>
-    <a class="quiet" id="class-desk-open" target="_blank" href=${`?class=${now.told.id}&distance=desk`}>${t(
-      "class.desk_open",
+    <a class="quiet" id="class-teacher-open" target="_blank" href=${`?class=${now.told.id}&distance=desk`}>${t(
+      "class.teacher_open",
     )}</a>
   </section>
   ${askOpen.value ? html`<${AskSide} />` : null}`;
@@ -108,14 +108,14 @@ export function JoinView() {
     event.stopPropagation();
     close();
   };
-  return html`<section class="class-door" id="class-door" tabindex="-1" ref=${box} aria-label=${t("class.come_in")}
+  return html`<section class="class-join" id="class-join" tabindex="-1" ref=${box} aria-label=${t("class.come_in")}
     onKeyDown=${onKey}>
-    <button class="tool class-door-close" id="class-door-close" aria-label=${t("help.close")} onClick=${close}><${Icon}
+    <button class="tool class-join-close" id="class-join-close" aria-label=${t("help.close")} onClick=${close}><${Icon}
       name="close" /></button>
     <h2>${classState.value?.title || t("class.come_in")}</h2>
     ${door ? html`<${Ways} door=${door} code=${now.code} />` : html`<${Closed} />`}
-    <p class="class-door-here" role="status">${t("class.here", { n: here })}</p>
-    <div class="class-door-begin">
+    <p class="class-join-here" role="status">${t("class.here", { n: here })}</p>
+    <div class="class-join-begin">
       <button class="command primary" id="class-begin" onClick=${begin}>${t("class.begin")}</button>
       <button class="command" id="class-film" onClick=${() => (begin(), startOpening())}>${t("class.film")}</button>
     </div>

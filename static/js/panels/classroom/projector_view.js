@@ -16,20 +16,21 @@ export function ProjectorView() {
   const poll = classState.value?.poll ?? null;
   if (!poll || classState.value?.over || isJoinCodeLarge.value || off.value === poll.id) return null;
   const shown = poll.phase === "shown";
-  return html`<section class="class-wall" id="class-wall" aria-labelledby="class-wall-asked" data-phase=${poll.phase}>
-    <h2 id="class-wall-asked">${questionText(poll)}</h2>
+  return html`<section class="class-projector" id="class-projector" aria-labelledby="class-projector-asked"
+    data-phase=${poll.phase}>
+    <h2 id="class-projector-asked">${questionText(poll)}</h2>
     ${
       shown
         ? html`<${Histogram} poll=${poll} mine=${[]} textOf=${answerText(poll)} />`
-        : html`<ol class="class-wall-options">${optionTexts(poll).map(
+        : html`<ol class="class-projector-options">${optionTexts(poll).map(
             (text, i) => html`<li key=${i}><i aria-hidden="true">${letter(i)}</i>${text}</li>`,
           )}</ol>`
     }
-    <p class="class-wall-foot"><${Counted} /> <${Clock} poll=${poll} />
+    <p class="class-projector-foot"><${Counted} /> <${Clock} poll=${poll} />
       <${PollSteps} poll=${poll} />
       ${
         shown
-          ? html`<button class="quiet" id="class-wall-close" onClick=${() => (off.value = poll.id)}>${t(
+          ? html`<button class="quiet" id="class-projector-close" onClick=${() => (off.value = poll.id)}>${t(
               "class.take_off",
             )}</button>`
           : null

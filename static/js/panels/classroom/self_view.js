@@ -18,9 +18,10 @@ const draft = signal(/** @type {string | null} */ (null));
 export function SelfView() {
   const own = ownSeat.value;
   if (!own) return null;
-  return html`<button class="class-me quiet" id="class-me" aria-expanded=${open.value}
+  return html`<button class="class-self quiet" id="class-self" aria-expanded=${open.value}
       title=${t("class.seat_of", { name: own.name })} onClick=${() => (open.value = !open.value)}><span
-      class="class-me-name">${own.name}</span><span class="class-me-short" aria-hidden="true">${short(own.name)}</span>
+      class="class-self-name">${own.name}</span><span class="class-self-short"
+      aria-hidden="true">${short(own.name)}</span>
     </button>
     ${open.value ? html`<${Seat} own=${own} />` : null}`;
 }

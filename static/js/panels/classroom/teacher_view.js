@@ -90,11 +90,11 @@ function Doors() {
   const others = seats.length - origins.reduce((sum, one) => sum + one.seats, 0);
   const lines = origins.map((one) => t("class.origin", { n: one.seats, here: one.here, origin: one.origin }));
   if (others > 0) lines.push(t("class.origin_others", { n: others }));
-  return html`<div class="class-doors"><button class="quiet" id="class-doors" aria-pressed=${!open}
+  return html`<div class="class-admission"><button class="quiet" id="class-admission" aria-pressed=${!open}
       onClick=${() => requestOfClass("class_doors", { open: !open })}>${t(
-        open ? "class.doors_close" : "class.doors_open",
+        open ? "class.admission_close" : "class.admission_open",
       )}</button>
-    ${open ? null : html`<span class="hint" role="status">${t("class.doors_closed")}</span>`}
+    ${open ? null : html`<span class="hint" role="status">${t("class.admission_closed")}</span>`}
     ${
       lines.length
         ? html`<details class="class-origins"><summary>${t("class.origins", { n: seats.length })}</summary>
@@ -107,26 +107,26 @@ export function TeacherView() {
   const now = classState.value;
   if (!now || !presenting.value) return null;
   if (now.over) return html`<${Over} />`;
-  return html`<main class="class-desk" id="class-desk">
-    <header class="class-desk-head">
-      <h1>${now.title || t("class.desk")}</h1>
+  return html`<main class="class-teacher" id="class-teacher">
+    <header class="class-teacher-head">
+      <h1>${now.title || t("class.teacher")}</h1>
       <span class="class-code num">${presenting.value.code.toUpperCase()}</span>
       <span class="num" role="status">${t("class.here", {
         n: attendance.value?.seats.filter((seat) => seat.here).length ?? 0,
       })}</span>
     </header>
-    <section class="class-desk-now"><${Next} /><${Lessons} /><${Notes} /></section>
-    <section class="class-desk-question"><${Question} /><${QuickQuestion} /></section>
-    <section class="class-desk-people"><${Lost} /><${People} /></section>
-    <footer class="class-desk-foot"><${Hold} /><${Doors} /><${Labs} /><${Results} /><${End} /></footer>
+    <section class="class-teacher-now"><${Next} /><${Lessons} /><${Notes} /></section>
+    <section class="class-teacher-question"><${Question} /><${QuickQuestion} /></section>
+    <section class="class-teacher-people"><${Lost} /><${People} /></section>
+    <footer class="class-teacher-foot"><${Hold} /><${Doors} /><${Labs} /><${Results} /><${End} /></footer>
   </main>`;
 }
 
 /** Results of a class that has ended. */
-const Over = () => html`<main class="class-desk" id="class-desk" data-over="true">
-  <header class="class-desk-head"><h1>${classState.value?.title || t("class.desk")}</h1>
+const Over = () => html`<main class="class-teacher" id="class-teacher" data-over="true">
+  <header class="class-teacher-head"><h1>${classState.value?.title || t("class.teacher")}</h1>
     <span role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span></header>
-  <section class="class-desk-now">
+  <section class="class-teacher-now">
     ${forgotten.value ? html`<${Stored} /><${Another} />` : html`<${Results} open=${true} />`}
     <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
 </main>`;
@@ -142,10 +142,10 @@ function Next() {
             requestOfClass("class_hand", { seat: null })}>${t("class.take_back")}</button></p>`
         : null
     }
-    <button class="command" id="class-desk-back" onClick=${() => press("back")}
+    <button class="command" id="class-teacher-back" onClick=${() => press("back")}
     aria-label=${t("class.press_back")}><${Icon}
       name="back" /></button>
-    <button class="command primary" id="class-desk-next" onClick=${() => press("next")}>${t(
+    <button class="command primary" id="class-teacher-next" onClick=${() => press("next")}>${t(
       "class.press_next",
     )} <${Icon}
       name="forward" /></button>
@@ -156,7 +156,7 @@ function Question() {
   const poll = classState.value?.poll;
   const tallies = attendance.value?.tallies ?? [];
   if (!poll) return null;
-  return html`<div class="class-desk-poll"><h2>${questionText(poll)}</h2>
+  return html`<div class="class-teacher-poll"><h2>${questionText(poll)}</h2>
     <p><${Counted} /> <${Clock} poll=${poll} /></p>
     <${Histogram} poll=${{ ...poll, tallies }} mine=${[]} textOf=${answerText(poll)} />
     <${PollSteps} poll=${poll} /></div>`;

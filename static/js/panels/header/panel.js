@@ -108,7 +108,7 @@ function ExportButton() {
 export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
-    <h1 class="wordmark"><button id="btn-look" title=${t("header.look")}
+    <h1 class="wordmark"><button id="btn-intro" title=${t("header.intro")}
       onClick=${() => (settings.viewMode.value = "intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
       class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
@@ -145,8 +145,8 @@ export function Panel() {
       <${Links} />
       <${LanguageSwitch} />
       <${ThemeButton} />
-      <button class="tool" id="btn-room" onClick=${toggle} aria-label=${t("header.room")}
-        title=${t("header.room")}><${Icon} name="room" /></button>
+      <button class="tool" id="btn-present" onClick=${toggle} aria-label=${t("header.present")}
+        title=${t("header.present")}><${Icon} name="room" /></button>
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
         title=${t("header.share")}><${Icon} name="share" /></button>
       <${DownloadLink} />

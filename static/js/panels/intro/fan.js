@@ -98,7 +98,7 @@ export function Fan({ stem, words, futures = [], taken, choose, can = () => true
         <button class="opening-word" lang=${langOf(word.text)} disabled=${!can(i)}
           aria-disabled=${taken.value !== null}
           onClick=${() => choose(i)}><span class="opening-future"><b>${word.text}</b>${futures[i]}</span>
-          <span class="visually-hidden">${t("look.probability")}</span><span class="num">${p}</span></button>
+          <span class="visually-hidden">${t("intro.probability")}</span><span class="num">${p}</span></button>
       </li>`;
     })}</ol>
   </div>`;

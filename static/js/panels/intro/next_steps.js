@@ -33,11 +33,11 @@ export function Own() {
     if (await writeOwn(text)) write("");
     wait(false);
   };
-  return html`<form class="look-own" id="look-own" onSubmit=${submit}>
-    <input id="own-words" maxlength=${LONGEST} autocomplete="off" value=${text} placeholder=${t("look.own")}
-      aria-label=${t("look.own")} onInput=${withValue(write)} />
+  return html`<form class="intro-own" id="intro-own" onSubmit=${submit}>
+    <input id="own-words" maxlength=${LONGEST} autocomplete="off" value=${text} placeholder=${t("intro.own")}
+      aria-label=${t("intro.own")} onInput=${withValue(write)} />
     <button class="command" id="own-go" disabled=${!text.trim() || waits}>${t(
-      waits ? "look.own.waits" : "look.own.go",
+      waits ? "intro.own.waits" : "intro.own.go",
     )}</button>
   </form>`;
 }
@@ -71,14 +71,14 @@ export function Doors() {
   if (attends.value) return null;
   const hasServer = !isEmbedded && !isSite;
   /** @param {string} id @param {string} text @param {() => void} open */
-  const door = (id, text, open) => html`<button class="look-door" id=${id} onClick=${open}>${text}</button>`;
-  return html`<nav class="look-doors" id="look-doors" aria-label=${t("look.doors")}>
-    ${isEmbedded && !hasLesson ? null : door("look-learn", t("header.learn"), learn)}
-    ${door("look-museum", t("detail.museum"), museum)}
-    ${hasServer ? html`<a class="look-door" href="scale">${t("header.scale")}</a>` : null}
-    ${hasServer ? html`<a class="look-door look-prompts" href="prompts">${t("header.prompts")}</a>` : null}
-    ${hasServer ? html`<a class="look-door" href="bench">${t("header.bench")}</a>` : null}
-    ${hasServer && !classState.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
-    ${door("look-more", t("look.first.more"), () => (settings.viewMode.value = "workspace"))}
+  const door = (id, text, open) => html`<button class="intro-door" id=${id} onClick=${open}>${text}</button>`;
+  return html`<nav class="intro-doors" id="intro-doors" aria-label=${t("intro.doors")}>
+    ${isEmbedded && !hasLesson ? null : door("intro-learn", t("header.learn"), learn)}
+    ${door("intro-museum", t("detail.museum"), museum)}
+    ${hasServer ? html`<a class="intro-door" href="scale">${t("header.scale")}</a>` : null}
+    ${hasServer ? html`<a class="intro-door intro-prompts" href="prompts">${t("header.prompts")}</a>` : null}
+    ${hasServer ? html`<a class="intro-door" href="bench">${t("header.bench")}</a>` : null}
+    ${hasServer && !classState.value ? door("intro-teach", t("header.teach"), () => (startOpen.value = true)) : null}
+    ${door("intro-more", t("intro.first.more"), () => (settings.viewMode.value = "workspace"))}
   </nav>`;
 }

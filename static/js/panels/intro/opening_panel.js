@@ -34,22 +34,22 @@ export function Panel() {
     return () => document.removeEventListener("keydown", onKey, true);
   }, []);
   const now = film.value && time.value <= canPlayTo(film.value) ? film.value : null;
-  const text = taken.value === null ? sentenceOf(now) : t("look.taken");
-  return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("look.title")} data-beat=${id}
+  const text = taken.value === null ? sentenceOf(now) : t("intro.taken");
+  return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("intro.title")} data-beat=${id}
     data-ready=${Boolean(now)}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
-      <span class="opening-source"><i aria-hidden="true">●</i> ${t("look.source")}</span>
+      <span class="opening-source"><i aria-hidden="true">●</i> ${t("intro.source")}</span>
       <span class="opening-tools"><${LanguageSwitch} />${
         attends.value
           ? null
           : html`<button class="quiet" id="opening-skip"
-        onClick=${endOpening}>${t(time.value < END ? "look.skip" : "look.go_on")}</button>`
+        onClick=${endOpening}>${t(time.value < END ? "intro.skip" : "intro.go_on")}</button>`
       }</span>
     </div>
     ${now ? html`<${Picture} now=${now} fan=${id === "fan"} />` : html`<div class="opening-picture"></div>`}
     <p class="opening-sentence" id="opening-sentence" aria-live=${id === "race" && playing.value ? "off" : "polite"}>${
-      failed.value ? t("look.missing") : now ? text : t("look.loading")
+      failed.value ? t("intro.missing") : now ? text : t("intro.loading")
     }</p>
     ${id === "fan" ? html`<${Own} />` : null}
     ${attends.value ? null : html`<${Controls} text=${text} index=${index} />`}
@@ -59,10 +59,10 @@ export function Panel() {
 
 /** @param {{text: string, index: number}} props */
 const Controls = ({ text, index }) => html`<div class="opening-controls">
-      <button class="tool" id="opening-play" aria-label=${t(playing.value ? "look.pause" : "look.play")}
+      <button class="tool" id="opening-play" aria-label=${t(playing.value ? "intro.pause" : "intro.play")}
         onClick=${toggle}><${Icon} name=${playing.value ? "pause" : "play"} /></button>
       <input class="opening-time" id="opening-time" type="range" min="0" max=${END} step="0.05" value=${time.value}
-        aria-label=${t("look.title")} aria-valuetext=${t("look.beat", { i: index + 1, n: BEATS.length, text })}
+        aria-label=${t("intro.title")} aria-valuetext=${t("intro.beat", { i: index + 1, n: BEATS.length, text })}
         data-arrows onInput=${scrub} />
       <span class="opening-marks" aria-hidden="true">${BEATS.map(
         ({ from }, i) => html`<i style=${{ left: `${(100 * from) / END}%` }} data-done=${i <= index}></i>`,
@@ -71,19 +71,19 @@ const Controls = ({ text, index }) => html`<div class="opening-controls">
 
 /** Loading status of the model, which computes the continuation of a chosen word. */
 function Model() {
-  const said = loadingSentence() || (connection.value === "live" ? t("look.model.live") : "");
+  const said = loadingSentence() || (connection.value === "live" ? t("intro.model.live") : "");
   return html`<p class="opening-model" id="opening-model" role="status">${said}</p>`;
 }
 
 /** Sentence about the picture; for the race, with the current counters. @param {Film | null} now */
 function sentenceOf(now) {
   const { id, local } = beatAt(time.value);
-  if (!now) return t(`look.${id}`);
-  if (id === "fan" && attends.value) return t("look.fan.led");
-  if (id !== "race") return t(`look.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
+  if (!now) return t(`intro.${id}`);
+  if (id === "fan" && attends.value) return t("intro.fan.led");
+  if (id !== "race") return t(`intro.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
   const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
   const [without, kept] = counted(now, done);
-  return t("look.race", { times: Number((without / kept).toPrecision(3)) });
+  return t("intro.race", { times: Number((without / kept).toPrecision(3)) });
 }
 
 /**

@@ -161,7 +161,7 @@ export function paintServing(c, size, scene, now) {
   paintTable(c, pool, "B", b.table, rowB, hue(b.id), eased(now, 1.7, 3), () => 1);
   for (const id of b.table) if (!serving.shared.includes(id)) paintOwn(c, pool, id, hue(b.id), eased(now, 2.6, 3.2));
   for (const id of serving.shared) paintShared(c, pool, id, eased(now, 2.6, 3.2));
-  const text = t("look.waits", { needed: serving.needed, available: serving.available });
+  const text = t("intro.waits", { needed: serving.needed, available: serving.available });
   c.globalAlpha = eased(now, 4, 4.8);
   c.font = fontOf(pool.narrow ? 15 : 17);
   c.fillStyle = colours().paper; // hide the lines behind the text

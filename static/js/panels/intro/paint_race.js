@@ -78,8 +78,8 @@ function paintTitles(c, g) {
   c.textAlign = "left";
   c.textBaseline = "alphabetic";
   c.fillStyle = colours().ink;
-  c.fillText(t("look.without"), g.margin, g.top - 12, g.narrow ? g.right - g.margin : undefined);
-  c.fillText(t("look.with"), g.margin, g.low - 12, g.narrow ? g.right - g.margin : undefined);
+  c.fillText(t("intro.without"), g.margin, g.top - 12, g.narrow ? g.right - g.margin : undefined);
+  c.fillText(t("intro.with"), g.margin, g.low - 12, g.narrow ? g.right - g.margin : undefined);
 }
 
 /**
@@ -146,8 +146,8 @@ function paintCounters(c, size, g, film, done) {
   }
   c.textAlign = "center";
   const x = size.width - g.margin - 80;
-  number(c, upper, x, g.top + Math.min(rows / 2, 150), 44, palette.q, t("look.computed"));
-  number(c, lower, x, g.low + g.kv / 2 + 8, 44, palette.k, t("look.computed"));
+  number(c, upper, x, g.top + Math.min(rows / 2, 150), 44, palette.q, t("intro.computed"));
+  number(c, lower, x, g.low + g.kv / 2 + 8, 44, palette.k, t("intro.computed"));
 }
 
 /**

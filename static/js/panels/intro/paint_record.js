@@ -94,7 +94,7 @@ function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, 
     c.lineTo(right, y);
     if (to === (logical + 1) * blockSize - 1) c.lineTo(right, y - 4); // left open while the block has free slots
     c.stroke();
-    const text = t("look.first.block", { id });
+    const text = t("intro.first.block", { id });
     c.fillText(c.measureText(text).width < right - left ? text : String(id), (left + right) / 2, y + 3);
   });
   c.globalAlpha = 1;

@@ -56,28 +56,28 @@ export function Panel() {
   const words = now?.output ? wordsOf(now.output) : [];
   const open = fanOpen.value && now !== null && words.length > 1;
   const said = saying(over, open);
-  return html`<main class="look" id="look" data-records=${store.numRecords.value}>
+  return html`<main class="intro" id="intro" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source">${whose()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
         ${attends.value ? null : html`<${Replay} />`}</span>
     </div>
-    <div class="look-middle">
+    <div class="intro-middle">
       <${SoFar} now=${now} />
       ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
-      <p class="look-head num"><span id="look-kept">${now && !open ? keptText(now) : ""}</span> <span
-        id="look-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
+      <p class="intro-head num"><span id="intro-kept">${now && !open ? keptText(now) : ""}</span> <span
+        id="intro-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
-    <p class="opening-sentence" id="look-sentence" aria-live="polite"><span key=${said}>${said}</span></p>
-    <div class="look-controls">
-      <button class="quiet" id="look-back" disabled=${store.viewIndex.value < 1}
-        onClick=${() => stepRecord(-1)}>${t("look.first.back")}</button>
-      <button class="command primary" id="look-step" disabled=${over || (!live && atEnd)}
-        onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("look.first.step")}</button>
-      <button class="quiet" id="look-fan" aria-pressed=${open} disabled=${words.length < 2}
+    <p class="opening-sentence" id="intro-sentence" aria-live="polite"><span key=${said}>${said}</span></p>
+    <div class="intro-controls">
+      <button class="quiet" id="intro-back" disabled=${store.viewIndex.value < 1}
+        onClick=${() => stepRecord(-1)}>${t("intro.first.back")}</button>
+      <button class="command primary" id="intro-step" disabled=${over || (!live && atEnd)}
+        onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("intro.first.step")}</button>
+      <button class="quiet" id="intro-fan" aria-pressed=${open} disabled=${words.length < 2}
         onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(
-          open ? "look.first.fan.close" : "look.first.fan",
+          open ? "intro.first.fan.close" : "intro.first.fan",
         )}</button>
       <${Own} />
     </div>
@@ -85,14 +85,14 @@ export function Panel() {
   </main>`;
 }
 
-const Replay = () => html`<button class="tool" id="look-opening" aria-label=${t("look.first.opening")}
-  title=${t("look.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
+const Replay = () => html`<button class="tool" id="intro-opening" aria-label=${t("intro.first.opening")}
+  title=${t("intro.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
 /** Kind of the run (live or recorded); before there is one, the state of the connection. */
 function whose() {
   const now = store.connection.value;
-  if (now === "live") return html`<i aria-hidden="true">●</i> ${t("look.live")}`;
-  if (now === "replay" || now === "gone") return html`<i aria-hidden="true">▷</i> ${t("look.recorded")}`;
+  if (now === "live") return html`<i aria-hidden="true">●</i> ${t("intro.live")}`;
+  if (now === "replay" || now === "gone") return html`<i aria-hidden="true">▷</i> ${t("intro.recorded")}`;
   return html`<i aria-hidden="true">◌</i> ${t(`connection.${store.isLoading.value ? "loading" : now}`)}`;
 }
 
@@ -103,9 +103,9 @@ function whose() {
 function saying(over, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;
-  if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
-  if (open) return t(session.run || recordedFutures.value.length ? "look.choose" : "look.first.recorded");
-  if (over) return t("look.first.end");
+  if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("intro.first.empty"));
+  if (open) return t(session.run || recordedFutures.value.length ? "intro.choose" : "intro.first.recorded");
+  if (over) return t("intro.first.end");
   const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MAX_SENTENCES);
   return sentences(atInstance(log, index, said));
 }
@@ -114,22 +114,22 @@ function saying(over, open) {
 function keptText({ log, numFilled: n, table }) {
   const blocks = heldIn(table).length;
   const each = kvTerms(log.header).bytes_per_token;
-  return blocks && n ? t("look.first.kept", { n, each: bytesText(each), bytes: bytesText(n * each), blocks }) : "";
+  return blocks && n ? t("intro.first.kept", { n, each: bytesText(each), bytes: bytesText(n * each), blocks }) : "";
 }
 
 /** Name of the head whose attention is shown. @param {View} now */
 function headText(now) {
   store.captureVersion.value; // dependency: the first arrays determine the head
   const { num_layers, num_heads } = now.log.header.model;
-  return t("look.first.head", { ...headShown(now), n: num_layers * num_heads });
+  return t("intro.first.head", { ...headShown(now), n: num_layers * num_heads });
 }
 
 /** The text so far as running text. @param {{now: View | null}} props */
 function SoFar({ now }) {
-  if (!now) return html`<p class="look-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
+  if (!now) return html`<p class="intro-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
   const { token_bytes: bytes, num_prompt_tokens: count } = now.seq;
   const prompt = joinText(bytes.slice(0, count));
-  return html`<p class="look-text" lang=${langOf(prompt)}><span class="prompt">${textLines(prompt)}</span><span
+  return html`<p class="intro-text" lang=${langOf(prompt)}><span class="prompt">${textLines(prompt)}</span><span
     class="generated">${textLines(joinText(bytes.slice(count)))}</span></p>`;
 }
 

@@ -72,22 +72,22 @@ export function MetricRows() {
   };
   const last = (overview.value?.num_surveyed ?? 1) - 1;
   const unsaid = all.value.filter((row) => !isSaid(row));
-  return html`<figure class="large-strip">
-    <figcaption>${t("large.strip")}</figcaption>
-    <canvas ref=${canvas} id="large-strip" style=${{ height: `${HIGH * rows.value.length}px` }}
+  return html`<figure class="metric-rows">
+    <figcaption>${t("large.metrics")}</figcaption>
+    <canvas ref=${canvas} id="metric-rows" style=${{ height: `${HIGH * rows.value.length}px` }}
       tabindex="0" role="slider"
-      aria-label=${t("large.strip.slider")} aria-valuemin="-1" aria-valuemax=${last} aria-valuenow=${place.value}
+      aria-label=${t("large.metrics.slider")} aria-valuemin="-1" aria-valuemax=${last} aria-valuenow=${place.value}
       aria-valuetext=${said(found, binAt(found, place.value))}
       onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(placeOf(event))}
       onPointerLeave=${() => setPointed(null)}
       onClick=${(/** @type {PointerEvent} */ event) => seek(found, placeOf(event))}
       data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, found, last)}></canvas>
     <p class="large-pointed num" role="status">${
-      pointed ? said(found, pointed.bin, pointed.row) : t("large.strip.point")
+      pointed ? said(found, pointed.bin, pointed.row) : t("large.metrics.point")
     }</p>
     ${
       unsaid.length
-        ? html`<p class="hint">${t("large.strip.unsaid", {
+        ? html`<p class="hint">${t("large.metrics.unsaid", {
             names: unsaid.map(({ key }) => t(`large.row.${key}`)).join(t("join.list")),
           })}</p>`
         : null
@@ -131,7 +131,7 @@ function keyed(event, { edges }, last) {
 /** @param {Row} row @param {number} value */
 const valueText = ({ key }, value) =>
   Number.isNaN(value)
-    ? t("large.strip.unknown")
+    ? t("large.metrics.unknown")
     : key === "seconds"
       ? secondsText(value)
       : key === "usage"
@@ -147,10 +147,10 @@ function said(found, bin, only) {
   const parts = those.map((row) => {
     const [low, high] = [found[`${row.name}_min`][bin], found[`${row.name}_max`][bin]];
     const range = low === high ? valueText(row, low) : `${valueText(row, low)} – ${valueText(row, high)}`;
-    const sum = row.counts ? t("large.strip.sum", { n: grouped(found[`${row.name}_sum`][bin]) }) : "";
+    const sum = row.counts ? t("large.metrics.sum", { n: grouped(found[`${row.name}_sum`][bin]) }) : "";
     return `${t(`large.row.${row.key}`)} ${range}${sum}`;
   });
-  const at = t("large.strip.stretch", { first: grouped(first), last: grouped(last) });
+  const at = t("large.metrics.stretch", { first: grouped(first), last: grouped(last) });
   return `${at} · ${secondsText(found.at_max[bin])} · ${parts.join(" · ")}`;
 }
 
@@ -164,7 +164,7 @@ function Table({ bins: found }) {
     found[`${row.name}_max`]
       .subarray(start, start + step)
       .reduce((a, b) => (Number.isNaN(b) || b <= a ? a : b), Number.NaN);
-  return html`<details class="large-table"><summary>${t("large.strip.table")}</summary>
+  return html`<details class="large-table"><summary>${t("large.metrics.table")}</summary>
     <div class="large-table-scroll"><table class="num"><thead><tr><th scope="col">${t(
       "large.record",
     )}</th>${rows.value.map(

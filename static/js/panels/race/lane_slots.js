@@ -34,7 +34,7 @@ export function LaneSlots({ name, index, lane, logs }) {
   const again = lanes.value[index] === "none";
   const times = logs && lane ? timesComputed(logs[index], lane.step) : [];
   const empty = slots && slots.reserved - slots.read - slots.computed;
-  const label = slots ? t("race.strip", { name, read: slots.read, computed: slots.computed, empty }) : name;
+  const label = slots ? t("race.slots", { name, read: slots.read, computed: slots.computed, empty }) : name;
   const sequence = [...(logs?.[index].tail.sequences.values() ?? [])][0];
   const counted = again && times.length ? timesWord(times, sequence.num_prompt_tokens) : "";
   const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ { width, height }) => {
@@ -55,7 +55,7 @@ export function LaneSlots({ name, index, lane, logs }) {
   };
   return html`<${Picture}
     player=${player}
-    name=${again ? "race-strip again" : "race-strip"}
+    name=${again ? "lane-slots again" : "lane-slots"}
     label=${counted ? `${label}; ${counted}` : label}
     paint=${paint}
     tipOf=${tipOf}

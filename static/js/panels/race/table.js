@@ -100,7 +100,7 @@ function LaneRows({ name, index, lane, logs }) {
       <th scope="rowgroup" colspan=${NAME_COLUMNS}>
         <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
       </th>
-      <td class="race-strip-cell" colspan=${columns().length - NAME_COLUMNS}>
+      <td class="lane-slots-cell" colspan=${columns().length - NAME_COLUMNS}>
         <${LaneSlots} name=${name} index=${index} lane=${lane} logs=${logs} />
       </td>
     </tr>

@@ -179,7 +179,7 @@ function Patterns() {
   </label>`;
 }
 
-/** Choice of the strip's layer and head. */
+/** Choice of the token row's layer and head. */
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;

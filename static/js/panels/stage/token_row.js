@@ -1,4 +1,4 @@
-// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, and a minimap. Only
+// The token row: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, and a minimap. Only
 // visible columns are painted and in the document.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
@@ -189,11 +189,11 @@ export function TokenRow() {
   /** @param {MouseEvent} event */
   const pickHere = (event) => pick(event, latest.current);
   const tokens = usePhaseVariables();
-  return html`<div class="strip" data-lens=${lensIsOn.value && lensIsPossible.value}>
+  return html`<div class="token-row" data-lens=${lensIsOn.value && lensIsPossible.value}>
     <${Gutter} now=${now} height=${size.height} />
-    <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
+    <div class="token-row-scroll" id="token-row-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
       <div
-        class="strip-window" data-fades
+        class="token-row-window" data-fades
         style=${{ width: `${size.width}px` }}
         ref=${ref}
         onPointerMove=${hoverHere}
@@ -205,11 +205,11 @@ export function TokenRow() {
       </div>
       ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
       <div
-        class="strip-tokens"
+        class="token-row-tokens"
         role="listbox"
         aria-orientation="horizontal"
         aria-label=${
-          now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")
+          now ? t("stage.token_row_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")
         }
         style=${{ width: `${layout?.extent ?? 0}px` }}
         ref=${tokens}
@@ -226,7 +226,7 @@ export function TokenRow() {
     ${
       layout && layout.whole(size.width) < layout.count
         ? html`<p
-      class="strip-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>`
+      class="token-row-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>`
         : null
     }
   </div>`;

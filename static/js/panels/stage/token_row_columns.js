@@ -1,4 +1,4 @@
-// Contents of the strip's columns: widths, which columns exist in a sub-step, vectors, and descriptions.
+// Contents of the token row's columns: widths, which columns exist in a sub-step, vectors, and descriptions.
 
 import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";

@@ -1,4 +1,4 @@
-// Labels beside the strip's rows: names, ranges, and why a row is empty.
+// Labels beside the token row's rows: names, ranges, and why a row is empty.
 
 import { bytesText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -71,5 +71,5 @@ export function Notice({ now }) {
     if (coming) text = t("stage.no_attention.loading");
     else text = t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", place);
   }
-  return text ? html`<p class="strip-notice">${text}</p>` : null;
+  return text ? html`<p class="token-row-notice">${text}</p>` : null;
 }

@@ -1,4 +1,4 @@
-// Motion of the strip's tokens by CSS variables, and synchronous rendering for print.
+// Motion of the token row's tokens by CSS variables, and synchronous rendering for print.
 
 import { options } from "../../../vendor/preact/preact.js";
 import { usePainter } from "../../kit/canvas.js";

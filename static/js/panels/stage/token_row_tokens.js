@@ -174,13 +174,13 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
     const style = { left: `${layout.x(from)}px`, width: `${layout.x(to) + layout.width - layout.x(from)}px` };
     marks.push(html`<button
       key=${`b${logical}`}
-      class=${here ? "strip-block pointed" : "strip-block"}
+      class=${here ? "token-row-block pointed" : "token-row-block"}
       style=${style}
       tabindex="-1"
       aria-hidden="true"
       onClick=${() => select(released ? { position: logical * size } : { position: logical * size, block })}
     >
-      <span class="strip-block-name">${released ? "–" : block}</span>
+      <span class="token-row-block-name">${released ? "–" : block}</span>
     </button>`);
   }
   return marks;

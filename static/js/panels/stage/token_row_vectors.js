@@ -1,4 +1,4 @@
-// Painting of the strip's vectors: cached ones, those computed and written in this step, and missing ones.
+// Painting of the token row's vectors: cached ones, those computed and written in this step, and missing ones.
 
 import { alpha, themeVersion } from "../../kit/colour.js";
 import { wastePattern } from "../../kit/texture.js";
