@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.grading import compare
 from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldWork, told_list
 from app.lessons.course import Given
@@ -73,7 +73,7 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
     return taken, False
 
 
-def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
+def _lists(index: int, answers: Answers) -> list[list[BlockMove] | None]:
     """Return the list that a learner gave, or requested as solution: one suffices, since it is not graded here."""
     return [given for given in answers.get(str(index), []) if not isinstance(given, int | Mending)][:1]
 
@@ -113,7 +113,7 @@ def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> To
         return item if item.index < here else structs.replace(item, moment=None)
     if isinstance(item, ToldWork):
         engine, lists = transcript.works[str(item.index)], _lists(item.index, answers)
-        given = [None if deeds is None else told_list(deeds, compare(engine, deeds)) for deeds in lists]
+        given = [None if moves is None else told_list(moves, compare(engine, moves)) for moves in lists]
         return structs.replace(item, given=given, over=bool(lists), engine=engine if lists else None)
     if isinstance(item, ToldMend):
         mendings, is_over = _mendings(transcript, item.index, answers)

@@ -1,8 +1,8 @@
-"""Messages of a course for the page: its items up to the barrier, without answers not yet given."""
+"""Messages of a course for the page: its items up to the checkpoint, without answers not yet given."""
 
 from __future__ import annotations
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.answers import (
     Told,
     ToldAsk,
@@ -27,7 +27,7 @@ from app.lessons.words import unnamed
 
 
 def told(course: Course, since: int = 0) -> list[Told]:
-    """Return the items from `since` up to the barrier, as the page draws them."""
+    """Return the items from `since` up to the checkpoint, as the page draws them."""
     return [_told(course, index, item, section) for index, item, section in course.items(since)]
 
 
@@ -78,9 +78,9 @@ def _told_work(course: Course, index: int, section: int) -> ToldWork:
         section=section,
         tasks=work.tasks,
         records=course.moment_before(index).records,
-        given=[_told_list(course, index, deeds) if isinstance(deeds, list) else None for deeds in answered.given],
+        given=[_told_list(course, index, moves) if isinstance(moves, list) else None for moves in answered.given],
         over=answered.over,
-        engine=work.deeds if answered.over else None,
+        engine=work.moves if answered.over else None,
     )
 
 
@@ -99,8 +99,8 @@ def _told_mend(course: Course, index: int, section: int) -> ToldMend:
     )
 
 
-def _told_list(course: Course, index: int, deeds: list[Deed]) -> ToldList:
-    return told_list(deeds, course.graded(index, deeds))
+def _told_list(course: Course, index: int, moves: list[BlockMove]) -> ToldList:
+    return told_list(moves, course.graded(index, moves))
 
 
 def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:

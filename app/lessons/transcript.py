@@ -94,7 +94,7 @@ def record(
     try:
         course = Course(lesson, language, stage)
         course.go_on()
-        while course.barrier is not None:
+        while course.checkpoint is not None:
             course.answer_right()
             course.go_on()
         return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])

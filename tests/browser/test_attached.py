@@ -139,7 +139,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         publisher.publish(message(stored([b"d" * 8], [1, 2, 3, 4], 4)))
         expect(said[0]).to_contain_text("1 message did not come: what was known is given up.", timeout=30_000)
         expect(said[-1]).to_contain_text("0 of 9 tokens would hit.")
-        expect(page.locator(".large-trouble, .monitor-problem")).to_have_count(0)
+        expect(page.locator(".large-problem, .monitor-problem")).to_have_count(0)
         expect(page.locator("#monitor-badge")).to_be_visible()
         address = f"{url}/api/theaters/attached/survey/heard"
         wrong = [{"record": 0, "token_ids": [-1]}, {"record": 0}, {"record": 10_000, "token_ids": [1]}]

@@ -17,8 +17,8 @@ MOST = 60  # barriers of a lesson, and what stands between them
 # What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
 # while its last action was a race and nothing else is looked at, a lane of that race. The driver also presents.
 AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
-  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, opened }, { player }, { settings }]) => {
-  const done = opened.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
+  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, currentLesson }, { player }, { settings }]) => {
+  const done = currentLesson.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
   const races = done.at(-1)?.race && lessonRace.value;
   if (races) return store.log.value !== own.log.value && player.value.shown?.log.value === store.log.value;
   const anew = done.findLast(({ action }) => action.verb === 'restart')?.action.changes ?? {};
@@ -30,7 +30,7 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
 })"""
 
 
-ASKS = "import('/static/js/state/lessons.js').then(({ opened }) => opened.value.progress.asks)"
+ASKS = "import('/static/js/state/lessons.js').then(({ currentLesson }) => currentLesson.value.progress.asks)"
 # What of the figures answers a question, by its rule: the count of those that fit, the formula of a token's bytes.
 ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 
@@ -89,7 +89,5 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     labels = page.locator('.mark[data-kind="tokens"] .mark-label')
     expect(labels).to_have_count(3)
     still(page)
-    left = page.locator(".lesson-stage .token-row-window").evaluate(
-        "window => window.getBoundingClientRect().left"
-    )
+    left = page.locator(".lesson-stage .token-row-window").evaluate("window => window.getBoundingClientRect().left")
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left

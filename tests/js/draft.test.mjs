@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deedOf, drafted, tapped } from "../../static/js/panels/lesson/block_moves.js";
+import { moveOf, drafted, tapped } from "../../static/js/panels/lesson/block_moves.js";
 
 /** Blocks 0 (full, with a hash) and 1 (two slots) of sequences 0 and 1; 2 and 3 free, 3 with a hash. */
 const state = () => ({
@@ -40,14 +40,14 @@ test("where a block falls says what was meant", () => {
   const free = { block: 2, from: "queue" };
   const own = { block: 1, from: 0 };
   const into = (seq, block = null) => ({ kind: "table", seq, block });
-  assert.deepEqual(deedOf("allocate", free, into(0)), deed("allocate", 2, 0));
-  assert.deepEqual(deedOf("share", free, into(0)), deed("share", 2, 0));
-  assert.deepEqual(deedOf("copy", free, into(0, 1)), deed("copy", 2, 0, 1));
-  assert.deepEqual(deedOf("allocate", own, into(1)), deed("share", 1, 1));
-  assert.deepEqual(deedOf("allocate", own, { kind: "queue" }), deed("free", 1, 0));
-  assert.deepEqual(deedOf("allocate", free, { kind: "tool", tool: "evict" }), deed("evict", 2));
-  assert.equal(deedOf("allocate", own, into(0)), null, "back to where it came from");
-  assert.equal(deedOf("allocate", free, { kind: "queue" }), null);
+  assert.deepEqual(moveOf("allocate", free, into(0)), deed("allocate", 2, 0));
+  assert.deepEqual(moveOf("share", free, into(0)), deed("share", 2, 0));
+  assert.deepEqual(moveOf("copy", free, into(0, 1)), deed("copy", 2, 0, 1));
+  assert.deepEqual(moveOf("allocate", own, into(1)), deed("share", 1, 1));
+  assert.deepEqual(moveOf("allocate", own, { kind: "queue" }), deed("free", 1, 0));
+  assert.deepEqual(moveOf("allocate", free, { kind: "tool", tool: "evict" }), deed("evict", 2));
+  assert.equal(moveOf("allocate", own, into(0)), null, "back to where it came from");
+  assert.equal(moveOf("allocate", free, { kind: "queue" }), null);
 });
 
 test("a tap takes a block into the hand, or does what is to be done", () => {

@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CLASS = "import('/static/js/state/classroom.js').then((s) => "
 WHERE = (
     "Promise.all(['state/classroom', 'state/lessons', 'state/store'].map((m) => import(`/static/js/${m}.js`))).then("
-    "([c, l, s]) => ({poll: c.told.value?.poll?.id ?? null, phase: c.told.value?.poll?.phase ?? null,"
-    " at: l.opened.value?.progress.at ?? null, records: s.own.numRecords.value,"
-    " given: c.mine.value?.answers ?? null, roaming: c.roaming.value}))"
+    "([c, l, s]) => ({poll: c.classState.value?.poll?.id ?? null, phase: c.classState.value?.poll?.phase ?? null,"
+    " at: l.currentLesson.value?.progress.at ?? null, records: s.own.numRecords.value,"
+    " given: c.ownSeat.value?.answers ?? null, roaming: c.roaming.value}))"
 )
 SESSION = "import('/static/js/net/session.js').then(({ session }) => session)"
 CUT = f"{SESSION}.then((session) => session.client.socket.io.engine.close())"

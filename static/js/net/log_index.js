@@ -52,13 +52,13 @@ export const shown = signal(null);
 /** Record on view: the requested one, or the last indexed one. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
-export const isMadeAnew = signal(false);
+export const isRebuilt = signal(false);
 /**
  * Reason that no data arrives; null if it does.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
  */
-export const trouble = signal(null);
+export const problem = signal(null);
 
 let life = 0; // generation of the followed log: responses of an earlier one are dropped
 let wanted = -1; // requested record, indexed or not
@@ -96,9 +96,9 @@ async function askUpTo(record, what, query, more) {
     const { code } = /** @type {Error & {code?: string}} */ (error);
     if (code !== "loading" || !theater || life !== mine) throw error;
   }
-  isMadeAnew.value = true;
-  await surveyReaches(theater, record + 1, () => life === mine);
-  if (life === mine) isMadeAnew.value = false;
+  isRebuilt.value = true;
+  await indexReaches(theater, record + 1, () => life === mine);
+  if (life === mine) isRebuilt.value = false;
   return ask(what, query, theater, more);
 }
 
@@ -112,7 +112,7 @@ const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo
  * @param {number} count
  * @param {() => boolean} stays false: the result is no longer needed
  */
-export async function surveyReaches(theater, count, stays) {
+export async function indexReaches(theater, count, stays) {
   while (stays()) {
     let wait = AGAIN;
     try {
@@ -134,9 +134,9 @@ const later = (wait) => new Promise((done) => setTimeout(done, wait));
 export function follow() {
   const mine = ++life;
   batch(() => {
-    overview.value = bins.value = shown.value = trouble.value = null;
+    overview.value = bins.value = shown.value = problem.value = null;
     sequences.value = [];
-    isBehind.value = isMadeAnew.value = false;
+    isBehind.value = isRebuilt.value = false;
   });
   look(mine);
   return () => {
@@ -162,7 +162,7 @@ async function look(mine) {
     } catch (error) {
       if (life !== mine) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
-      if (code && code !== "loading") return void (trouble.value = message);
+      if (code && code !== "loading") return void (problem.value = message);
       wait = code && !before ? SOON : AGAIN;
     }
     await later(wait);
@@ -176,7 +176,7 @@ async function read(mine, found) {
   const [numbers, rows] = await Promise.all([bytes(last, "/series", { bins: BINS }), bytes(last, "/sequences", {})]);
   if (life !== mine) return;
   batch(() => {
-    trouble.value = null;
+    problem.value = null;
     overview.value = found;
     bins.value = binsOf(numbers);
     sequences.value = sequencesOf(rows);
@@ -214,7 +214,7 @@ async function ahead() {
   try {
     for (let step = next(); step && life === mine; step = next()) await step();
   } catch (error) {
-    if (life === mine) trouble.value = error instanceof Error ? error.message : String(error);
+    if (life === mine) problem.value = error instanceof Error ? error.message : String(error);
   } finally {
     asking = false;
   }
@@ -272,7 +272,7 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
  *
  * @type {import("../core/observed_cache.js").ObservedCache}
  */
-export const heard = {
+export const observedCache = {
   still: STILL,
   said: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
   roots: async (rank, record) => (await (await askUpTo(record, "/heard/roots", { rank, record })).json()).roots,

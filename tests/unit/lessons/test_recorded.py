@@ -72,9 +72,9 @@ def answers_of(recorded: Recorded) -> list[Answers]:
             }
             answers[index] = given[pattern]
         for index, done in recorded.transcript.works.items():
-            deeds = [one.deed for one in done]
-            lists: Answers = {"unsure": [None], "right": [deeds], "wrong": [deeds[1:]], "stray": [999, deeds]}
-            answers[index] = lists.get(pattern, [deeds[::-1], deeds])
+            moves = [one.move for one in done]
+            lists: Answers = {"unsure": [None], "right": [moves], "wrong": [moves[1:]], "stray": [999, moves]}
+            answers[index] = lists.get(pattern, [moves[::-1], moves])
         for index, mended in recorded.transcript.mended.items():
             right, wrong_moves = Mending(moves=mended.run.moves), Mending(moves=mended.run.moves[1:])
             stray = Mending(moves=[Move(part="none such")])
@@ -108,7 +108,7 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
     for answers in answers_of(recorded):
         for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
             if answers and answers[index] != [None]:
-                answers[index] = [[one.deed for one in done]]
+                answers[index] = [[one.move for one in done]]
         for index, mended in recorded.transcript.mended.items():  # the live one runs two
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]

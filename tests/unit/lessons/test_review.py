@@ -72,7 +72,7 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     course.answer_right()
     course.go_on()
     course.go_on()
-    assert course.barrier is None
+    assert course.checkpoint is None
     stage.close()
 
 

@@ -4,7 +4,7 @@ import { learn } from "../../control/lesson.js";
 import { csvText } from "../../core/csv.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { kept } from "../../state/lessons.js";
+import { storedProgress } from "../../state/lessons.js";
 
 /** @typedef {import("../../state/lessons.js").Result} Result */
 
@@ -13,7 +13,7 @@ const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
 
 /** Return the results of both tests by kind of question, in the order of asking. */
 function rows() {
-  const [before, after] = ["before", "after"].map((id) => kept.value[id]?.results ?? {});
+  const [before, after] = ["before", "after"].map((id) => storedProgress.value[id]?.results ?? {});
   const rules = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return rules.map((rule) => ({ rule, before: before[rule] ?? null, after: after[rule] ?? null }));
 }

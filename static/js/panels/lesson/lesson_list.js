@@ -2,11 +2,11 @@
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
-import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
+import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { cards, kept, leftOver, REVIEW } from "../../state/lessons.js";
+import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 
 export function LessonList() {
@@ -30,7 +30,7 @@ export function LessonList() {
 
 /** The tour of the page, listed before the first lesson. */
 function Tour() {
-  const { state, at } = tourWay.value;
+  const { state, at } = tourState.value;
   return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
     <span class="path-number num">0</span>
     <span class="path-title">${t("lesson.zero")}</span>
@@ -41,7 +41,7 @@ function Tour() {
 
 /** Review of questions that were answered wrong and did not recur in a later lesson. */
 function OnceMore() {
-  const { length: n } = leftOver.value;
+  const { length: n } = dueReviews.value;
   if (!n) return null;
   return html`<li><button class="path-card" id="path-again" onClick=${() => learn(REVIEW)}>
     <span class="path-number num">?</span>
@@ -52,7 +52,7 @@ function OnceMore() {
 
 /** @param {{card: import("../../state/lessons.js").Card}} props */
 function Entry({ card }) {
-  const way = kept.value[card.id];
+  const way = storedProgress.value[card.id];
   const isTest = card.kind !== "lesson";
   const state = way?.over ? "over" : way ? "begun" : "new";
   const { model, refused, num_questions: n } = card;

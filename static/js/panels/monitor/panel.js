@@ -9,7 +9,7 @@ import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
 import { useQuery } from "../../kit/use_query.js";
-import { place, heard as surveyed } from "../../net/log_index.js";
+import { place, observedCache as surveyed } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";

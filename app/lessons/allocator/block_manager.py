@@ -29,7 +29,7 @@ Objection = Literal[
 ]
 
 
-class Deed(Struct, frozen=True, kw_only=True):
+class BlockMove(Struct, frozen=True, kw_only=True):
     """An operation on the block `block`.
 
     `allocate`  it becomes the next block of sequence `seq`
@@ -45,7 +45,7 @@ class Deed(Struct, frozen=True, kw_only=True):
     source: int | None = None
 
 
-class Bench:
+class BlockManager:
     """Blocks of one group, as they are after the operations so far."""
 
     def __init__(self, state: State, leaving: set[int]) -> None:
@@ -59,30 +59,30 @@ class Bench:
         self._texts = {i: seq.token_ids for i, seq in state.sequences.items()}
         self._leaving = leaving
 
-    def objection(self, deed: Deed) -> Objection | None:
+    def objection(self, move: BlockMove) -> Objection | None:
         """Return why the operation may not be; None: it may."""
-        table = self.tables.get(deed.seq) if deed.seq is not None else None
-        if table is None and (deed.kind != "evict" or deed.seq is not None):
+        table = self.tables.get(move.seq) if move.seq is not None else None
+        if table is None and (move.kind != "evict" or move.seq is not None):
             return "nobody"
-        match deed.kind:
+        match move.kind:
             case "allocate":
-                return self._taken(deed.block)
+                return self._taken(move.block)
             case "share":
-                return self._not_shared(deed.block, table or [], self._texts[deed.seq or 0])
+                return self._not_shared(move.block, table or [], self._texts[move.seq or 0])
             case "copy":
-                return self._not_copied(deed, table or [])
+                return self._not_copied(move, table or [])
             case "free":
-                if deed.block not in (table or []):
+                if move.block not in (table or []):
                     return "not_in_table"
-                return None if deed.seq in self._leaving else "still_read"
+                return None if move.seq in self._leaving else "still_read"
             case "evict":
-                return "in_use" if self.refs[deed.block] else None if self.hashed[deed.block] else "no_hash"
+                return "in_use" if self.refs[move.block] else None if self.hashed[move.block] else "no_hash"
 
-    def do(self, deed: Deed) -> None:
+    def do(self, move: BlockMove) -> None:
         """Carry out what may be."""
-        block = deed.block
-        table = self.tables[deed.seq] if deed.seq is not None else []
-        match deed.kind:
+        block = move.block
+        table = self.tables[move.seq] if move.seq is not None else []
+        match move.kind:
             case "allocate":
                 self._take(block, [])
                 table.append(block)
@@ -92,10 +92,10 @@ class Bench:
                 self.refs[block] += 1
                 table.append(block)
             case "copy":
-                assert deed.source is not None
-                self._take(block, list(self.content[deed.source]))
-                self.refs[deed.source] -= 1
-                table[table.index(deed.source)] = block
+                assert move.source is not None
+                self._take(block, list(self.content[move.source]))
+                self.refs[move.source] -= 1
+                table[table.index(move.source)] = block
             case "free":
                 table.remove(block)
                 self.refs[block] -= 1
@@ -126,10 +126,10 @@ class Bench:
             return "other_tokens"
         return "last_token" if end > len(text) - 1 else None
 
-    def _not_copied(self, deed: Deed, table: list[int]) -> Objection | None:
-        source = deed.source
+    def _not_copied(self, move: BlockMove, table: list[int]) -> Objection | None:
+        source = move.source
         if source is None or source not in table:
             return "not_in_table"
         if len(self.content[source]) == self.size:
             return "full"
-        return "alone" if self.refs[source] == 1 else self._taken(deed.block)
+        return "alone" if self.refs[source] == 1 else self._taken(move.block)
