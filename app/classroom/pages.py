@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import NamedTuple
 
 import flask
@@ -11,12 +9,12 @@ from flask import Request, Response
 
 from app.classroom.classrooms import Classrooms
 from app.ground import routing
-from app.ground.callers import DOOR_ICON, DOOR_SHEETS, PASS_COOKIE, address_of
+from app.ground.callers import PASS_COOKIE, address_of
 from app.ground.errors import HTTP_STATUS, AppError
 from app.ground.routing import Route
+from app.page.door import join_page
 
 DAY = 24 * 3600  # seconds for which a browser keeps its seat
-_WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))
 
 
 class Here(NamedTuple):
@@ -51,19 +49,9 @@ def come_in(here: Here, request: Request, given: str) -> Response:
 
 
 def _door(request: Request, code: str, refusal: AppError | None) -> Response:
-    language = request.accept_languages.best_match(list(_WORDS)) or "en"
-    words = _WORDS[language]
-    text = flask.render_template(
-        "join.html",
-        language=language,
-        words=words,
-        icon=f"..{DOOR_ICON}",
-        sheets=[f"..{sheet}" for sheet in DOOR_SHEETS],
-        code=code[:20],
-        refusal=words[f"refusal.{refusal.code}"] if refusal else "",
-    )
-    status = HTTP_STATUS[refusal.code] if refusal else 200
-    return Response(text, status=status, headers={"Cache-Control": "no-store"}, mimetype="text/html")
+    key, status = (f"refusal.{refusal.code}", HTTP_STATUS[refusal.code]) if refusal else ("", 200)
+    found = join_page(request.environ, code, key, status)
+    return Response(found.body, found.status, found.headers)
 
 
 ROUTES = [

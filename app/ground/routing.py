@@ -48,17 +48,21 @@ def json_answer(value: Any) -> Response:
     return response
 
 
-def answer_error(error: Exception) -> Response:
-    """Return the error handler of the application: JSON for every error."""
+def refusal_and_status(error: Exception) -> tuple[AppError, int]:
+    """Return the refusal to answer an error with, and its HTTP status. An error of the program is logged."""
     if isinstance(error, HTTPException):
         status = error.code or 500
         code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
-        refusal = AppError(code, error.description or error.name)
-    elif found := refusal_of(error):
-        refusal, status = found, HTTP_STATUS[found.code]
-    else:
-        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
-        refusal, status = AppError("internal", "the server made a mistake; its terminal says more"), 500
+        return AppError(code, error.description or error.name), status
+    if found := refusal_of(error):
+        return found, HTTP_STATUS[found.code]
+    flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
+    return AppError("internal", "the server made a mistake; its terminal says more"), 500
+
+
+def answer_error(error: Exception) -> Response:
+    """Return the error handler of the application: JSON for every error."""
+    refusal, status = refusal_and_status(error)
     response = json_answer(refusal.as_map())
     response.status_code = status
     if refusal.code == "loading":

@@ -39,7 +39,7 @@ from app.openai import endpoints as openai
 from app.openai.keys import ApiKeys
 from app.openai.paths import is_api
 from app.openai.sessions import ApiSessions
-from app.page import assets, words
+from app.page import assets, door, words
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
 from app.prompts import page as prompts_page
@@ -65,7 +65,13 @@ if TYPE_CHECKING:
 
 
 def _answer_error(error: Exception) -> Response:
-    return openai.answer_error(error) if is_api(flask.request.path) else routing.answer_error(error)
+    environ = flask.request.environ
+    if is_api(flask.request.path):
+        return openai.answer_error(error)
+    if not door.wants_page(environ):
+        return routing.answer_error(error)
+    found = door.refused_page(environ, *routing.refusal_and_status(error))
+    return Response(found.body, found.status, found.headers)
 
 
 def create_app(

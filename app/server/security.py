@@ -44,6 +44,7 @@ from app.ground.settings import is_loopback
 from app.openai.errors import of_refusal
 from app.openai.keys import digest
 from app.openai.paths import ALIVE, is_api, is_for_keys
+from app.page.door import FOR_PROGRAMS, refused_page, wants_page
 from app.server.headers import FRAMED_HEADERS, PREFLIGHT_HEADERS, SECURITY_HEADERS
 
 StartResponse = Callable[..., Any]
@@ -51,7 +52,6 @@ WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
-FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # requests with the token in the address are answered at once
 PAGES = frozenset({"/", "/bench", "/prompts", "/scale"})  # a link on another site may lead here
 
 
@@ -108,7 +108,7 @@ class Guard:
             _check_handshake(environ)
             way = None if self._is_elsewhere(path) else self._check_token(environ, path, framed)
         except AppError as error:
-            return _answer_error(error, start, path)
+            return _answer_error(error, start, environ)
         if way is not None:
             redirect, token = way
             cookie = f"{COOKIE}={token}; Path={environ.get('SCRIPT_NAME', '')}/; HttpOnly; SameSite=Lax"
@@ -269,7 +269,12 @@ def _cookie(environ: Environ, name: str) -> str:
     return found.value if found else ""
 
 
-def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:
+def _answer_error(error: AppError, start: StartResponse, environ: Environ) -> list[bytes]:
+    path = str(environ.get("PATH_INFO", "/"))
+    if wants_page(environ) and not is_api(path):
+        found = refused_page(environ, error, HTTP_STATUS[error.code])
+        start(found.status_line, found.headers)
+        return [found.body]
     status, headers, body = refused(error, path)
     start(status, headers)
     return [body]

@@ -3,12 +3,13 @@
 import { render } from "../vendor/preact/preact.js";
 import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
-import { playLinkedScene } from "./control/anew.js";
+import { followHistory, followOpened } from "./control/deep_link.js";
 import { listenToKeys } from "./control/keyboard.js";
-import { followHistory, followOpened } from "./control/opened.js";
 import { followFilm, followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
+import { playLinkedScene } from "./control/restart.js";
 import { offerTour } from "./control/tour.js";
+import { t } from "./i18n/words.js";
 import { rove } from "./kit/focus.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
@@ -23,7 +24,6 @@ import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { isSite } from "./state/site.js";
-import { t } from "./tell/words.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());

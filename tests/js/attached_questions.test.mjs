@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heardIn } from "../../static/js/core/heard.js";
-import { hitsSince, ranksOf } from "../../static/js/core/heard_ranks.js";
+import { heardIn } from "../../static/js/core/observed_cache.js";
+import { hitsSince, ranksOf } from "../../static/js/core/observed_ranks.js";
 import { cachedFor, idsIn } from "../../static/js/panels/attached/asked.js";
 import { whyNoHits } from "../../static/js/panels/attached/hits.js";
 

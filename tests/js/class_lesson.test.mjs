@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { followClassLesson } from "../../static/js/control/class_lesson.js";
 import { told } from "../../static/js/state/classroom.js";
 import { opened } from "../../static/js/state/lessons.js";
-import { language } from "../../static/js/tell/language.js";
+import { language } from "../../static/js/i18n/language.js";
 import { following, socket, soon } from "./session_page.mjs";
 
 const lessonAt = (at) => ({ theater: "L", lesson: "pages", title: {}, items: [], progress: { at }, words: {} });

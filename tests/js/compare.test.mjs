@@ -19,8 +19,8 @@ import { differenceText } from "../../static/js/panels/compare/figures.js";
 import { verdict } from "../../static/js/panels/compare/lanes.js";
 import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
-import { inWords, tellEntry } from "../../static/js/tell/operations.js";
-import { sentencesOf } from "../../static/js/tell/sentence.js";
+import { inWords, tellEntry } from "../../static/js/i18n/operations.js";
+import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import "./words.mjs";
 
 const hex = (text) => Buffer.from(text).toString("hex");

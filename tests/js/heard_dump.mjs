@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 
 import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { parseTrace } from "../../static/js/core/file.js";
-import { heardIn } from "../../static/js/core/heard.js";
+import { heardIn } from "../../static/js/core/observed_cache.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 

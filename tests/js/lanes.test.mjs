@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { cellAt, Lanes, lanesIn, lanesOf, marksIn } from "../../static/js/core/lanes.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
-import { tellEntry } from "../../static/js/tell/operations.js";
+import { tellEntry } from "../../static/js/i18n/operations.js";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };

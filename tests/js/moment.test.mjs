@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
-import * as moment from "../../static/js/state/moment.js";
+import * as moment from "../../static/js/state/playhead.js";
 import { settings } from "../../static/js/state/settings.js";
 import * as store from "../../static/js/state/store.js";
 import { batch, effect } from "../../static/vendor/signals/signals.js";

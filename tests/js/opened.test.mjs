@@ -5,11 +5,11 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { firstDecodes, tellingEvent, tellingRecord } from "../../static/js/core/telling_record.js";
+import { firstDecodes, tellingEvent, tellingRecord } from "../../static/js/core/initial_record.js";
 import { header, op, recordsOf } from "./log_builder.mjs";
 import { file, later, session, settings, store } from "./session_page.mjs";
 
-const { accept, followOpened, invited } = await import("../../static/js/control/opened.js");
+const { accept, followOpened, invited } = await import("../../static/js/control/deep_link.js");
 const { backToLive, playing, stop } = await import("../../static/js/control/playback.js");
 
 const shipped = (name) => {

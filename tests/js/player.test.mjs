@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { next } from "../../static/js/control/playback.js";
 import { beneath, player, takeOver } from "../../static/js/control/player.js";
-import { show } from "../../static/js/control/shown.js";
+import { show } from "../../static/js/control/drawn.js";
 import { onShow, own } from "../../static/js/state/run.js";
 
 /** A driver whose run is at its end, and what it was asked for. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { flown } from "../../static/js/kit/places.js";
+import { flown } from "../../static/js/kit/anchors.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import {
@@ -11,7 +11,7 @@ import {
   travelling,
 } from "../../static/js/panels/memory/pool_motion.js";
 import { runsOf } from "../../static/js/panels/memory/queue.js";
-import { phaseProgress } from "../../static/js/state/moment.js";
+import { phaseProgress } from "../../static/js/state/playhead.js";
 import { evicted, forked, loaded, logOf, preempted, reused, shared } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 import { lookOf, plain } from "./looks.mjs";

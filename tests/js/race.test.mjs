@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { show } from "../../static/js/control/shown.js";
+import { show } from "../../static/js/control/drawn.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { operationsText } from "../../static/js/panels/race/columns.js";
 import {

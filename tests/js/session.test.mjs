@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asksToDrive, rememberRun } from "../../static/js/net/own_runs.js";
+import { asksToDrive, rememberRun } from "../../static/js/net/created_sessions.js";
 import { header } from "./log_builder.mjs";
 import {
   coming,
@@ -156,7 +156,7 @@ test("a WebSocket that nobody answers is followed by polling, and by a WebSocket
 });
 
 test("of two changes of the settings the second is sent when the first is done, and the prompts come back once", async () => {
-  const { applyConfig } = await import("../../static/js/control/anew.js");
+  const { applyConfig } = await import("../../static/js/control/restart.js");
   const { draft, draftIsSent } = await import("../../static/js/state/prompts.js");
   await coming("a");
   socket.question("join", "a").answer(joined("a"));

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { arriving, placeKey } from "../../static/js/panels/memory/pool_scene.js";
-import { followMoment, goToMoment, reducedMotion } from "../../static/js/state/moment.js";
+import { followMoment, goToMoment, reducedMotion } from "../../static/js/state/playhead.js";
 import * as store from "../../static/js/state/store.js";
 import { shared } from "./histories.mjs";
 

@@ -5,9 +5,9 @@ import { test } from "node:test";
 
 import { kindOf, OPERATION_KINDS } from "../../static/js/core/operation_kinds.js";
 import { STRUCTS } from "../../static/js/core/schema.js";
-import { aspectsOf, partsOf } from "../../static/js/core/telling.js";
-import { operationName, rangesText, tell } from "../../static/js/tell/operations.js";
-import { grouped } from "../../static/js/tell/words.js";
+import { aspectsOf, partsOf } from "../../static/js/core/messages.js";
+import { operationName, rangesText, tell } from "../../static/js/i18n/operations.js";
+import { grouped } from "../../static/js/i18n/words.js";
 import { speak } from "./words.mjs";
 
 const TYPES = Object.keys(STRUCTS.StepRecord[1].ops.list.tagged);

@@ -4,10 +4,10 @@ import { readFileSync } from "node:fs";
 
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { partsOf } from "../../static/js/core/telling.js";
-import { language } from "../../static/js/tell/language.js";
-import { tell } from "../../static/js/tell/operations.js";
-import { addWords } from "../../static/js/tell/words.js";
+import { partsOf } from "../../static/js/core/messages.js";
+import { language } from "../../static/js/i18n/language.js";
+import { tell } from "../../static/js/i18n/operations.js";
+import { addWords } from "../../static/js/i18n/words.js";
 import { tellingTexts } from "./telling_words.mjs";
 
 const REGISTERS = ["chain", "plain", "short", "long"];

@@ -1,14 +1,14 @@
 // Lesson on a class's stage: followers read as far as the presenter has come, and answer as members of the class.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
+import { language } from "../i18n/language.js";
+import { addMoreWords } from "../i18n/words.js";
 import { look } from "../net/live_course.js";
 import { session } from "../net/session.js";
 import { answersTo, attends, lessonAsks, mine, presents, roaming, told } from "../state/classroom.js";
 import { opened, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
-import { language } from "../tell/language.js";
-import { addMoreWords } from "../tell/words.js";
-import { askOfClass } from "./class_asks.js";
+import { askOfClass } from "./class_requests.js";
 
 /** Start following the class's lesson, while the page is in a class. */
 export function followClassLesson() {

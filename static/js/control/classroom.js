@@ -1,17 +1,17 @@
 // View synchronization of a class: followers look where the driver looks, may roam on their own, and come back.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { end, leaveClass } from "../net/classroom.js";
+import { BARRED } from "../net/errors.js";
 import { session } from "../net/session.js";
-import { BARRED } from "../net/trouble.js";
 import { attends, drives, isLed, mine, pressed, roaming, sentAway, told } from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { t } from "../tell/words.js";
-import { askOfClass } from "./class_asks.js";
+import { askOfClass } from "./class_requests.js";
 import * as playback from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
-import * as room from "./room.js";
+import * as room from "./present.js";
 
 const CAST_EVERY = 100; // ms between two messages with the driver's view
 const INTENT = 700; // ms after a touch or a key within which a change counts as the user's own

@@ -7,7 +7,7 @@ import * as store from "../state/store.js";
 import { startOpening } from "./opening.js";
 import * as playback from "./playback.js";
 import { player } from "./player.js";
-import * as room from "./room.js";
+import * as room from "./present.js";
 
 export const helpOpen = signal(false);
 /** Whether the jump list is open. */

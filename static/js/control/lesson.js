@@ -1,6 +1,8 @@
 // Lesson control: open at the stored position, go on, answer, and show the run meanwhile.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { language } from "../i18n/language.js";
+import { addMoreWords, t } from "../i18n/words.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
@@ -20,9 +22,7 @@ import {
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { language } from "../tell/language.js";
-import { addMoreWords, t } from "../tell/words.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_ways.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 

@@ -3,6 +3,8 @@
 import { batch, computed, effect, signal, untracked } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
+import { language } from "../i18n/language.js";
+import { t } from "../i18n/words.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
@@ -12,8 +14,6 @@ import { writeDraft } from "../state/prompts.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
-import { language } from "../tell/language.js";
-import { t } from "../tell/words.js";
 
 /** @typedef {import("../core/film.js").Film} Film */
 

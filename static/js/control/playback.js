@@ -3,7 +3,7 @@
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/events.js";
-import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/moment.js";
+import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/playhead.js";
 import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { beneath, player } from "./player.js";

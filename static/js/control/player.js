@@ -6,8 +6,8 @@ import { onShow, own } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
-import { applyConfig, reset } from "./anew.js";
-import { showOwn } from "./shown.js";
+import { showOwn } from "./drawn.js";
+import { applyConfig, reset } from "./restart.js";
 
 /**
  * `live()`: whether it can produce more records; `running()`: whether it does now. `step()` resolves to whether a step

@@ -5,7 +5,7 @@ import { figuresByGroup } from "./groups.js";
 import { ownAtCompute, ownGroups, placesOf } from "./instances.js";
 import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
-import { storyOf } from "./stories.js";
+import { storyOf } from "./timeline.js";
 
 /** Strategies that store K and V in the slots of one pool. */
 const POOLED = new Set(["paged", "first_fit", "contiguous"]);

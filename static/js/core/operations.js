@@ -1,17 +1,17 @@
 // Decisions of a record, operation by operation. Similar neighbours of one sequence form one entry. Pure;
-// tell/operations.js renders the entries in words.
+// i18n/operations.js renders the entries in words.
 
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf, hasSiblings } from "./groups.js";
 import { lanesOf } from "./lanes.js";
+import { partsOf } from "./messages.js";
 import { kindOf, sequenceOf } from "./operation_kinds.js";
-import { partsOf } from "./telling.js";
 
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./trace.js").Header} Header
  * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./telling.js").Part} Part
+ * @typedef {import("./messages.js").Part} Part
  * @typedef {{header: Header, records: StepRecord[]}} Log
  * @typedef {object} Entry
  * @property {number} at index of the first operation in `ops`

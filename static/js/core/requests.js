@@ -3,9 +3,9 @@
 
 import { lanesOf } from "./lanes.js";
 import { latestTime, stepSeconds, timesOf } from "./metrics.js";
-import { RequestParts, requestOf } from "./parts.js";
+import { RequestParts, requestOf } from "./request_parts.js";
 import { phaseSeconds } from "./request_phases.js";
-import { allStories, lostTokens, storyOf } from "./stories.js";
+import { allStories, lostTokens, storyOf } from "./timeline.js";
 
 /** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;

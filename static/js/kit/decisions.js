@@ -2,9 +2,9 @@
 
 import { kindOf } from "../core/operation_kinds.js";
 import { operationsOf } from "../core/operations.js";
+import { tellEntry } from "../i18n/operations.js";
+import { grouped, t } from "../i18n/words.js";
 import { log, record, select, selected } from "../state/store.js";
-import { tellEntry } from "../tell/operations.js";
-import { grouped, t } from "../tell/words.js";
 import { Swatch } from "./colour.js";
 import { Fidelity } from "./fidelity.js";
 import { html } from "./html.js";

@@ -1,7 +1,7 @@
 // Shared animation frame of all painters, and the signal that the page has been painted.
 
 import { effect } from "../../vendor/signals/signals.js";
-import { advance, drawnIndex, followMoment, moving, reducedMotion, still, viewSub } from "../state/moment.js";
+import { advance, drawnIndex, followMoment, moving, reducedMotion, still, viewSub } from "../state/playhead.js";
 import { numRecords, viewIndex } from "../state/store.js";
 
 const FADE = 80; // ms; replaces motion

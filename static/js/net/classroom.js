@@ -2,13 +2,13 @@
 // the server identifies by a cookie.
 
 import { batch } from "../../vendor/signals/signals.js";
+import { language } from "../i18n/language.js";
+import { t } from "../i18n/words.js";
 import { desk, forgotten, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
-import { language } from "../tell/language.js";
-import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { complain } from "./trouble.js";
+import { complain } from "./errors.js";
 
 /**
  * storage key of the secrets of the classes this browser presents

@@ -4,7 +4,7 @@ import { onShow } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/store.js";
-import { asksToDrive, ownRuns, rememberRun } from "./own_runs.js";
+import { asksToDrive, ownRuns, rememberRun } from "./created_sessions.js";
 import { session } from "./session.js";
 
 /**

@@ -5,7 +5,7 @@ import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { connection, modelFacts, models, own, serverModel } from "../state/store.js";
 import { Refusal } from "./client.js";
-import { complain } from "./trouble.js";
+import { complain } from "./errors.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 

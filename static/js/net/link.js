@@ -3,7 +3,7 @@
 import { effect } from "../../vendor/signals/signals.js";
 import { isLoading } from "../state/store.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
-import { rememberRun } from "./own_runs.js";
+import { rememberRun } from "./created_sessions.js";
 
 /**
  * @typedef {import("../core/wire.js").Joined} Joined

@@ -1,9 +1,9 @@
 // Course of a lesson whose run is computed live by a server's model: its session is followed, and the server holds
 // records back.
 
-import { language } from "../tell/language.js";
+import { language } from "../i18n/language.js";
 import { Refusal } from "./client.js";
-import { rememberRun } from "./own_runs.js";
+import { rememberRun } from "./created_sessions.js";
 import { session } from "./session.js";
 
 /**

@@ -2,21 +2,21 @@
 // states.js defines its states, following.js the state machine, link.js the connection and commands.js the commands.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { heardOfClass } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
 import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
-import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
+import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./errors.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
-import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
 
 /** @typedef {import("../core/wire.js").Joined} Joined */
 

@@ -2,6 +2,7 @@
 // loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
+import { t } from "../i18n/words.js";
 import { useFocusOfViews } from "../kit/focus.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
@@ -10,16 +11,15 @@ import { Blackout, Notice } from "../panels/header/notice.js";
 import { startOpen, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
-import { t } from "../tell/words.js";
 
 const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
 
 const Look = lazyPanel(() => import("../panels/look/panel.js"));
 const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
 const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
-const Everything = lazy(() => import("./bench.js").then((found) => found.Everything));
-const Room = lazy(() => import("./room.js").then((found) => found.Room));
-const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
+const Everything = lazy(() => import("./workspace.js").then((found) => found.Everything));
+const Room = lazy(() => import("./present.js").then((found) => found.Room));
+const Learn = lazy(() => import("./lesson.js").then((found) => found.Learn));
 
 export function App() {
   useFocusOfViews(opening.value ? "opening" : settings.distance.value);

@@ -6,8 +6,8 @@ import { Refusal } from "../net/client.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import { recordedLanes } from "./recorded.js";
+import { lost, Theaters } from "./sessions.js";
 import { stepRecords } from "./steps.js";
-import { lost, Theaters } from "./theaters.js";
 
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog

@@ -1,8 +1,8 @@
 // Player of lanes in lockstep: one of them is on stage, and a step is one step of each.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { show } from "../control/drawn.js";
 import { player as driver, takeOver } from "../control/player.js";
-import { show } from "../control/shown.js";
 import { onShow, own } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";

@@ -1,8 +1,8 @@
 // Hook for the server's results on a section's current inputs.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
-import { language } from "../tell/language.js";
-import { t } from "../tell/words.js";
+import { language } from "../i18n/language.js";
+import { t } from "../i18n/words.js";
 
 const WAIT = 80; // ms; debounces slider movements
 const AGAIN = 1500; // ms between retries while the server's model is loading

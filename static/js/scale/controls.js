@@ -1,7 +1,7 @@
 // Input controls of a section: choices, counts and sliders, labelled by the section's words.
 
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { t } from "../tell/words.js";
 
 /**
  * @typedef {import("../../vendor/signals/signals.js").Signal<any>} Held

@@ -2,7 +2,7 @@
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
-import { LANGUAGES } from "../tell/language.js";
+import { LANGUAGES } from "../i18n/language.js";
 import { APPLICATIONS, boundsOf, ENGINE, PROMPT_BOUNDS, SAMPLING } from "./options.js";
 import { flag, integer, modelId, number, oneOf, order, text, within, word } from "./setting_types.js";
 

@@ -5,7 +5,7 @@ import { isBare } from "../core/bare.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
 import { teachingHead } from "../core/teaching.js";
-import { onGpu } from "../tell/language.js";
+import { onGpu } from "../i18n/language.js";
 import { onShow, own, ownIsShown, status } from "./run.js";
 import { settings } from "./settings.js";
 
@@ -124,7 +124,7 @@ export const viewIndex = computed(() => {
 /** Whether the view follows the log's tail. */
 export const following = computed(() => settings.step.value === null);
 
-/** Record the motion draws now; set only by state/moment.js. */
+/** Record the motion draws now; set only by state/playhead.js. */
 export const drawing = signal(-1);
 /** Index of the record being drawn. The views follow it; it reaches `viewIndex` when a motion ends. */
 export const drawnIndex = computed(() => Math.min(drawing.value, numRecords.value - 1));

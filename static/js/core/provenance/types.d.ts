@@ -7,7 +7,7 @@ import type { Loaded } from "../slot_origins.js";
 import type { Counterfactual } from "../counterfactual.js";
 import type { Label } from "../labels.js";
 import type { State, Status } from "../state_parts.js";
-import type { Part } from "../telling.js";
+import type { Part } from "../messages.js";
 import type { Lookup, LookupExternal, Op } from "../trace.js";
 
 export type FigureName = "used" | "held" | "waste" | "cached" | "free" | "contiguous" | "token";

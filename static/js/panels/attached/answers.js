@@ -1,16 +1,16 @@
 // Two questions about a monitored server: why its prefix cache gets no hits, and what it has cached for a prompt.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { useAnswer } from "../../kit/answer.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { t } from "../../tell/words.js";
+import { useAnswer } from "../../kit/use_query.js";
 import { cachedFor, idsIn } from "./asked.js";
 import { whyNoHits } from "./hits.js";
 
 /**
- * @typedef {import("../../core/heard.js").Heard} Heard
- * @typedef {import("../../core/heard.js").Said} Said
+ * @typedef {import("../../core/observed_cache.js").Heard} Heard
+ * @typedef {import("../../core/observed_cache.js").Said} Said
  * @typedef {import("./asked.js").Answer} Answer
  */
 

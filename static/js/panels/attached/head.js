@@ -1,7 +1,7 @@
 // Header of a monitored run, for complete logs and for logs that are read in windows.
 
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { t } from "../../tell/words.js";
 
 /** @param {{header: import("../../core/trace.js").Header}} props of a monitored server's log */
 export const Panel = ({ header: { observed, model } }) => html`<h2>${t("attached.of", {

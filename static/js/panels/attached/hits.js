@@ -1,8 +1,8 @@
 // Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
 /**
- * @typedef {import("../../core/heard.js").Said} Said
- * @typedef {import("../../core/heard.js").Root} Root
+ * @typedef {import("../../core/observed_cache.js").Said} Said
+ * @typedef {import("../../core/observed_cache.js").Root} Root
  * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `attached.why.<name>`
  */
 

@@ -2,15 +2,15 @@
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
-import { heardIn } from "../../core/heard.js";
+import { heardIn } from "../../core/observed_cache.js";
 import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
-import { useAnswer } from "../../kit/answer.js";
+import { hashText } from "../../i18n/operations.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
-import { place, heard as surveyed } from "../../net/surveyed.js";
+import { useAnswer } from "../../kit/use_query.js";
+import { place, heard as surveyed } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
-import { hashText } from "../../tell/operations.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskedFor, WhyNoHits } from "./answers.js";
 import { Panel as Head } from "./head.js";
 
@@ -73,8 +73,8 @@ const READINGS = [
 ];
 
 /**
- * @typedef {import("../../core/heard.js").Heard} Heard
- * @typedef {import("../../core/heard.js").Said} Said
+ * @typedef {import("../../core/observed_cache.js").Heard} Heard
+ * @typedef {import("../../core/observed_cache.js").Said} Said
  * @typedef {import("../../core/trace.js").Header} Header
  * @typedef {import("../../kit/html.js").Component} Component
  */
@@ -184,7 +184,7 @@ function Readings({ said: { readings, hits: since } }) {
   </dl>`;
 }
 
-/** Sparkline of the last two minutes of a metric. @param {{points: import("../../core/heard.js").Point[]}} props */
+/** Sparkline of the last two minutes of a metric. @param {{points: import("../../core/observed_cache.js").Point[]}} props */
 function Line({ points }) {
   if (points.length < 2) return null;
   const [first, last] = [points[0][0], points[points.length - 1][0]];

@@ -1,14 +1,14 @@
 // Results of a class: tables and a summary page to download, and storage on the server until a date.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { fileOf } from "../../net/classroom.js";
 import { runAddress } from "../../net/commands.js";
-import { complain } from "../../net/trouble.js";
+import { complain } from "../../net/errors.js";
 import { desk } from "../../state/classroom.js";
-import { t } from "../../tell/words.js";
 
 const DAYS = 30; // default storage period of a class
 const FILES = [

@@ -1,13 +1,13 @@
 // The presenter's quick question: kind, text, options and an optional clock.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { stemText } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { askOpen, told } from "../../state/classroom.js";
 import { barrier } from "../../state/lessons.js";
-import { stemText } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
 const MAX = 8;

@@ -1,15 +1,15 @@
 // Bar of a follower: its place, the way back, "lost here", and the current question.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
 import { answerToClass } from "../../control/class_lesson.js";
+import { askOfClass } from "../../control/class_requests.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
+import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, drives, forgotten, mine, roaming, told } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
-import { sentences, t } from "../../tell/words.js";
 import { Given } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { Me } from "./me.js";

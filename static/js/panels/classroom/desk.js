@@ -1,16 +1,16 @@
 // The presenter's private screen: the next step, notes, the question and the participants. None of it is projected.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
-import { loadCards } from "../../control/lesson_ways.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { loadCards } from "../../control/lesson_navigation.js";
+import { stemText } from "../../i18n/questions.js";
+import { bytesText, inLanguage, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
 import { desk, forgotten, presenting, told } from "../../state/classroom.js";
 import { barrier, cards, opened } from "../../state/lessons.js";
-import { stemText } from "../../tell/questions.js";
-import { bytesText, inLanguage, secondsText, t } from "../../tell/words.js";
 import { After, Stored } from "./after.js";
 import { Another } from "./another.js";
 import { Ask } from "./ask.js";

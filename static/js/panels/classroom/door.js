@@ -1,17 +1,17 @@
 // Join instructions on the projected view: large while participants join, then small in a corner.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
 import { startOpening } from "../../control/opening.js";
+import { t } from "../../i18n/words.js";
 import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Side } from "../../kit/sidebar.js";
 import { leaveClass } from "../../net/classroom.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, forgotten, presenting, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
-import { t } from "../../tell/words.js";
 import { Another } from "./another.js";
 import { Ask } from "./ask.js";
 import { useRoom } from "./room.js";

@@ -1,12 +1,12 @@
 // Input of an answer: option buttons, or a field for a number, slot or token.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { letter } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { answerTo } from "../../state/classroom.js";
 import { log, selected } from "../../state/store.js";
-import { letter } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 import { optionTexts, questionText } from "./said.js";
 
 /**

@@ -1,14 +1,14 @@
 // The class: join view, presenter's view, follower's bar and the current question.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { openClass } from "../../control/class_asks.js";
+import { openClass } from "../../control/class_requests.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Side } from "../../kit/sidebar.js";
 import { attends, doorOpen, presenting, presents, startOpen, told } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { Bar } from "./bar.js";
 import { Desk } from "./desk.js";
 import { Corner, Door } from "./door.js";

@@ -1,9 +1,9 @@
 // Participants, for the presenter's own screen: names, and who has answered, is lost or has a request.
 
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { desk, told } from "../../state/classroom.js";
-import { t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/wire.js").SeatTold} SeatTold */
 

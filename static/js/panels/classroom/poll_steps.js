@@ -1,11 +1,11 @@
 // Steps of a question for the presenter: discuss, vote again, close, and reveal the answers after a confirmation.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_asks.js";
+import { askOfClass } from "../../control/class_requests.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { secondsLeft } from "../../state/classroom.js";
-import { t } from "../../tell/words.js";
 import { typedAs } from "./given.js";
 
 /** @typedef {import("../../core/wire.js").PollTold} Poll */

@@ -1,11 +1,11 @@
 // Parts of a question that several views show: its text, options, answers and clock.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { optionText, stemText } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { lessonAsks, secondsLeft } from "../../state/classroom.js";
 import { opened } from "../../state/lessons.js";
-import { optionText, stemText } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 import { ownText } from "./histogram.js";
 
 /** @param {{poll: import("../../core/wire.js").PollTold}} props */

@@ -1,10 +1,10 @@
 // The question on the projected view, readable from the last row: the number of answers, then the answers.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { letter } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { desk, doorOpen, told } from "../../state/classroom.js";
-import { letter } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
 import { answerText, Clock, optionTexts, questionText } from "./said.js";

@@ -1,10 +1,10 @@
 // Comparison of two runs of this server. The server's answer is refreshed as long as one of the runs grows.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { openRun } from "../../control/opened.js";
+import { openRun } from "../../control/deep_link.js";
 import { command } from "../../net/commands.js";
+import { ownRuns } from "../../net/created_sessions.js";
 import { isRecording } from "../../net/followed_run.js";
-import { ownRuns } from "../../net/own_runs.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";

@@ -1,8 +1,8 @@
 // Texts of operations and differences of two runs.
 
-import { partsOf } from "../../core/telling.js";
-import { inRegister, inWords } from "../../tell/operations.js";
-import { grouped, sentences, t } from "../../tell/words.js";
+import { partsOf } from "../../core/messages.js";
+import { inRegister, inWords } from "../../i18n/operations.js";
+import { grouped, sentences, t } from "../../i18n/words.js";
 import { chosenToken } from "./comparison.js";
 
 /**

@@ -3,13 +3,13 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { exportOpen } from "../../control/models.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Side } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { panelOf, panels } from "./regions.js";
 import { pngOf, save, sharply, sheetOf } from "./sheet.js";
 import { MAX, zipOfRecords } from "./steps.js";

@@ -1,6 +1,6 @@
 // Parts of the page that can be exported as a picture: the stage, and every visible element with a panel title.
 
-import { t } from "../../tell/words.js";
+import { t } from "../../i18n/words.js";
 
 /**
  * Return all exportable parts in document order. `key` finds a panel again after the page has changed.

@@ -1,16 +1,16 @@
 // Notice about the connection, with the available actions, for as long as the problem lasts; and the black screen.
 
 import { effect, signal } from "../../../vendor/signals/signals.js";
-import { runOfOnesOwn, startAgain } from "../../control/anew.js";
 import { blackout } from "../../control/keyboard.js";
+import { runOfOnesOwn, startAgain } from "../../control/restart.js";
+import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { asksToDrive, rememberRun } from "../../net/own_runs.js";
+import { asksToDrive, rememberRun } from "../../net/created_sessions.js";
+import { BARRED, NOTHING_HERE } from "../../net/errors.js";
 import { session } from "../../net/session.js";
-import { BARRED, NOTHING_HERE } from "../../net/trouble.js";
 import { attends } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
-import { sentences, t } from "../../tell/words.js";
 
 /** Whether the notice is dismissed. It returns with the next change of the connection, or on request. */
 export const putAway = signal(false);

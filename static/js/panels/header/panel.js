@@ -3,8 +3,9 @@
 import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
 import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/models.js";
-import { toggle } from "../../control/room.js";
+import { toggle } from "../../control/present.js";
 import { sizeOf } from "../../core/shape.js";
+import { countText, inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
@@ -31,7 +32,6 @@ import {
   toast,
   viewIndex,
 } from "../../state/store.js";
-import { countText, inLanguage, t } from "../../tell/words.js";
 import { putAway } from "./notice.js";
 
 function RecordMark() {

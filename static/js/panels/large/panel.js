@@ -1,12 +1,14 @@
 // A log that is too long to load: the run over time, and the pool and sequences at the shown record.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
-import { reset } from "../../control/anew.js";
 import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
-import { useAnswer } from "../../kit/answer.js";
+import { reset } from "../../control/restart.js";
+import { operationName } from "../../i18n/operations.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
+import { useAnswer } from "../../kit/use_query.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
 import {
@@ -21,11 +23,9 @@ import {
   show,
   shown,
   trouble,
-} from "../../net/surveyed.js";
+} from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
-import { operationName } from "../../tell/operations.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";

@@ -4,17 +4,17 @@
 import { useMemo, useState } from "../../../vendor/preact/hooks.js";
 import { computed } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
-import { binAt } from "../../core/survey.js";
+import { binAt } from "../../core/log_index.js";
+import { language } from "../../i18n/language.js";
+import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { bins, largestIn, overview, place } from "../../net/surveyed.js";
+import { bins, largestIn, overview, place } from "../../net/log_index.js";
 import { own } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 
-/** @typedef {import("../../core/survey.js").Bins} Bins */
+/** @typedef {import("../../core/log_index.js").Bins} Bins */
 /**
  * `key`: of the label; `name`: of the series; `hue`: colour of the palette; `counts`: mostly zero, so that non-zero
  * records are marked.

@@ -2,9 +2,9 @@
 // tap.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { t } from "../../tell/words.js";
 import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
 import { draggable, dragged, Ghost } from "./drag.js";
 

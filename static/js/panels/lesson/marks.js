@@ -3,17 +3,17 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
+import { optionText } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
+import { boxOf } from "../../kit/anchors.js";
 import { schedule } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
-import { boxOf } from "../../kit/places.js";
 import { shownPart } from "../../state/lessons.js";
 import { drawnIndex, log, sequenceView, state } from "../../state/store.js";
-import { optionText } from "../../tell/questions.js";
-import { t } from "../../tell/words.js";
 import { choose, marks } from "./prediction.js";
 
 /**
- * @typedef {import("../../kit/places.js").Box} Box
+ * @typedef {import("../../kit/anchors.js").Box} Box
  * @typedef {import("./prediction.js").Mark} Mark
  * @typedef {import("./prediction.js").Place} Place
  * @typedef {Mark & {box: Box, lane: number, side: "left" | "middle" | "right"}} Drawn `lane`: index

@@ -5,11 +5,11 @@ import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
-import { inEffect, MAX_MOVES, moved, nameOf } from "../../core/mending.js";
+import { inEffect, MAX_MOVES, moved, nameOf } from "../../core/prompt_order.js";
+import { grouped, sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { grouped, sentences, t } from "../../tell/words.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
 

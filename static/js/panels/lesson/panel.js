@@ -4,14 +4,14 @@
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
+import { settingText } from "../../i18n/options.js";
+import { grouped, hasText, inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
-import { settingText } from "../../tell/options.js";
-import { grouped, hasText, inLanguage, t } from "../../tell/words.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";

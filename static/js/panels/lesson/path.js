@@ -3,11 +3,11 @@
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
 import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
+import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { cards, kept, leftOver, REVIEW } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
-import { inLanguage, t } from "../../tell/words.js";
 
 export function Path() {
   const all = cards.value;

@@ -4,11 +4,11 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
+import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { t } from "../../tell/words.js";
 import { Desk } from "./desk.js";
 import { useNews } from "./follow.js";
 

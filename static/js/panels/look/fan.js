@@ -1,11 +1,11 @@
 // Fan of alternative next words, each a button at the end of its branch.
 
+import { langOf, probabilityText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
-import { still } from "../../state/moment.js";
-import { langOf, probabilityText, t } from "../../tell/words.js";
+import { still } from "../../state/playhead.js";
 import { fanOf, fontOf } from "./geometry.js";
 import { eased } from "./time.js";
 

@@ -6,10 +6,10 @@ import { RELEASED } from "../../core/groups.js";
 import { attentionRow, originOf, vectorOf } from "../../core/sequence_view.js";
 import { kvHeadOf } from "../../core/shape.js";
 import { isWhole, widestHead } from "../../core/wide_rows.js";
+import { t } from "../../i18n/words.js";
 import { colours } from "../../kit/colour.js";
-import { phases } from "../../state/moment.js";
+import { phases } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
-import { t } from "../../tell/words.js";
 import { columnsOf, fontOf } from "./geometry.js";
 import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_ask.js";
 

@@ -1,8 +1,8 @@
 // Picture of the pool: columns of K and V drop into the slots of blocks; then other requests share them or wait.
 
+import { t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
-import { t } from "../../tell/words.js";
 import { fontOf, poolOf } from "./geometry.js";
 import { lanes } from "./paint_race.js";
 import { paintStripes } from "./stripes.js";

@@ -1,8 +1,8 @@
 // The same tokens with and without a cache: above, all tokens are recomputed at every step; below, one.
 
+import { grouped, t } from "../../i18n/words.js";
 import { roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
-import { grouped, t } from "../../tell/words.js";
 import { columnsOf, fontOf, lanesOf } from "./geometry.js";
 import { rowsOf } from "./paint_ask.js";
 import { paintStripes } from "./stripes.js";

@@ -4,6 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { batch, effect, untracked } from "../../../vendor/signals/signals.js";
 import { step } from "../../control/actions.js";
 import { writeOwn } from "../../control/opening.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { isForeign } from "../../net/commands.js";
@@ -13,7 +14,6 @@ import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
-import { t } from "../../tell/words.js";
 
 const LONGEST = 2000; // maximum characters of a prompt
 

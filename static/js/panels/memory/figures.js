@@ -5,18 +5,18 @@ import { modelsOpen, toggleModels } from "../../control/models.js";
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings, isOfStates } from "../../core/groups.js";
 import { kvTerms } from "../../core/metrics.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
 import { memoryFigures } from "../../core/state.js";
-import { Asked } from "../../kit/asked.js";
+import { layersText } from "../../i18n/groups.js";
+import { bytesText, grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { lazy, lazyPanel } from "../../kit/lazy.js";
+import { Asked } from "../../kit/spoiler.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { isAsked } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
-import { layersText } from "../../tell/groups.js";
-import { bytesText, grouped, percentText, t } from "../../tell/words.js";
 import { LatentFormula } from "./latents.js";
 
 /** @typedef {import("../../kit/html.js").Children} Children */

@@ -1,13 +1,13 @@
 // Look of a block at rest and between two records. Pure.
 
-import { flown } from "../../kit/places.js";
+import { flown } from "../../kit/anchors.js";
 import { progressOf } from "./pool_motion.js";
 
 const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("../../state/playhead.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
  * @typedef {import("./pool_shadow.js").Slots} Slots
  */

@@ -1,11 +1,11 @@
 // Layers with recurrent states beside layers with keys and values, and the bytes of both by text length.
 
 import { crossing } from "../../core/state_bytes.js";
-import { Asked } from "../../kit/asked.js";
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { Asked } from "../../kit/spoiler.js";
 import { sequenceView } from "../../state/store.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/trace.js").Header} Header */
 

@@ -4,11 +4,11 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.js";
 import { sizeOf } from "../../core/shape.js";
+import { bytesText, countText, grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { Side } from "../../kit/side.js";
-import { complain } from "../../net/trouble.js";
+import { Side } from "../../kit/sidebar.js";
+import { complain } from "../../net/errors.js";
 import { models, own } from "../../state/store.js";
-import { bytesText, countText, grouped, t } from "../../tell/words.js";
 import { Device } from "./device.js";
 
 /** @typedef {import("../../core/wire.js").Answers["/api/models"]} Answer */

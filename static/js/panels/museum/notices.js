@@ -1,9 +1,9 @@
 // Witnesses of the fault and the step in which each notices it: consistency check, log, decisions, keys, tokens.
 
+import { objectionWords, sequenceName, tellEntry } from "../../i18n/operations.js";
+import { sentences, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { objectionWords, sequenceName, tellEntry } from "../../tell/operations.js";
-import { sentences, t } from "../../tell/words.js";
 import { differingDecisions, firstDecisionDifference } from "./decisions.js";
 import { objections } from "./evidence.js";
 import { contradictionWords } from "./facts.js";

@@ -1,12 +1,12 @@
 // A lane's slots as small squares: computed in this step, read from the cache, reserved and empty. For a lane without a
 // cache, bars above show how often each position was computed.
 
+import { grouped, t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
 import { labelOf } from "../../runs/tokens.js";
-import { grouped, t } from "../../tell/words.js";
 import { timesComputed } from "./figures.js";
 import { lanes, race } from "./model.js";
 import { player } from "./player.js";

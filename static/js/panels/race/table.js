@@ -2,14 +2,14 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { doMain, main } from "../../control/playback.js";
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Segmented } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
-import { wantRoofs } from "../../net/machine.js";
+import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
-import { grouped, t } from "../../tell/words.js";
 import { columns, groups, MARKED } from "./columns.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";

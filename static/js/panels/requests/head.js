@@ -1,7 +1,8 @@
 // Head of the request table: search, filters, views, and export.
 
 import { csvText } from "../../core/csv.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
@@ -9,7 +10,6 @@ import { onlyRule, RequestChoices } from "../../kit/request_choices.js";
 import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 import { Legend } from "./bar.js";
 import { aside, timeline } from "./shown.js";
 

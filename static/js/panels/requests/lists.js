@@ -2,12 +2,12 @@
 
 import { jumpTo } from "../../control/playback.js";
 import { mostPreempted } from "../../core/requests.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { viewIndex } from "../../state/store.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { GoodputSection } from "./goodput.js";
 
 /** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */

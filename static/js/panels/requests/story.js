@@ -4,14 +4,14 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { kindOf } from "../../core/operation_kinds.js";
-import { storyOf } from "../../core/stories.js";
+import { storyOf } from "../../core/timeline.js";
+import { tellMoment, tellWaiting } from "../../i18n/timeline.js";
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { log, selected, viewIndex } from "../../state/store.js";
-import { tellMoment, tellWaiting } from "../../tell/stories.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/requests.js").Row} Row */
 
@@ -61,7 +61,7 @@ function figuresText(row) {
 
 /**
  * @param {{
- *   log: import("../../core/log.js").TraceLog, moment: import("../../core/stories.js").Moment, seq: number,
+ *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").Moment, seq: number,
  * }} props
  */
 function Turn({ log: now, moment, seq }) {

@@ -1,6 +1,7 @@
 // The request table. Only the visible rows are in the document; all rows have equal height.
 
 import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
+import { secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
@@ -9,7 +10,6 @@ import { SortHead, Space } from "../../kit/table.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
-import { secondsText, t } from "../../tell/words.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { ownStart, timeline } from "./shown.js";

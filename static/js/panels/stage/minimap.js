@@ -2,12 +2,12 @@
 // window. It is the strip's scroll bar.
 
 import { useRef } from "../../../vendor/preact/hooks.js";
+import { t } from "../../i18n/words.js";
 import { contextOf, prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { phase, phasesNow } from "../../state/stage_moment.js";
+import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { pointed, sequenceView } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { miniature, pooledWeights } from "./geometry.js";
 
 const LINE = 3; // px of the line of prompt and generated tokens

@@ -4,17 +4,19 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { originOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
+import { placed } from "../../kit/anchors.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { placed } from "../../kit/places.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { scrollTo } from "./geometry.js";
+import { lensIsOn, lensIsPossible } from "./lens.js";
+import { LensRow } from "./lens_row.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./strip_columns.js";
 import { Gutter, Notice } from "./strip_gutter.js";
@@ -31,7 +33,7 @@ import { BlockMarks, Tokens } from "./strip_tokens.js";
 const MAX_FETCHES = 64; // maximum number of arrays requested at once
 
 const PRINTING = ["beforeprint", "afterprint"];
-/** @type {import("../../state/moment.js").Phase[]} */
+/** @type {import("../../state/playhead.js").Phase[]} */
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
 const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
 
@@ -187,7 +189,7 @@ export function Strip() {
   /** @param {MouseEvent} event */
   const pickHere = (event) => pick(event, latest.current);
   const tokens = usePhaseVariables();
-  return html`<div class="strip">
+  return html`<div class="strip" data-lens=${lensIsOn.value && lensIsPossible.value}>
     <${Gutter} now=${now} height=${size.height} />
     <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
       <div
@@ -201,6 +203,7 @@ export function Strip() {
         <canvas aria-hidden="true"></canvas>
         <${Notice} now=${now} />
       </div>
+      ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
       <div
         class="strip-tokens"
         role="listbox"

@@ -1,16 +1,17 @@
 // Contents of the strip's columns: widths, which columns exist in a sub-step, vectors, and descriptions.
 
-import { keptStates } from "../../core/kept_states.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
+import { keptStates } from "../../core/stored_states.js";
+import { keysText } from "../../i18n/groups.js";
+import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
-import { fittedSize } from "../../kit/fitted.js";
-import { PHASES } from "../../state/moment.js";
-import { keysText } from "../../tell/groups.js";
-import { grouped, probabilityText, t } from "../../tell/words.js";
+import { fittedSize } from "../../kit/fitted_text.js";
+import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
+import { lensText } from "./lens.js";
 
 /**
  * `missing`: reason why there is no vector, or null.
@@ -58,7 +59,7 @@ export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
  * Whether a phase is complete in the shown sub-step `sub`; null: the whole record.
  *
  * @param {number | null} sub
- * @param {import("../../state/moment.js").Phase} phase
+ * @param {import("../../state/playhead.js").Phase} phase
  */
 export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
 
@@ -276,6 +277,8 @@ export function describe(now, position, sub) {
         bytes: grouped(now.log.header.model.state_bytes ?? 0),
       }),
     );
+  const lens = lensText(now, position);
+  if (lens) parts.push(lens);
   if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
     parts.push(t("stage.column.hit"));
   if (cellOf(now, "k", position).missing === "uncaptured")

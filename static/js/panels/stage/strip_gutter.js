@@ -1,11 +1,12 @@
 // Labels beside the strip's rows: names, ranges, and why a row is empty.
 
+import { bytesText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
-import { viewSub } from "../../state/stage_moment.js";
+import { viewSub } from "../../state/stage_playhead.js";
 import { bare } from "../../state/store.js";
-import { bytesText, probabilityText, t } from "../../tell/words.js";
+import { LensSwitch } from "./lens_row.js";
 import { done, rowsOf } from "./strip_columns.js";
 import { legendOf, rangesOf } from "./strip_paint.js";
 
@@ -51,6 +52,7 @@ export function Gutter({ now, height }) {
         )}</b> <${Fidelity} kind="captured" /></span></div>`
     } ${label("q", t("stage.query"), "query", range("q"))}
     ${token}
+    <${LensSwitch} now=${now} />
   </div>`;
 }
 

@@ -3,7 +3,7 @@
 import { options } from "../../../vendor/preact/preact.js";
 import { usePainter } from "../../kit/canvas.js";
 import { flushNow } from "../../kit/frame.js";
-import { phase, phasesNow } from "../../state/stage_moment.js";
+import { phase, phasesNow } from "../../state/stage_playhead.js";
 
 /** Render a change synchronously, since printing does not wait. @param {() => void} change */
 export function atOnce(change) {

@@ -1,12 +1,12 @@
 // Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { keptStates } from "../../core/kept_states.js";
+import { keptStates } from "../../core/stored_states.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
-import { probabilityText, t } from "../../tell/words.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
 import { KINDS, rowsOf } from "./strip_columns.js";
 import { images, paintPromise, paintVectors } from "./strip_paint_vectors.js";
@@ -29,7 +29,7 @@ export const rangesOf = () => ranges.value;
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
  * @typedef {{
  *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
- *   phases: import("../../state/moment.js").Progress,
+ *   phases: import("../../state/playhead.js").Progress,
  * }} Strip
  * @typedef {Pick<Strip, "now" | "layout" | "phases"> & {
  *   c: CanvasRenderingContext2D, palette: import("../../kit/colour.js").Palette,
@@ -43,7 +43,7 @@ export function legendOf(now) {
 }
 
 /**
- * Paint the strip. `phases`: progress by name, from state/moment.js.
+ * Paint the strip. `phases`: progress by name, from state/playhead.js.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Strip} strip

@@ -1,7 +1,7 @@
 // Tooltip of a column with the numbers of its vectors. All are captured values, except the derived norm.
 
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { t } from "../../tell/words.js";
 import { describe, KINDS, shownCell } from "./strip_columns.js";
 
 /**

@@ -2,10 +2,10 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { RELEASED } from "../../core/groups.js";
+import { langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, pointed, select, selected } from "../../state/store.js";
-import { langOf, t } from "../../tell/words.js";
 import {
   describe,
   draftAt,

@@ -7,15 +7,16 @@ import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
-import { inRoom } from "../../control/room.js";
+import { inRoom } from "../../control/present.js";
 import { stepSeconds } from "../../core/metrics.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
-import { PHASES, phases, viewSub } from "../../state/moment.js";
+import { PHASES, phases, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import {
   behind,
@@ -29,7 +30,6 @@ import {
   numRecords,
   viewIndex,
 } from "../../state/store.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { Scrubber } from "./scrubber.js";
 import { Sentence } from "./sentence.js";
 

@@ -1,4 +1,4 @@
-// Sentences of one sub-step with this run's numbers. Facts come only from the log; tell/operations.js formats
+// Sentences of one sub-step with this run's numbers. Facts come only from the log; i18n/operations.js formats
 // operations.
 
 import { endOf, outputIn } from "../../core/drafts.js";
@@ -19,15 +19,15 @@ import {
   foundOutside,
   keysRead,
   probability,
-} from "../../tell/sentence.js";
-import { hasText } from "../../tell/words.js";
+} from "../../i18n/sentence.js";
+import { hasText } from "../../i18n/words.js";
 
 /**
- * @typedef {import("../../core/telling.js").Part} Part
+ * @typedef {import("../../core/messages.js").Part} Part
  * @typedef {import("../../core/log.js").TraceLog} Log
  * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
- * @typedef {import("../../tell/operations.js").Register} Register
+ * @typedef {import("../../i18n/operations.js").Register} Register
  * @typedef {object} At a sub-step
  * @property {Register} register register of operation texts
  * @property {Log} log

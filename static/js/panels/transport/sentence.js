@@ -2,22 +2,22 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { sceneEnd } from "../../control/restart.js";
 import { endOf } from "../../core/drafts.js";
 import { attentionRow } from "../../core/sequence_view.js";
+import { atInstance, inWords } from "../../i18n/operations.js";
+import { plainSentencesOf } from "../../i18n/plain_sentence.js";
+import { sentencesOf } from "../../i18n/sentence.js";
+import { sentences } from "../../i18n/words.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { addLateWords } from "../../state/late_words.js";
-import { PHASES, viewSub } from "../../state/moment.js";
+import { addLateWords } from "../../state/lazy_words.js";
+import { PHASES, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { atInstance, inWords } from "../../tell/operations.js";
-import { plainSentencesOf } from "../../tell/plain_sentence.js";
-import { sentencesOf } from "../../tell/sentence.js";
-import { sentences } from "../../tell/words.js";
 
 /** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
 

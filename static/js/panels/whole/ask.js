@@ -2,11 +2,11 @@
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
+import { language } from "../../i18n/language.js";
+import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
 import { numRecords, own } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { grouped, t } from "../../tell/words.js";
 import { asking } from "./answered.js";
 
 const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links

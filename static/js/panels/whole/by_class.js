@@ -1,10 +1,10 @@
 // Requests of a run by class, with another run for comparison; sortable.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 import { asking } from "./answered.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
 

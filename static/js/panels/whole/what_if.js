@@ -2,10 +2,10 @@
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
+import { grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { grouped, percentText, t } from "../../tell/words.js";
 import { asking } from "./answered.js";
 
 /**

@@ -1,10 +1,10 @@
 // Figures of a paper reproduced from public inputs: DistServe's 1, 3, 4 and 5, each beside the published values.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { grouped, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { grouped, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { inputs, name } from "../../inputs.js";
 import { lineAt, Plot } from "../../plot.js";

@@ -1,9 +1,9 @@
 // Placement: GPUs needed for a demand, with prefill and decode on separate nodes, side by side in a node, or together.
 
 import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js";
+import { language } from "../../../i18n/language.js";
+import { grouped, inLanguage, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { language } from "../../../tell/language.js";
-import { grouped, inLanguage, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";

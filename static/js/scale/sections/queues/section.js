@@ -2,10 +2,10 @@
 // each.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { grouped, inLanguage, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { grouped, inLanguage, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";

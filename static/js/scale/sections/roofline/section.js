@@ -1,8 +1,8 @@
 // Compute or bandwidth: the limit of a prefill and a decode step, and the error of that prediction.
 
 import { useRef } from "../../../../vendor/preact/hooks.js";
+import { grouped, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { grouped, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, List, Slider } from "../../controls.js";
 import { inputs, list, name, number } from "../../inputs.js";

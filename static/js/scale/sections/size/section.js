@@ -2,8 +2,8 @@
 // traffic of each link.
 
 import { signal } from "../../../../vendor/signals/signals.js";
+import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { grouped, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number, packed, shortened } from "../../inputs.js";

@@ -1,5 +1,5 @@
 // Sentences on what a record did, with its numbers, for experts (plain_sentence.js is for newcomers). Facts come from
-// the log alone; tell/operations.js renders them.
+// the log alone; i18n/operations.js renders them.
 
 import { visibleKeys } from "../core/attention.js";
 import { endOf, outputIn } from "../core/drafts.js";
@@ -14,7 +14,7 @@ import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
 
 /**
- * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/messages.js").Part} Part
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/instances.js").Own} Own
  * @typedef {import("../core/trace.js").Op} Op

@@ -1,7 +1,7 @@
 // Sidebar of the page: takes the focus when it opens, returns it when it closes, and closes on Escape.
 
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
-import { t } from "../tell/words.js";
+import { t } from "../i18n/words.js";
 import { useReturnedFocus } from "./focus.js";
 import { html } from "./html.js";
 import { Icon } from "./icon.js";

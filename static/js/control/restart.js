@@ -2,14 +2,14 @@
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
+import { fill, inLanguage, t } from "../i18n/words.js";
 import { command, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { followRun, keepDraft } from "../state/prompts.js";
 import { asking, chooseConfig, chooseSampling, wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { fill, inLanguage, t } from "../tell/words.js";
-import { showOwn } from "./shown.js";
+import { showOwn } from "./drawn.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
 

@@ -1,5 +1,6 @@
 // Learning view: the lesson, and beside it the live part of the page that it is about, in full size.
 
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { isPhone } from "../kit/measure.js";
@@ -11,9 +12,8 @@ import { Panel as Transport } from "../panels/transport/panel.js";
 import { opened, shownPart } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { provenance } from "../state/store.js";
-import { t } from "../tell/words.js";
-import { Around } from "./around.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
+import { Around } from "./overlays.js";
 
 const SHEETS = ["late", "late_figure", "late_marks", "late_mend", "late_path", "late_print", "late_work"];
 

@@ -1,7 +1,7 @@
 // Selection of the lane shown on stage and in the memory region.
 
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { t } from "../tell/words.js";
 
 /**
  * The lanes by name, side by side; the one on stage is pressed.

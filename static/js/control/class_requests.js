@@ -1,6 +1,7 @@
 // Requests to a class: opening it, and the actions of its presenter and followers.
 
-import { address, keep, take } from "../net/classroom.js";
+import { address, end, keep, take } from "../net/classroom.js";
+import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
 import { mine, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
@@ -33,7 +34,7 @@ export async function openClass(wish) {
  * @template {Extract<keyof Events, `class_${string}`>} E
  * @param {E} event
  * @param {Omit<Events[E]["asked"], "id">} body
- * @returns {Promise<boolean>} whether it succeeded
+ * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer knows ends here, without a toast
  */
 export async function askOfClass(event, body) {
   const { client } = session;
@@ -45,7 +46,8 @@ export async function askOfClass(event, body) {
     if ("answers" in answer && "seat" in answer) mine.value = /** @type {import("../core/wire.js").Mine} */ (answer);
     return true;
   } catch (error) {
-    session.complain(error, client);
+    if (error instanceof Refusal && error.code === "not_found" && !now.over) end();
+    else session.complain(error, client);
     return false;
   }
 }

@@ -1,7 +1,7 @@
 // Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
 // app/lessons/retold.py is the server's counterpart. Pure.
 
-import { canMove, moved, wouldBeRight } from "./mending.js";
+import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
 /**
  * @typedef {import("./wire.js").ToldText} ToldText
@@ -22,7 +22,7 @@ import { canMove, moved, wouldBeRight } from "./mending.js";
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
  *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
- *   mended: Record<string, {run: Mended, tokens: import("./mending.js").LineTokens}>,
+ *   mended: Record<string, {run: Mended, tokens: import("./prompt_order.js").LineTokens}>,
  * }} Transcript complete content of a lesson; `keys` by question item, `works` the engine's operations by work item,
  * `mended` a correct run by mending item
  * @typedef {{

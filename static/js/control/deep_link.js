@@ -2,7 +2,7 @@
 // shown at, and the invitation to play from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
-import { firstDecodes, tellingEvent, tellingRecord } from "../core/telling_record.js";
+import { firstDecodes, tellingEvent, tellingRecord } from "../core/initial_record.js";
 import { wantLayer } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { markPlace, parseAddress, settings } from "../state/settings.js";

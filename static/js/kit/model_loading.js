@@ -1,7 +1,7 @@
 // Loading progress of the server's model: its stages in order, as the server reports them.
 
+import { t } from "../i18n/words.js";
 import { onItsWay } from "../state/store.js";
-import { t } from "../tell/words.js";
 import { html } from "./html.js";
 
 /**

@@ -2,7 +2,7 @@
 // view. The log is not downloaded and nothing is folded here.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/survey.js";
+import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/log_index.js";
 import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
@@ -22,7 +22,7 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
  *   num_sequences: number, series: string[], media: string[], seconds: number,
  * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
  * `media`: media outside the pool with indexed contents
- * @typedef {import("../core/survey.js").BlockWindow} BlockWindow
+ * @typedef {import("../core/log_index.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */
 
@@ -39,9 +39,9 @@ export const overview = signal(null);
  * @type {import("../../vendor/signals/signals.js").Signal<boolean>}
  */
 export const isBehind = signal(false);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").Bins | null>} */
+/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").Bins | null>} */
 export const bins = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").SequenceRow[]>} */
+/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").SequenceRow[]>} */
 export const sequences = signal([]);
 /**
  * State drawn: the blocks after record `at`. A new object for each record.
@@ -270,7 +270,7 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
 /**
  * Observed cache of a monitored server, up to a record.
  *
- * @type {import("../core/heard.js").Heard}
+ * @type {import("../core/observed_cache.js").Heard}
  */
 export const heard = {
   still: STILL,

@@ -1,8 +1,8 @@
-// The moment (state/moment.js) of the sequence on stage. A finished sequence shown at its last record is always
+// The moment (state/playhead.js) of the sequence on stage. A finished sequence shown at its last record is always
 // complete, regardless of motion elsewhere.
 
 import { computed } from "../../vendor/signals/signals.js";
-import * as moment from "./moment.js";
+import * as moment from "./playhead.js";
 import { looksBack } from "./store.js";
 
 const WHOLE = moment.phaseProgress(moment.PHASES.length);
@@ -10,7 +10,7 @@ const WHOLE = moment.phaseProgress(moment.PHASES.length);
 /**
  * Return the progress of one phase, in [0, 1].
  *
- * @param {import("./moment.js").Phase} name
+ * @param {import("./playhead.js").Phase} name
  */
 export const phase = (name) => (looksBack.value ? 1 : moment.phase(name));
 

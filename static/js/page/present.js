@@ -1,8 +1,9 @@
 // Room view for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
-import { scene, sceneEnd, scenes } from "../control/anew.js";
-import { toggle, toScene } from "../control/room.js";
+import { toggle, toScene } from "../control/present.js";
+import { scene, sceneEnd, scenes } from "../control/restart.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
 import { html } from "../kit/html.js";
@@ -10,8 +11,7 @@ import { Icon } from "../kit/icon.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
-import { inLanguage, t } from "../tell/words.js";
-import { Around } from "./around.js";
+import { Around } from "./overlays.js";
 
 const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up
 

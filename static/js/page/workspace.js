@@ -3,6 +3,7 @@
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { isPhone } from "../kit/measure.js";
@@ -13,10 +14,9 @@ import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
 import { log, longRun, provenance } from "../state/store.js";
-import { t } from "../tell/words.js";
-import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 import { Branches, panelOf, Whole } from "./detail_panels.js";
+import { Around } from "./overlays.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");

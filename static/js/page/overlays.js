@@ -6,12 +6,12 @@ import { exportOpen, modelsOpen } from "../control/models.js";
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Tooltip } from "../kit/tooltip.js";
-import { moving } from "../state/moment.js";
+import { moving } from "../state/playhead.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
 const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
-const Flights = lazy(() => import("./flights.js").then((found) => found.Flights));
+const Flights = lazy(() => import("./write_animation.js").then((found) => found.Flights));
 
 const moved = signal(false); // set by the first motion; without motion there are no flights
 effect(() => {

@@ -1,7 +1,7 @@
 // Errors shown as toasts, and reasons for having no run to follow, as keys of the page's words.
 
+import { t } from "../i18n/words.js";
 import { toast } from "../state/store.js";
-import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
 
 /** @typedef {import("../core/wire.js").Status["objection"]} Objection */
@@ -13,7 +13,7 @@ import { NoAnswer, Refusal } from "./client.js";
  * @param {Objection} objection
  */
 export async function tell(message, objection) {
-  const words = objection ? await import("../tell/operations.js").catch(() => null) : null;
+  const words = objection ? await import("../i18n/operations.js").catch(() => null) : null;
   toast(words && objection ? words.stepFailed(objection) : message, "error");
 }
 

@@ -1,7 +1,7 @@
-// Operations and sentences in words: renders the facts of core/telling.js, sentence.js and phase_sentence.js.
+// Operations and sentences in words: renders the facts of core/messages.js, sentence.js and phase_sentence.js.
 
 import { instanceName } from "../core/instances.js";
-import { isBlocks, isSequence } from "../core/telling.js";
+import { isBlocks, isSequence } from "../core/messages.js";
 import { inLayers, layersText } from "./groups.js";
 import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
 
@@ -21,8 +21,8 @@ export function objectionWords(one) {
 export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });
 
 /**
- * @typedef {import("../core/telling.js").Part} Part
- * @typedef {import("../core/telling.js").Values} Values
+ * @typedef {import("../core/messages.js").Part} Part
+ * @typedef {import("../core/messages.js").Values} Values
  * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
  */
 

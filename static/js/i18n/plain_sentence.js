@@ -8,7 +8,7 @@ import { slotOf } from "../core/metrics.js";
 import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
 
 /**
- * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/messages.js").Part} Part
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/trace.js").Op} Op
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry

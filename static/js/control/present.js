@@ -2,8 +2,8 @@
 
 import { markPlace, settings } from "../state/settings.js";
 import { following } from "../state/store.js";
-import { playScene, scene, sceneEnd, scenes } from "./anew.js";
 import * as playback from "./playback.js";
+import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
 export const inRoom = () => settings.distance.value === "room";
 

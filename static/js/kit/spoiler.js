@@ -1,7 +1,7 @@
 // Figure that answers a question: while the open lesson still has to ask that question, only its space is reserved.
 
+import { t } from "../i18n/words.js";
 import { isAsked } from "../state/lessons.js";
-import { t } from "../tell/words.js";
 import { html } from "./html.js";
 
 /** @param {{rule: string, children: import("./html.js").Children}} props `rule`: of the question */

@@ -2,14 +2,14 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { slotOf } from "../core/metrics.js";
+import { boxOf, flown } from "../kit/anchors.js";
 import { prepare, roundRect, usePainter } from "../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
-import { boxOf, flown } from "../kit/places.js";
-import { phase, phasesNow } from "../state/moment.js";
+import { phase, phasesNow } from "../state/playhead.js";
 import { looksBack, sequenceView } from "../state/store.js";
 
-/** @typedef {import("../kit/places.js").Box} Box */
+/** @typedef {import("../kit/anchors.js").Box} Box */
 
 const MAX = 48; // positions; the first ones of a longer prompt suffice
 

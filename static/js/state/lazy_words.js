@@ -1,8 +1,8 @@
 // Words of lazily loaded panels, fetched with the panel's code. The first of them also loads the long descriptions of
 // operations.
 
-import { language, languageOf } from "../tell/language.js";
-import { addMoreWords } from "../tell/words.js";
+import { language, languageOf } from "../i18n/language.js";
+import { addMoreWords } from "../i18n/words.js";
 
 /** @type {Set<string>} folders of panels that are shown or about to be */
 const panels = new Set();

@@ -9,7 +9,7 @@ import { STRUCTS } from "./schema.js";
  * @typedef {import("./trace.js").Header} Header
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {string | number | boolean | null | undefined} Scalar
- * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which tell/operations.js formats by
+ * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by
  * name
  * @typedef {[key: string, values: Values]} Part a text without its register
  * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context position of an operation: `ops` are

@@ -2,8 +2,8 @@
 // same queries (engine/trace/log_index/heard.py), so callers need not distinguish them. Pure.
 
 import { contentsOf } from "./cached_contents.js";
-import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./heard_ranks.js";
-import { standingAt, standingsOf } from "./heard_standings.js";
+import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";
+import { standingAt, standingsOf } from "./observed_residency.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog

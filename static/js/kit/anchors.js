@@ -47,7 +47,7 @@ const FLIGHT = 0.6; // share of the writing phase that one position's K and V ta
 
 /**
  * Return the progress of the K and V in place `i` of `count` when the writing phase is at `progress`. Easing
- * (state/moment.js) is undone, so that they move at constant speed.
+ * (state/playhead.js) is undone, so that they move at constant speed.
  *
  * @param {number} i
  * @param {number} count

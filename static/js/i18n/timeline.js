@@ -1,4 +1,4 @@
-// Timeline of a sequence in sentences, from core/stories.js. The command line (app/cli/trace_explain.py) uses the same
+// Timeline of a sequence in sentences, from core/timeline.js. The command line (app/cli/trace_explain.py) uses the same
 // texts.
 
 import { partsWhere } from "../core/operations.js";
@@ -6,8 +6,8 @@ import { tell } from "./operations.js";
 import { sentences, t } from "./words.js";
 
 /**
- * @typedef {import("../core/stories.js").Moment} Moment
- * @typedef {import("../core/stories.js").Wait} Wait
+ * @typedef {import("../core/timeline.js").Moment} Moment
+ * @typedef {import("../core/timeline.js").Wait} Wait
  * @typedef {Parameters<typeof partsWhere>[0]} Log
  */
 
