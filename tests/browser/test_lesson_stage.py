@@ -17,7 +17,8 @@ MOST = 60  # barriers of a lesson, and what stands between them
 # What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
 # while its last action was a race and nothing else is looked at, a lane of that race. The driver also presents.
 AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
-  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, currentLesson }, { player }, { settings }]) => {
+  import(`/static/js/${name}.js`))).then((
+  [store, { own }, { currentLesson, lessonRace }, { player }, { settings }]) => {
   const done = currentLesson.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
   const races = done.at(-1)?.race && lessonRace.value;
   if (races) return store.log.value !== own.log.value && player.value.shown?.log.value === store.log.value;
