@@ -14,11 +14,22 @@ from app.cli.options import UserError, add_command
 from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
-from engine.trace.explain import Drafts, Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
+from engine.trace.explain import (
+    Drafts,
+    Fullest,
+    Overview,
+    SlowStep,
+    Timeline,
+    TimelineEvent,
+    Wait,
+    goodput_of,
+    overview,
+    timelines,
+)
 from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
 from engine.trace.log import TraceReader
-from engine.trace.telling import Context, Voice, languages
-from engine.trace.telling.words import bytes_text
+from engine.trace.messages import Context, Voice, languages
+from engine.trace.messages.words import bytes_text
 
 Columns = tuple[tuple[str, int], ...]  # (name, width in columns of a terminal), flush right unless negative
 STEPS: Columns = (("record", 6), ("step", 6), ("ms", 8), ("forward", 8), ("sample", 7), ("schedule", 8))
@@ -58,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
-            everyone = stories(log)
+            everyone = timelines(log)
             asked = of_request(everyone, arguments.request)
             if arguments.json:
                 say_json(asked)
@@ -86,8 +97,8 @@ def _slo(text: str) -> SLO:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def of_request(everyone: list[Story], request_id: str) -> list[Story]:
-    """Return the stories of a request's sequences. A number alone is that of the one request whose name ends with
+def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
+    """Return the timelines of a request's sequences. A number alone is that of the one request whose name ends with
     it.
     """
     names = list(dict.fromkeys(story.request_id for story in everyone))
@@ -218,16 +229,16 @@ def _padded(text: str, width: int) -> str:
 
 
 class _Narrator:
-    """Tells the stories of sequences, each in its own name; other sequences have their requests' names too."""
+    """Tells the timelines of sequences, each in its own name; other sequences have their requests' names too."""
 
-    def __init__(self, log: TraceReader, everyone: list[Story], language: str) -> None:
+    def __init__(self, log: TraceReader, everyone: list[Timeline], language: str) -> None:
         self._log = log
         self._requests = {story.seq_id: story.request_id for story in everyone}
         self._about: int | None = None
         self._voice = Voice(language, name=self._name, first_record=0, thin_space=" ")
         self._say: Callable[..., str] = self._voice.say
 
-    def tell(self, found: list[Story]) -> None:
+    def tell(self, found: list[Timeline]) -> None:
         for story in found:
             self._about = story.seq_id
             say(self._say("explain.story", request=story.request_id, id=story.seq_id))
@@ -237,7 +248,7 @@ class _Narrator:
             if story.waiting:
                 say("  " + self._waited("story.waits", story.waiting))
 
-    def _moment(self, moment: Moment) -> str:
+    def _moment(self, moment: TimelineEvent) -> str:
         record = self._log.record(moment.record)
         place = record.ops.index(moment.op)
         said = [self._voice.tell(moment.op, Context(header=self._log.header, record=record, place=place))]

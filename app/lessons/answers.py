@@ -10,8 +10,8 @@ from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.exercise import Done, Task
 from app.lessons.allocator.grading import Graded, Verdict
 from app.lessons.lesson import Action, Kind
-from app.lessons.mending import Mended, TurnRun
-from app.lessons.questions.places import Place
+from app.lessons.prompt_order import Mended, TurnRun
+from app.lessons.questions.pictured import Place
 from app.lessons.questions.rules import Evidence, Value
 
 

@@ -19,7 +19,7 @@ from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
 from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
-from app.lessons.mending import (
+from app.lessons.prompt_order import (
     Mended,
     Mending,
     Move,

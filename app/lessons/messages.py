@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from app.lessons.allocator.block_manager import BlockMove
-from app.lessons.mending import Mending
+from app.lessons.prompt_order import Mending
 from app.session.messages import Index, Message, Name, OfTheater
 
 # an option, a list of operations or of moves; None: not sure

@@ -19,8 +19,8 @@ from engine.trace.derived_file import DerivedFileError
 from engine.trace.geometry import geometry
 from engine.trace.log_index.block_rows import BLOCK, Rows
 from engine.trace.log_index.classes import BYS, ClassFigures, beside, classes
-from engine.trace.log_index.heard import Heard
 from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.observed_cache import ObservedCache
 from engine.trace.log_index.prefixes import prefixes
 from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.log_index.series import bins
@@ -257,7 +257,7 @@ def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogI
     return run, context.log_indexes.find(run)
 
 
-def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
+def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
     """Return a watched server's log, its log index, and what the server said in it."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:

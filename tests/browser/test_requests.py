@@ -1,4 +1,4 @@
-"""The requests of a run on the page: the table, its order and search, stories that lead to their records."""
+"""The requests of a run on the page: the table, its order and search, timelines that lead to their records."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from engine.trace.explain import stories
+from engine.trace.explain import timelines
 from engine.trace.log import TraceReader
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, shows
@@ -43,7 +43,7 @@ def finished_victim() -> tuple[int, int]:
     """A sequence of the shipped recording that was preempted and has ended before its last record, and that record."""
     path = ROOT / "static" / "recordings" / "preemption.kvtrace"
     with TraceReader(path) as log:
-        for story in stories(log):
+        for story in timelines(log):
             kinds = [moment.op.__class__.__name__ for moment in story.moments]
             if "Preempt" in kinds and kinds[-1] == "Finish" and story.moments[-1].record < len(log) - 1:
                 return story.seq_id, len(log) - 1

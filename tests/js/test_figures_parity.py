@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import asdict
 
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
-from engine.cache.reach import Reach, WindowPolicy, reaches_of
+from engine.cache.attention_span import AttentionSpan, WindowPolicy, reaches_of
 from engine.trace.busy_time import step_seconds
-from engine.trace.explain import Wait, goodput_of, overview, stories
+from engine.trace.explain import Wait, goodput_of, overview, timelines
 from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
@@ -103,7 +103,7 @@ def test_waiting_times(log: TraceReader) -> None:
         clock += step_seconds(record.timing)
         ends.append(clock)
     rows = {row["seq"]: row for row in page(log.path)["sequences"]}
-    for story in stories(log):
+    for story in timelines(log):
         admitted = next((moment.record for moment in story.moments if isinstance(moment.op, Admit)), None)
         if story.moments[0].op.__class__.__name__ == "Submit":
             expected = None if admitted is None else ends[admitted - 1] - ends[story.moments[0].record]
@@ -152,7 +152,7 @@ def waited(wait: Wait | None) -> dict[str, Any] | None:
 
 
 def test_the_story_of_every_sequence(log: TraceReader) -> None:
-    for story, theirs in zip(stories(log), page(log.path)["stories"], strict=True):
+    for story, theirs in zip(timelines(log), page(log.path)["stories"], strict=True):
         assert (theirs["seq"], theirs["request_id"]) == (story.seq_id, story.request_id)
         for moment, found in zip(story.moments, theirs["moments"], strict=True):
             tag = moment.op.__struct_config__.tag
@@ -179,7 +179,7 @@ def policy_of(header: Header) -> WindowPolicy | None:
     return WindowPolicy(window, sinks, None if pattern is None else int(pattern))
 
 
-def seen_by(reach: Reach, query: int) -> list[int]:
+def seen_by(reach: AttentionSpan, query: int) -> list[int]:
     """The sinks, and the window's last keys up to the query."""
     first = 0 if reach.window is None else max(0, query - reach.window + 1)
     return [*range(min(reach.sinks, first)), *range(first, query + 1)]

@@ -1,5 +1,5 @@
 // Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
-// app/lessons/retold.py is the server's counterpart. Pure.
+// app/lessons/lesson_replay.py is the server's counterpart. Pure.
 
 import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 

@@ -1,5 +1,5 @@
 // Observed cache of a monitored server up to a record, for a fully loaded log. For long logs the server answers the
-// same queries (engine/trace/log_index/heard.py), so callers need not distinguish them. Pure.
+// same queries (engine/trace/log_index/observed_cache.py), so callers need not distinguish them. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";

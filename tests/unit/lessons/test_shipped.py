@@ -13,14 +13,14 @@ from app.lessons.answers import ToldAsk, ToldMend, ToldWork
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
+from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
-from app.lessons.mending import Mending
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
+from app.lessons.prompt_order import Mending
 from app.lessons.questions import RULES
 from app.lessons.race import STRATEGIES
 from app.lessons.stage import EngineStage
-from app.lessons.telling import told
 from app.lessons.words import question_texts, worded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder

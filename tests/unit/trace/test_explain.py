@@ -8,7 +8,7 @@ from app.cli import main
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
-from engine.trace.explain import Story, overview, stories
+from engine.trace.explain import Timeline, overview, timelines
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Finish, Lookup, Preempt, Submit
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama
@@ -26,7 +26,7 @@ def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | 
     return engine
 
 
-def kinds(story: Story) -> list[str]:
+def kinds(story: Timeline) -> list[str]:
     return [type(moment.op).__name__ for moment in story.moments]
 
 
@@ -36,7 +36,7 @@ def test_who_waits_and_for_what() -> None:
     step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.
     """
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
-        first, second, third = stories(log_of(engine))
+        first, second, third = timelines(log_of(engine))
     assert kinds(first) == ["Submit", "Lookup", "Admit", "Finish"]
     admitted = [next(m for m in s.moments if isinstance(m.op, Admit)) for s in (first, second, third)]
     assert [m.step for m in admitted] == [1, 13, 25]
@@ -89,7 +89,7 @@ def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
     )
     with run(config, [PROMPTS[2], PROMPTS[5], [7, 8]], [0, 2, 1]) as engine:
         log = log_of(engine)
-        worst = stories(log)[1]
+        worst = timelines(log)[1]
         preempted = [op for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
     assert preempted and {op.seq_id for op in preempted} == {1}
     gone = next(m for m in worst.moments if isinstance(m.op, Preempt))
@@ -119,7 +119,7 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
         engine.add_requests([RequestSpec(PROMPTS[2], GREEDY, "a"), RequestSpec([50], GREEDY, "b")])
         engine.step()
         engine.step()
-        a, b = stories(log_of(engine))
+        a, b = timelines(log_of(engine))
     assert a.waiting is None and b.waiting is not None
     assert (b.waiting.steps, b.waiting.deferred) == (2, {"max_num_seqs": 2})
     assert not any(isinstance(m.op, Lookup) for m in b.moments)

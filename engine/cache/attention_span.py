@@ -15,7 +15,7 @@ from typing import NamedTuple
 from engine.trace.operations import ReleaseReason
 
 
-class Reach(NamedTuple):
+class AttentionSpan(NamedTuple):
     """The query at position p sees the keys at [0, sinks) and the `window` last ones up to p; None: all up to p."""
 
     window: int | None
@@ -42,22 +42,22 @@ class WindowPolicy(NamedTuple):
     sinks: int = 0
     pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
 
-    def reach(self, layer: int, sliding_window: int | None) -> Reach:
+    def reach(self, layer: int, sliding_window: int | None) -> AttentionSpan:
         """Return the reach of a layer's queries: the policy's keys, or the layer's own window if it is no wider."""
         left_alone = self.pattern is not None and (layer + 1) % self.pattern == 0
         if left_alone or (sliding_window is not None and sliding_window <= self.window):
-            return Reach(sliding_window)
-        return Reach(self.window, self.sinks)
+            return AttentionSpan(sliding_window)
+        return AttentionSpan(self.window, self.sinks)
 
 
-def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | None = None) -> list[Reach]:
+def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | None = None) -> list[AttentionSpan]:
     """Return the reach of each layer's queries, given the layers' own windows."""
     if policy is None:
-        return [Reach(window) for window in sliding_windows]
+        return [AttentionSpan(window) for window in sliding_windows]
     return [policy.reach(layer, window) for layer, window in enumerate(sliding_windows)]
 
 
-class Retention(NamedTuple):
+class RetentionPolicy(NamedTuple):
     """Which blocks of a sequence a layer may still see: those of the first `sinks` tokens and of the last `window`.
 
     Of a state (`checkpoint` > 0) only the newest counts, and a step leaves it in few of the blocks that it computes:
@@ -109,15 +109,15 @@ class Retention(NamedTuple):
         return self.first(block_size) + 1 - (-(tokens_a_step + max(self.window, 2) - 2) // block_size)
 
 
-def state_retention(checkpoint: int) -> Retention:
-    """Return the retention of a state: a query needs the one before it. `checkpoint`: see `Retention`."""
-    return Retention(2, 0, "state", checkpoint)
+def state_retention(checkpoint: int) -> RetentionPolicy:
+    """Return the retention of a state: a query needs the one before it. `checkpoint`: see `RetentionPolicy`."""
+    return RetentionPolicy(2, 0, "state", checkpoint)
 
 
-def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:
+def retention_of(reaches: Sequence[AttentionSpan], policy: WindowPolicy | None = None) -> RetentionPolicy | None:
     """Return the retention that layers with these reaches need; None if some layer sees all keys."""
     windows = [reach.window for reach in reaches if reach.window is not None]
     if not reaches or len(windows) < len(reaches):
         return None
-    by_policy = policy is not None and Reach(policy.window, policy.sinks) in reaches
-    return Retention(max(windows), max(reach.sinks for reach in reaches), "policy" if by_policy else "window")
+    by_policy = policy is not None and AttentionSpan(policy.window, policy.sinks) in reaches
+    return RetentionPolicy(max(windows), max(reach.sinks for reach in reaches), "policy" if by_policy else "window")

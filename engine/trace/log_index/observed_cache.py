@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from engine.trace.log import TraceReader
-from engine.trace.log_index.heard_rows import NONE, TABLES, HeardColumns, digest_of, name_of
+from engine.trace.log_index.observed_ranks import NONE, TABLES, HeardColumns, digest_of, name_of
 from engine.trace.operations import KnownReason, Stored
 
 MAX_POINTS = 120  # of a number: two minutes
@@ -77,7 +77,7 @@ class Again(Struct, frozen=True, kw_only=True):
     lacking: list[Lacking]
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class RankReport(Struct, frozen=True, kw_only=True):
     """Reports of one rank up to a record."""
 
     since: Since | None
@@ -99,7 +99,7 @@ class Said(Struct, frozen=True, kw_only=True):
     elsewhere: int  # of these, those that another rank has too
 
 
-class Root(Struct, frozen=True, kw_only=True):
+class PrefixRoot(Struct, frozen=True, kw_only=True):
     """Beginning of a sequence."""
 
     salt: str | None
@@ -131,7 +131,7 @@ class Chains(Struct, frozen=True, kw_only=True):
     unkept: int  # contents that came up to the record, after as many as a log index keeps: they are in no chain
 
 
-class Heard:
+class ObservedCache:
     """All that a watched server said. Any number of threads may ask."""
 
     def __init__(self, told: HeardColumns) -> None:
@@ -148,7 +148,7 @@ class Heard:
     def num_ranks(self) -> int:
         return len(self._told.groups)
 
-    def said(self, log: TraceReader, rank: int, index: int) -> Said:
+    def said(self, log: TraceReader, rank: int, index: int) -> RankReport:
         """Return the reports of one rank up to record `index` of `log`, the log of this index."""
         breaks = [one for one in self._told.breaks if one.rank == rank and one.index <= index]
         messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
@@ -159,7 +159,7 @@ class Heard:
         on_gpu = self._is_gpu[standings["family"]]
         again = self._until("again", rank, index)
         roots = self._until("roots", rank, index)
-        return Said(
+        return RankReport(
             since=_since(breaks[-1]) if breaks else None,
             gaps=sum(one.reason == "gap" for one in breaks),
             messages=len(messages["index"]),
@@ -182,16 +182,16 @@ class Heard:
             elsewhere=self._elsewhere(rank, index, roots["content"]),
         )
 
-    def roots(self, log: TraceReader, rank: int, index: int) -> list[Root]:
+    def roots(self, log: TraceReader, rank: int, index: int) -> list[PrefixRoot]:
         """Return the last beginnings up to record `index` of `log`."""
         found = self._until("roots", rank, index)
         names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
-        roots: list[Root] = []
+        roots: list[PrefixRoot] = []
         for record in sorted(set(found["index"][-MAX_ROOTS:].tolist())):
             for op in log.record(record).ops:
                 if isinstance(op, Stored) and not op.again and (name := name_of(op.block_hash)) in names:
                     names.discard(name)
-                    roots.append(Root(salt=op.extra_keys, tokens=op.token_ids))
+                    roots.append(PrefixRoot(salt=op.extra_keys, tokens=op.token_ids))
         return roots
 
     def chains(self, rank: int, token_ids: list[int], index: int) -> Chains:

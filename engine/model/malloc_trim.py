@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 
 
-def give_back_memory() -> None:
+def trim_memory() -> None:
     """Give the system what this process has freed and its allocator keeps: after a large work that does not come again.
     Nothing where the C library has no such function.
     """

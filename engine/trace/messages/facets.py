@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
+from engine.trace.messages.labels import lone_label
 from engine.trace.operations import (
     Admit,
     Allocate,
@@ -36,7 +37,6 @@ from engine.trace.operations import (
     Verify,
 )
 from engine.trace.records import BatchEntry, Header, StepRecord
-from engine.trace.telling.labels import lone_label
 
 Values = dict[str, Any]
 HEADER_VALUES = ("block_size", "max_num_seqs", "max_num_batched_tokens")
@@ -50,14 +50,14 @@ class Context(Struct, frozen=True, kw_only=True):
     place: int
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class MessageKey(Struct, frozen=True, kw_only=True):
     """Text to render: `key` without the register, and the values of its placeholders."""
 
     key: str
     values: Values
 
 
-class Aspect(Struct, frozen=True, kw_only=True):
+class Facet(Struct, frozen=True, kw_only=True):
     """Field-like property that selects a text: one of `values`. `of` returns None where the log lacks it."""
 
     name: str
@@ -65,28 +65,28 @@ class Aspect(Struct, frozen=True, kw_only=True):
     of: Callable[[Any, Context | None], str | None]
 
 
-def parts_of(op: Op, context: Context | None = None) -> list[Part]:
-    """Return the operation's type, then its aspects. Without a context, what follows from its record is left out."""
+def messages_of(op: Op, context: Context | None = None) -> list[MessageKey]:
+    """Return the operation's type, then its facets. Without a context, what follows from its record is left out."""
     values = _values(op, context)
     key = f"op.{op.__struct_config__.tag}"
-    found = [Part(key=key, values=values)]
-    for aspect in aspects_of(type(op)):
-        value = aspect.of(op, context)
+    found = [MessageKey(key=key, values=values)]
+    for facet in facets_of(type(op)):
+        value = facet.of(op, context)
         if value is not None:
-            found.append(Part(key=f"{key}.{aspect.name}.{value}", values=values))
+            found.append(MessageKey(key=f"{key}.{facet.name}.{value}", values=values))
     return found
 
 
 @functools.cache
-def aspects_of(kind: type[Op]) -> tuple[Aspect, ...]:
-    """Return the aspects of an operation type, in order: from CASES, else every field with a fixed set of values."""
-    fields = {aspect.name: aspect for aspect in _field_aspects(kind)}
+def facets_of(kind: type[Op]) -> tuple[Facet, ...]:
+    """Return the facets of an operation type, in order: from CASES, else every field with a fixed set of values."""
+    fields = {facet.name: facet for facet in _field_facets(kind)}
     if kind not in CASES:
         return tuple(fields.values())
     return tuple(fields[case] if isinstance(case, str) else case for case in CASES[kind])
 
 
-def _field_aspects(kind: type[Op]) -> list[Aspect]:
+def _field_facets(kind: type[Op]) -> list[Facet]:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     found = []
@@ -98,7 +98,7 @@ def _field_aspects(kind: type[Op]) -> list[Aspect]:
         if isinstance(field.type, inspect.BoolType):
             literals = ["false", "true"]
         if literals:
-            found.append(Aspect(name=field.name, values=tuple(literals), of=_field(field.name)))
+            found.append(Facet(name=field.name, values=tuple(literals), of=_field(field.name)))
     return found
 
 
@@ -106,8 +106,8 @@ def _field(name: str) -> Callable[[Op, Context | None], str]:
     return lambda op, _: str(getattr(op, name)).lower() if not isinstance(getattr(op, name), str) else getattr(op, name)
 
 
-def _case(name: str, values: str, of: Callable[[Any, Context | None], str | None]) -> Aspect:
-    return Aspect(name=name, values=tuple(values.split()), of=of)
+def _case(name: str, values: str, of: Callable[[Any, Context | None], str | None]) -> Facet:
+    return Facet(name=name, values=tuple(values.split()), of=of)
 
 
 def _entry_kind(op: Admit, _: Context | None) -> str:
@@ -144,7 +144,7 @@ def _preempt_cost(op: Preempt, _: Context | None) -> str:
     return "kept" if op.num_kept_tokens > 0 else "lost"
 
 
-CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
+CASES: dict[type[Op], tuple[str | Facet, ...]] = {
     Submit: (
         _case("rank", "usual given", lambda op, _: "given" if op.priority else "usual"),
         _case("salt", "none given", lambda op, _: "given" if op.cache_salt else "none"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.model import native
-from engine.model.kept import MOST, Kept, find, keep
+from engine.model.compile_cache import MOST, Kept, find, keep
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ TranslatedList = dict[str, list[str]]  # likewise
 Kind = Literal["presets", "museum"]
 
 
-def told(kind: Kind, scene: Struct) -> dict[str, Any]:
+def scene_texts(kind: Kind, scene: Struct) -> dict[str, Any]:
     """Return a scene's fields, and each of its texts by language; its `prompts` are a list in each."""
     fields = asdict(scene)
     words = {language: texts.get(kind, {}).get(fields["id"], {}) for language, texts in _words().items()}

@@ -1,10 +1,10 @@
-// The texts that tell operations, for tests without a server: those of engine/trace/telling that app/page/words.py serves.
+// The texts that tell operations, for tests without a server: those of engine/trace/messages that app/page/words.py serves.
 
 import { readFileSync } from "node:fs";
 
-const TELLING = new URL("../../engine/trace/telling/", import.meta.url);
+const TELLING = new URL("../../engine/trace/messages/", import.meta.url);
 
-/** Nested names joined by points: what engine/trace/telling/words.py makes of its file. */
+/** Nested names joined by points: what engine/trace/messages/words.py makes of its file. */
 function flat(entries, prefix = "") {
   return Object.entries(entries).flatMap(([name, entry]) =>
     typeof entry === "string" || Array.isArray(entry)

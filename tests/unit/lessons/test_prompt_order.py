@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.lessons.lesson import LessonError
-from app.lessons.mending import Move, TurnRun, mending_of, moved, refusal, would_be_right
 from app.lessons.parse import parse_lesson
+from app.lessons.prompt_order import Move, TurnRun, mending_of, moved, refusal, would_be_right
 
 NAMES = ["rule", "time", "read", "write", "ask", "told"]
 MOVE = st.builds(lambda a, b: Move(part=a, before=b), st.sampled_from(NAMES), st.sampled_from([*NAMES, None, "none"]))

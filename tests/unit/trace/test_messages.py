@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from msgspec import Struct, inspect
 
+from engine.trace.messages import Context, Register, Voice, facets_of, languages, messages_of, texts
+from engine.trace.messages.facets import Facet
+from engine.trace.messages.words import FOLDER, MISSING, bytes_text, ranges_text
 from engine.trace.operations import Allocate, Copy, Evict, Finish, Lookup, Op, Preempt, Submit
 from engine.trace.records import Header, Memory, Output, StepRecord, Timing
-from engine.trace.telling import Context, Register, Voice, aspects_of, languages, parts_of, texts
-from engine.trace.telling.parts import Aspect
-from engine.trace.telling.words import FOLDER, MISSING, bytes_text, ranges_text
 
 TYPES: tuple[type[Op], ...] = get_args(Op)
 REGISTERS: tuple[Register, ...] = get_args(Register)
@@ -27,7 +27,7 @@ def entries(language: str) -> dict[str, Any]:
 
 
 def expected(kind: type[Op]) -> dict[str, tuple[str, ...]]:
-    return {aspect.name: aspect.values for aspect in aspects_of(kind)}
+    return {facet.name: facet.values for facet in facets_of(kind)}
 
 
 def samples(kind: type[Op]) -> Iterator[Op]:
@@ -81,8 +81,8 @@ def test_a_value_that_a_field_gets_is_missed_by_that_test() -> None:
     class Finish(Struct, frozen=True, kw_only=True, tag="finish", tag_field="type"):
         reason: Literal["stop", "length", "abort", "dropped", "brand_new"]
 
-    (aspect,) = aspects_of(Finish)  # type: ignore[arg-type]
-    assert set(aspect.values) - set(entries("en")["finish"]["reason"]) == {"brand_new"}
+    (facet,) = facets_of(Finish)  # type: ignore[arg-type]
+    assert set(facet.values) - set(entries("en")["finish"]["reason"]) == {"brand_new"}
 
 
 @pytest.mark.parametrize("language", languages())
@@ -93,7 +93,7 @@ def test_every_operation_is_told_in_every_register(kind: type[Op], language: str
     known = set(texts(language))
     for op in samples(kind):
         for context in (None, context_of(op)):
-            reached = {part.key for part in parts_of(op, context)}
+            reached = {part.key for part in messages_of(op, context)}
             for key in reached:
                 names = key.removeprefix("op.").split(".")
                 assert len(names) == 1 or names[2] in entries(language)[names[0]][names[1]]
@@ -253,8 +253,8 @@ def test_blocks_and_bytes() -> None:
 
 
 def test_aspects_are_in_the_order_in_which_they_are_told() -> None:
-    def names(aspects: tuple[Aspect, ...]) -> list[str]:
-        return [aspect.name for aspect in aspects]
+    def names(facets: tuple[Facet, ...]) -> list[str]:
+        return [facet.name for facet in facets]
 
-    assert names(aspects_of(Preempt)) == ["whom", "reason", "cost", "swap_refused"]
-    assert names(aspects_of(Lookup)) == ["verdict", "reason", "last_block"]
+    assert names(facets_of(Preempt)) == ["whom", "reason", "cost", "swap_refused"]
+    assert names(facets_of(Lookup)) == ["verdict", "reason", "last_block"]

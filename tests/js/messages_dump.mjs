@@ -1,4 +1,4 @@
-// node telling_dump.mjs FILE.kvtrace: for every record one line of JSON: each operation by itself, in every register and language.
+// node messages_dump.mjs FILE.kvtrace: for every record one line of JSON: each operation by itself, in every register and language.
 
 import { readFileSync } from "node:fs";
 
@@ -8,7 +8,7 @@ import { messagesOf } from "../../static/js/core/messages.js";
 import { language } from "../../static/js/i18n/language.js";
 import { messagesText } from "../../static/js/i18n/operations.js";
 import { addWords } from "../../static/js/i18n/words.js";
-import { tellingTexts } from "./telling_words.mjs";
+import { tellingTexts } from "./message_texts.mjs";
 
 const REGISTERS = ["chain", "plain", "short", "long"];
 const LANGUAGES = ["en", "zh"];

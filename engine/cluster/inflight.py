@@ -17,7 +17,7 @@ class Submitted(NamedTuple):
     num_prompt_tokens: int
 
 
-class Flight:
+class InflightRequest:
     """Request in flight. `spec`: with an id, token ids for its prompt and a seed."""
 
     def __init__(self, spec: RequestSpec) -> None:

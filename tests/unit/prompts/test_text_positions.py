@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from app.openai.conversations import conversation_of
 from engine.model.template_check import ChatTemplate
 from engine.model.text_cuts import Tokens
-from engine.prompts.places import places_of, skeleton_of, with_marks
 from engine.prompts.segments import segments_of
+from engine.prompts.text_positions import places_of, skeleton_of, with_marks
 from tests.unit.prompts.sessions import tool
 
 SHAPES: dict[str, Callable[[str], str]] = {

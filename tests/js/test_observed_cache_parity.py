@@ -85,7 +85,7 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
         chance_log(path, seed)
     draw = random.Random(seed)
     prompts = [list(range(100)), *([draw.randrange(TOKENS) for _ in range(2 * SIZE + 1)] for _ in range(12))]
-    command = [node(), str(ROOT / "tests/js/heard_dump.mjs"), str(path), json.dumps(prompts)]
+    command = [node(), str(ROOT / "tests/js/observed_cache_dump.mjs"), str(path), json.dumps(prompts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     with TraceReader(path) as log:

@@ -9,7 +9,7 @@ from app.cli import main
 from engine.trace import codec
 from engine.trace.check import check
 from engine.trace.records import Header, StepRecord
-from tests.attached_server import NUM_BLOCKS, attached_server
+from tests.monitor_server import NUM_BLOCKS, attached_server
 from tests.server.conftest import Client, wait_for
 from tests.unit.monitor.publisher import message, stored
 

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from engine.trace.log import TraceReader
-from engine.trace.telling import Context, Register, Voice
+from engine.trace.messages import Context, Register, Voice
 from tools.node import node
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ TRACES = [
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_the_page_says_what_python_says(path: Path) -> None:
     done = subprocess.run(
-        [node(), ROOT / "tests/js/telling_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
+        [node(), ROOT / "tests/js/messages_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
     voices = [Voice(language) for language in ("en", "zh")]

@@ -12,8 +12,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.trace.messages.facets import Context, Values, messages_of
 from engine.trace.operations import Op
-from engine.trace.telling.parts import Context, Values, parts_of
 
 Register = Literal["chain", "plain", "short", "long"]
 """`chain`: a name in a chain of links; `plain`: for newcomers, who do not know the words yet; `short`: the same for who
@@ -92,7 +92,7 @@ class Voice:
     def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
         """Return the operation in words, sentence after sentence."""
         said = []
-        for part in parts_of(op, context):
+        for part in messages_of(op, context):
             text = self._texts.get(f"{part.key}.{register}")
             if text is not None:
                 shown = {name: self._shown(name, part.values) for name in part.values}

@@ -6,7 +6,7 @@ import contextlib
 import socket
 
 
-class Doorbell:
+class Wakeup:
     """File descriptor that becomes readable when rung. One thread waits; any thread may ring."""
 
     def __init__(self) -> None:

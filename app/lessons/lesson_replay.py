@@ -14,7 +14,7 @@ from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.grading import compare
 from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldWork, told_list
 from app.lessons.course import Given
-from app.lessons.mending import Mended, Mending, moved, refusal, would_be_right
+from app.lessons.prompt_order import Mended, Mending, moved, refusal, would_be_right
 from app.lessons.transcript import MendKey, Transcript
 
 Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure

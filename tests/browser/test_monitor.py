@@ -11,9 +11,9 @@ import app.log_index.derived_files
 import app.session.run
 from app.ground.errors import AppError
 from engine.observe.monitor import attachment
-from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage
+from tests.monitor_server import attached_server
 from tests.unit.monitor.metrics_server import MetricsServer
 from tests.unit.monitor.metrics_server import page as metrics_page
 from tests.unit.monitor.publisher import message, stored

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from engine.model import compiled
+from engine.model.compile_cache import find
 from engine.model.compiled import compile_model
 from engine.model.forward_key import forward_key
-from engine.model.kept import find
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
