@@ -11,14 +11,13 @@ import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
 import { attendance, classState, forgotten, presenting } from "../../state/classroom.js";
 import { cards, checkpoint, currentLesson } from "../../state/lessons.js";
-import { Another } from "./another.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
 import { Counted } from "./projector_view.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
 import { QuickQuestion } from "./quick_question.js";
-import { Results, Stored } from "./results.js";
+import { Another, Results, Stored } from "./results.js";
 
 /** @typedef {import("../../state/lessons.js").Item} Item */
 

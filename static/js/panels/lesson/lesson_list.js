@@ -3,6 +3,7 @@
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
 import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
+import { csvText } from "../../core/csv.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
@@ -65,4 +66,56 @@ function Entry({ card }) {
     <span class="path-minutes num">${t("lesson.minutes", { n: card.minutes })}</span>
     <span class="path-state">${text}</span>
   </button></li>`;
+}
+
+// Learning gain: the questions by kind before the first lesson and after the last one, side by side.
+
+/** @typedef {import("../../state/lessons.js").Result} Result */
+
+/** @type {Record<Result, string>} */
+const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
+
+/** Return the results of both tests by kind of question, in the order of asking. */
+function rows() {
+  const [before, after] = ["before", "after"].map((id) => storedProgress.value[id]?.results ?? {});
+  const rules = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return rules.map((rule) => ({ rule, before: before[rule] ?? null, after: after[rule] ?? null }));
+}
+
+export function Gain() {
+  const found = rows();
+  const right = (/** @type {"before" | "after"} */ when) => found.filter((row) => row[when] === "right").length;
+  const both = found.some((row) => row.before) && found.some((row) => row.after);
+  return html`<div class="lesson-over" role="status">
+    <p>${
+      both
+        ? t("lesson.gain", { before: right("before"), after: right("after"), n: found.length })
+        : t("lesson.gain_first", { right: right("before") + right("after"), n: found.length })
+    }</p>
+    <table class="gain">
+      <thead><tr><th scope="col">${t("lesson.gain_kind")}</th><th scope="col">${t("lesson.gain_before")}</th><th
+        scope="col">${t("lesson.gain_after")}</th></tr></thead>
+      <tbody>${found.map(
+        ({ rule, before, after }) => html`<tr key=${rule}><th scope="row">${t(`lesson.kind.${rule}`)}</th>
+          <${Mark} result=${before} /><${Mark} result=${after} /></tr>`,
+      )}</tbody>
+    </table>
+    <div class="lesson-ends">
+      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      <a class="quiet" id="lesson-csv" download="learned.csv" href=${address(found)}>CSV</a>
+    </div>
+    <p class="hint">${t("lesson.gain_stays")}</p>
+  </div>`;
+}
+
+/** @param {{result: Result | null}} props */
+function Mark({ result }) {
+  if (!result) return html`<td>–</td>`;
+  return html`<td data-result=${result} aria-label=${t(`lesson.result.${result}`)}>${MARKS[result]}</td>`;
+}
+
+/** @param {ReturnType<typeof rows>} found */
+function address(found) {
+  const lines = [["question", "before", "after"], ...found.map((row) => [row.rule, row.before ?? "", row.after ?? ""])];
+  return `data:text/csv;charset=utf-8,${encodeURIComponent(csvText(lines))}`;
 }

@@ -14,9 +14,8 @@ import { cards, checkpoint, currentLesson, REVIEW } from "../../state/lessons.js
 import { settings } from "../../state/settings.js";
 import { Allocator } from "./allocator.js";
 import { follow } from "./follow.js";
-import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
-import { LessonList } from "./lesson_list.js";
+import { Gain, LessonList } from "./lesson_list.js";
 import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 

@@ -1,7 +1,7 @@
 // Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { storedStates } from "../../core/stored_states.js";
+import { storedStates } from "../../core/sequence_view.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
