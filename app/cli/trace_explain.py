@@ -160,7 +160,7 @@ def _print_overview(found: Overview, voice: Voice) -> None:
             named.request_id, s.seq_id, len(s.prompt_token_ids), s.num_cached_tokens, len(s.tokens),
             s.num_preemptions, named.recomputed_tokens, s.blocks_peak, *times, named.slow_steps,
         )  # fmt: skip
-        say(_row(REQUESTS, cells) + "  " + voice.say(f"story.end.{s.finish_reason or s.status}"))
+        say(_row(REQUESTS, cells) + "  " + voice.say(f"timeline.end.{s.finish_reason or s.status}"))
     say(voice.say("explain.notes"))
 
 
@@ -242,30 +242,30 @@ class _Narrator:
         for story in found:
             self._about = story.seq_id
             say(self._say("explain.story", request=story.request_id, id=story.seq_id))
-            for moment in story.moments:
-                where = {"record": f"{moment.record:>5}", "step": f"{moment.step:>5}"}
-                say("  " + self._say("explain.moment", **where, text=self._moment(moment)))
+            for event in story.events:
+                where = {"record": f"{event.record:>5}", "step": f"{event.step:>5}"}
+                say("  " + self._say("explain.moment", **where, text=self._event(event)))
             if story.waiting:
-                say("  " + self._waited("story.waits", story.waiting))
+                say("  " + self._waited("timeline.waits", story.waiting))
 
-    def _moment(self, moment: TimelineEvent) -> str:
-        record = self._log.record(moment.record)
-        place = record.ops.index(moment.op)
-        said = [self._voice.tell(moment.op, Context(header=self._log.header, record=record, place=place))]
-        if moment.computed_again:
-            said.append(self._say("story.again", n=moment.computed_again))
-        if moment.wait and moment.wait.steps:
-            said.append(self._waited("story.waited", moment.wait))
+    def _event(self, event: TimelineEvent) -> str:
+        record = self._log.record(event.record)
+        place = record.ops.index(event.op)
+        said = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
+        if event.computed_again:
+            said.append(self._say("timeline.again", n=event.computed_again))
+        if event.wait and event.wait.steps:
+            said.append(self._waited("timeline.waited", event.wait))
         return self._say("join.sentences").join(said)
 
     def _waited(self, key: str, wait: Wait) -> str:
         """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
-        parts = [self._say("story.behind", n=wait.behind)] if wait.behind else []
+        parts = [self._say("timeline.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
-            parts.append(self._say("story.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
+            parts.append(self._say("timeline.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
         reasons = self._say("join.list").join(parts)
         if wait.last:
-            last = self._say("story.needed", needed=wait.last.needed, available=wait.last.available)
+            last = self._say("timeline.needed", needed=wait.last.needed, available=wait.last.available)
             reasons += self._say("join.clauses") + last
         return self._say(key, n=wait.steps, reasons=reasons)
 

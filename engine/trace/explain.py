@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.trace.busy_time import step_seconds
 from engine.trace.figures import RunReading, SequenceFigures, Totals
@@ -140,7 +140,7 @@ class Timeline(Struct, kw_only=True):
 
     seq_id: int
     request_id: str
-    moments: list[TimelineEvent]
+    events: list[TimelineEvent] = field(name="moments")  # as `--json` has always spelled it
     waiting: Wait | None = None  # it waits when the log ends
 
 
@@ -166,7 +166,7 @@ def overview(log: TraceReader) -> Overview:
             fullest, most = index, record.memory.blocks_held
         if record.kind == "step":
             steps.append(_timed(record))
-    again = {story.seq_id: sum(moment.computed_again for moment in story.moments) for story in timelines.all()}
+    again = {story.seq_id: sum(event.computed_again for event in story.events) for story in timelines.all()}
     middle = median(step.seconds for step in steps) if steps else 0.0
     slow = [step.record for step in steps if step.seconds > SLOW * middle]
     slow_steps = Counter(entry.seq_id for index in slow for entry in log.record(index).batch)
@@ -276,13 +276,13 @@ class _Stories:
             match op:
                 case Submit():
                     self._instances[op.seq_id] = record.instance
-                    story = Timeline(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    story = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
                     self._stories[op.seq_id] = story
                     self._tell(op.seq_id, record, op)
                     self._begin_waiting(story, record)
                 case Fork():
                     self._instances[op.seq_id] = record.instance
-                    self._stories[op.seq_id] = Timeline(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    self._stories[op.seq_id] = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
                     self._tell(op.seq_id, record, op)
                 case Lookup() | LookupExternal() | Await() | Hold() | Send() | Expire():
                     self._tell(op.seq_id, record, op)
@@ -335,7 +335,7 @@ class _Stories:
             wait, story.waiting = story.waiting, None
             if wait:
                 self._count(story, wait)
-        story.moments.append(
+        story.events.append(
             TimelineEvent(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
         )
 

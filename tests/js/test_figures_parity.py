@@ -104,9 +104,9 @@ def test_waiting_times(log: TraceReader) -> None:
         ends.append(clock)
     rows = {row["seq"]: row for row in page(log.path)["sequences"]}
     for story in timelines(log):
-        admitted = next((moment.record for moment in story.moments if isinstance(moment.op, Admit)), None)
-        if story.moments[0].op.__class__.__name__ == "Submit":
-            expected = None if admitted is None else ends[admitted - 1] - ends[story.moments[0].record]
+        admitted = next((event.record for event in story.events if isinstance(event.op, Admit)), None)
+        if story.events[0].op.__class__.__name__ == "Submit":
+            expected = None if admitted is None else ends[admitted - 1] - ends[story.events[0].record]
             assert rows[story.seq_id]["queue"] == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 
@@ -154,12 +154,12 @@ def waited(wait: Wait | None) -> dict[str, Any] | None:
 def test_the_story_of_every_sequence(log: TraceReader) -> None:
     for story, theirs in zip(timelines(log), page(log.path)["stories"], strict=True):
         assert (theirs["seq"], theirs["request_id"]) == (story.seq_id, story.request_id)
-        for moment, found in zip(story.moments, theirs["moments"], strict=True):
-            tag = moment.op.__struct_config__.tag
-            assert (found["record"], found["step"], found["type"]) == (moment.record, moment.step, tag)
-            assert log.record(moment.record).ops[found["at"]] == moment.op
-            assert found["again"] == moment.computed_again
-            assert theirs_of(found["wait"]) == waited(moment.wait)
+        for event, found in zip(story.events, theirs["events"], strict=True):
+            tag = event.op.__struct_config__.tag
+            assert (found["record"], found["step"], found["type"]) == (event.record, event.step, tag)
+            assert log.record(event.record).ops[found["at"]] == event.op
+            assert found["again"] == event.computed_again
+            assert theirs_of(found["wait"]) == waited(event.wait)
         assert theirs_of(theirs["waiting"]) == waited(story.waiting)
 
 

@@ -27,7 +27,7 @@ def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | 
 
 
 def kinds(story: Timeline) -> list[str]:
-    return [type(moment.op).__name__ for moment in story.moments]
+    return [type(event.op).__name__ for event in story.events]
 
 
 def test_who_waits_and_for_what() -> None:
@@ -38,7 +38,7 @@ def test_who_waits_and_for_what() -> None:
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
         first, second, third = timelines(log_of(engine))
     assert kinds(first) == ["Submit", "Lookup", "Admit", "Finish"]
-    admitted = [next(m for m in s.moments if isinstance(m.op, Admit)) for s in (first, second, third)]
+    admitted = [next(m for m in s.events if isinstance(m.op, Admit)) for s in (first, second, third)]
     assert [m.step for m in admitted] == [1, 13, 25]
     waits = [m.wait for m in admitted if m.wait]
     assert [(w.steps, w.behind, w.deferred) for w in waits] == [
@@ -92,12 +92,12 @@ def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
         worst = timelines(log)[1]
         preempted = [op for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
     assert preempted and {op.seq_id for op in preempted} == {1}
-    gone = next(m for m in worst.moments if isinstance(m.op, Preempt))
-    back = next(m for m in worst.moments if isinstance(m.op, Admit) and m.op.resumed)
+    gone = next(m for m in worst.events if isinstance(m.op, Preempt))
+    back = next(m for m in worst.events if isinstance(m.op, Admit) and m.op.resumed)
     assert isinstance(gone.op, Preempt) and gone.op.reason == "worst_priority"
     assert back.computed_again == gone.op.num_computed_tokens  # without a prefix cache nothing is found
     assert back.wait is not None and back.wait.steps == back.step - gone.step - 1
-    assert isinstance(worst.moments[0].op, Submit) and isinstance(worst.moments[-1].op, Finish)
+    assert isinstance(worst.events[0].op, Submit) and isinstance(worst.events[-1].op, Finish)
 
 
 def test_slow_steps_are_the_longest() -> None:
@@ -122,7 +122,7 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
         a, b = timelines(log_of(engine))
     assert a.waiting is None and b.waiting is not None
     assert (b.waiting.steps, b.waiting.deferred) == (2, {"max_num_seqs": 2})
-    assert not any(isinstance(m.op, Lookup) for m in b.moments)
+    assert not any(isinstance(m.op, Lookup) for m in b.events)
 
 
 def test_what_drafts_came_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ function turnsOf(one) {
 }
 
 /** Text of how a sequence ended. @param {SequenceRow} one */
-const endText = (one) => t("large.chosen.end", { how: t(`story.end.${one.finish_reason}`) });
+const endText = (one) => t("large.chosen.end", { how: t(`timeline.end.${one.finish_reason}`) });
 
 /**
  * @typedef {import("./columns.js").Column} Column
@@ -207,6 +207,6 @@ function Line({ one, columns, at, scale, place, stop, high, go, keyed }) {
 function statusText(one, at) {
   const status = statusAt(one, at);
   return status === "finished"
-    ? t(`story.end.${one.finish_reason || status}`)
+    ? t(`timeline.end.${one.finish_reason || status}`)
     : t(`large.status.${status ?? "to_come"}`);
 }

@@ -51,7 +51,7 @@ const COLUMNS = [
   { name: "away", width: 58, text: spent("away") },
   { name: "lost", width: 48, text: some("lost") },
   { name: "slow", width: 44, text: some("slow") },
-  { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
+  { name: "end", width: 72, text: (row) => t(`timeline.end.${row.end}`) },
 ];
 export const NAMES = COLUMNS.map(({ name }) => name);
 /** Columns of text. @type {ReadonlySet<string>} */

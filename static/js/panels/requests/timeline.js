@@ -19,24 +19,22 @@ import { log, selected, viewIndex } from "../../state/store.js";
 /** @param {{row: Row, close: () => void}} props */
 export function Timeline({ row, close }) {
   const now = log.value;
-  const stories = now ? row.parts.flatMap((seq) => timelineOf(now, seq) ?? []) : [];
-  const story = stories.at(-1);
-  if (!now || !story) return null;
-  return html`<section class="request-story" aria-labelledby="request-story">
+  const timelines = now ? row.parts.flatMap((seq) => timelineOf(now, seq) ?? []) : [];
+  const timeline = timelines.at(-1);
+  if (!now || !timeline) return null;
+  return html`<section class="request-timeline" aria-labelledby="request-timeline">
     <header>
-      <h3 class="panel-title" id="request-story"><${Swatch} id=${row.seq} />${row.request}
+      <h3 class="panel-title" id="request-timeline"><${Swatch} id=${row.seq} />${row.request}
         <small>${t("sequence.name", { id: row.seq })}</small></h3>
       <button class="tool small" id="request-close" aria-label=${t("requests.close")} title=${t("requests.close")}
         onClick=${close}><${Icon} name="close" /></button>
     </header>
     <p class="request-figures num">${figuresText(row)}</p>
-    <ol class="request-life num" tabindex="0" aria-labelledby="request-story">
-      ${stories.map(({ events: moments, seq }) =>
-        moments.map(
-          (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment, seq }} />`,
-        ),
+    <ol class="request-life num" tabindex="0" aria-labelledby="request-timeline">
+      ${timelines.map(({ events, seq }) =>
+        events.map((event) => html`<${Turn} key=${`${event.record}/${event.at}`} ...${{ log: now, event, seq }} />`),
       )}
-      ${story.waiting ? html`<li class="request-waits">${waitingText(story.waiting)}</li>` : null}
+      ${timeline.waiting ? html`<li class="request-waits">${waitingText(timeline.waiting)}</li>` : null}
     </ol>
   </section>`;
 }
@@ -62,11 +60,11 @@ function figuresText(row) {
 
 /**
  * @param {{
- *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").TimelineEvent, seq: number,
+ *   log: import("../../core/log.js").TraceLog, event: import("../../core/timeline.js").TimelineEvent, seq: number,
  * }} props
  */
-function Turn({ log: now, moment, seq }) {
-  const { record, at, step } = moment;
+function Turn({ log: now, event, seq }) {
+  const { record, at, step } = event;
   const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
   const instance = instanceName(now.header, now.records[record].instance ?? 0);
   const go = () =>
@@ -81,7 +79,7 @@ function Turn({ log: now, moment, seq }) {
       <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}${
         instance ? html` <span class="instance">${instance}</span>` : null
       }</span>
-      <span>${eventText(now, moment)}</span>
+      <span>${eventText(now, event)}</span>
     </button>
   </li>`;
 }
@@ -99,23 +97,23 @@ function Turn({ log: now, moment, seq }) {
 /**
  * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.
  * @param {Log} log
- * @param {TimelineEvent} moment
+ * @param {TimelineEvent} event
  */
 export function eventText(log, { record, at, again, wait }) {
   const said = [messagesText(partsWhere(log, record, (_, place) => place === at))];
-  if (again) said.push(t("story.again", { n: again }));
-  if (wait?.steps) said.push(waitText("story.waited", wait));
+  if (again) said.push(t("timeline.again", { n: again }));
+  if (wait?.steps) said.push(waitText("timeline.waited", wait));
   return sentences(said);
 }
 
 /** Return a wait that lasts until the end of the log. @param {Wait} wait */
-export const waitingText = (wait) => waitText("story.waits", wait);
+export const waitingText = (wait) => waitText("timeline.waits", wait);
 
 /** @param {string} key @param {Wait} wait */
 function waitText(key, { steps, behind, deferred, last }) {
-  const parts = behind ? [t("story.behind", { n: behind })] : [];
+  const parts = behind ? [t("timeline.behind", { n: behind })] : [];
   for (const [reason, n] of deferred)
-    parts.push(t("story.deferred", { n, reason: t(`op.defer.reason.${reason}.chain`) }));
-  const at = last ? [t("story.needed", { needed: last.needed, available: last.available })] : [];
+    parts.push(t("timeline.deferred", { n, reason: t(`op.defer.reason.${reason}.chain`) }));
+  const at = last ? [t("timeline.needed", { needed: last.needed, available: last.available })] : [];
   return t(key, { n: steps, reasons: [parts.join(t("join.list")), ...at].join(t("join.clauses")) });
 }
