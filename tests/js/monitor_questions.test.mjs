@@ -44,7 +44,7 @@ function logOf(messages, { hits = 0, asked = 100, settings = {}, ranks = 1 } = {
 
 function whyAt(log, index = log.records.length - 1) {
   const heard = observedCacheOf(log);
-  return whyNoHits(heard.said(index)[0], 4, () => heard.roots(0, index));
+  return whyNoHits(heard.reports(index)[0], 4, () => heard.roots(0, index));
 }
 
 function why(messages, options) {

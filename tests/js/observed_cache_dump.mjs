@@ -15,7 +15,7 @@ const heard = observedCacheOf(log);
 const prompts = JSON.parse(process.argv[3]);
 const found = [];
 for (let index = -1; index < log.length; index++) {
-  const said = heard.said(index);
+  const said = heard.reports(index);
   const roots = said.map((_, rank) => heard.roots(rank, index).map(({ salt, tokens }) => ({ salt, tokens })));
   const trees = index < 0 ? [] : said.map((_, rank) => branchesIn(prefixTree(log, log.stateAt(index), rank), 1e6));
   found.push({ said, roots, chains: prompts.map((tokens) => heard.chains(tokens, index)), trees });

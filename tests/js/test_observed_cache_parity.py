@@ -91,7 +91,7 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
-        heard, groups = log_index.heard, geometry(log.header)[1]
+        heard, groups = log_index.observed_cache, geometry(log.header)[1]
         ranks, restored, links = range(heard.num_ranks), 0, 0
         for index, page in enumerate(json.loads(done.stdout), -1):
             for rank in ranks:

@@ -25,11 +25,11 @@ RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"
 
 
 def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
-    return requests.get(f"{server.url}/api/theaters/{RECORDING}/survey{what}", params=query, timeout=60)
+    return requests.get(f"{server.url}/api/theaters/{RECORDING}/log_index{what}", params=query, timeout=60)
 
 
 @pytest.fixture
-def surveyed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
+def indexed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
     """A server, when it has indexed the recording."""
     server = make_server(data_dir=tmp_path)
     first = ask(server)
@@ -38,40 +38,40 @@ def surveyed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
     return server
 
 
-def test_every_piece_is_what_the_log_says(surveyed):
+def test_every_piece_is_what_the_log_says(indexed):
     with TraceReader(FILE) as log:
-        answer = ask(surveyed).json()
-        assert answer["num_surveyed"] == answer["num_records"] == len(log) and answer["problem"] == ""
+        answer = ask(indexed).json()
+        assert answer["num_indexed"] == answer["num_records"] == len(log) and answer["problem"] == ""
         for record in (-1, len(log) // 2, len(log) - 1):
-            found = msgspec.msgpack.decode(ask(surveyed, "/blocks", record=record).content)
+            found = msgspec.msgpack.decode(ask(indexed, "/blocks", record=record).content)
             blocks = log.state_at(record).blocks
             counts = np.frombuffer(found["ref_count"], BLOCK["ref_count"])
             assert found["record"] == record and counts.tolist() == [block.ref_count for block in blocks]
-        found = msgspec.msgpack.decode(ask(surveyed, "/changes", first=3, end=7).content)
+        found = msgspec.msgpack.decode(ask(indexed, "/changes", first=3, end=7).content)
         assert found["records"] == [log.record_bytes(i) for i in range(3, 7)] and found["end"] == 7
         assert set(np.frombuffer(found["record"], "<i4").tolist()) <= {3, 4, 5, 6}
-        found = msgspec.msgpack.decode(ask(surveyed, "/sequences").content)
+        found = msgspec.msgpack.decode(ask(indexed, "/sequences").content)
         assert found["seq_id"] == sorted(log.state_at(len(log) - 1).sequences)
-        found = msgspec.msgpack.decode(ask(surveyed, "/series", bins=4).content)
+        found = msgspec.msgpack.decode(ask(indexed, "/series", bins=4).content)
         assert np.frombuffer(found["edges"]).tolist()[::4] == [0, len(log)]
         assert len(np.frombuffer(found["running_max"])) == 4
 
 
-def test_what_is_not_there_is_a_sentence(surveyed):
-    assert ask(surveyed, "/blocks", record=10_000).status_code == 404
-    assert ask(surveyed, "/changes", first=-1).status_code == 404
-    assert ask(surveyed, "/series", first=5, end=5).status_code == 404
-    assert ask(surveyed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
-    refused = ask(surveyed, "/heard", record=1)
+def test_what_is_not_there_is_a_sentence(indexed):
+    assert ask(indexed, "/blocks", record=10_000).status_code == 404
+    assert ask(indexed, "/changes", first=-1).status_code == 404
+    assert ask(indexed, "/series", first=5, end=5).status_code == 404
+    assert ask(indexed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
+    refused = ask(indexed, "/observed_cache", record=1)
     assert refused.status_code == 404 and "no watched server's log" in refused.json()["error"]["message"]
 
 
-def test_a_damaged_survey_is_made_anew(surveyed, tmp_path):
+def test_a_damaged_survey_is_made_anew(indexed, tmp_path):
     (rows,) = tmp_path.glob("surveys/*.rows")
     rows.write_bytes(b"\0" * rows.stat().st_size)
-    refused = ask(surveyed, "/blocks", record=5)
+    refused = ask(indexed, "/blocks", record=5)
     assert refused.status_code == 503 and "damaged" in refused.json()["error"]["message"]
-    wait_for(lambda: ask(surveyed, "/blocks", record=5).status_code == 200, "a new one", 60)
+    wait_for(lambda: ask(indexed, "/blocks", record=5).status_code == 200, "a new one", 60)
 
 
 def test_a_large_recording_is_not_sent(server, monkeypatch):
@@ -96,14 +96,14 @@ def test_arrays_do_not_make_a_recording_large(monkeypatch):
         assert app.session.run.is_large(log)
 
 
-def test_requests_by_class_beside_another_run(surveyed):
-    listed = requests.get(f"{surveyed.url}/api/recordings", timeout=20).json()["recordings"]
+def test_requests_by_class_beside_another_run(indexed):
+    listed = requests.get(f"{indexed.url}/api/recordings", timeout=20).json()["recordings"]
     [other, *_] = [one["id"] for one in listed if one["id"] != RECORDING and not one["summary"].get("observed")]
 
     def found(**query: str) -> dict[str, Any]:
-        wait_for(lambda: ask(surveyed, "/classes", **query).status_code == 200, "both surveys", 60)
-        wait_for(lambda: all(run["num_surveyed"] for run in ask(surveyed, "/classes", **query).json()["runs"]))
-        answer: dict[str, Any] = ask(surveyed, "/classes", **query).json()
+        wait_for(lambda: ask(indexed, "/classes", **query).status_code == 200, "both surveys", 60)
+        wait_for(lambda: all(run["num_indexed"] for run in ask(indexed, "/classes", **query).json()["runs"]))
+        answer: dict[str, Any] = ask(indexed, "/classes", **query).json()
         return answer
 
     with TraceReader(FILE) as log:
@@ -113,8 +113,8 @@ def test_requests_by_class_beside_another_run(surveyed):
     assert all(one["b"] is None for one in alone["classes"]) and len(alone["runs"]) == 1
     [both] = found(by="all", beside=other)["classes"]
     assert both["a"]["requests"] == len(prompts) and both["b"]["requests"] > 0
-    assert ask(surveyed, "/classes", by="colour").json()["error"]["code"] == "bad_request"
-    assert ask(surveyed, "/classes", beside="nobody").status_code == 404
+    assert ask(indexed, "/classes", by="colour").json()["error"]["code"] == "bad_request"
+    assert ask(indexed, "/classes", beside="nobody").status_code == 404
 
 
 def test_of_a_watched_server_no_request_is_known(tmp_path):
@@ -122,7 +122,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
     made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [observed])
     try:
         client = made.test_client()
-        address = f"/api/theaters/{RECORDING}/survey/classes?beside=rec-observed"
+        address = f"/api/theaters/{RECORDING}/log_index/classes?beside=rec-observed"
         wait_for(lambda: client.get(address).status_code == 200, "the survey", 60)
         answer = client.get(address).get_json()
         assert [bool(run["unsaid"]) for run in answer["runs"]] == [False, True]
@@ -143,11 +143,11 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
     assert not plain.ask("join", theater=theater)["large"]
     assert back.ask("join", theater=theater, windows=True, epoch=joined["epoch"], **{"from": 11})["large"]
     wait_for(lambda: sum(len(batch["records"]) for batch in plain.batches) == 11)
-    address = f"{server.url}/api/theaters/{theater}/survey"
+    address = f"{server.url}/api/theaters/{theater}/log_index"
 
     def known() -> int:
         answer = requests.get(address, timeout=20)
-        return int(answer.json()["num_surveyed"]) if answer.ok else 0
+        return int(answer.json()["num_indexed"]) if answer.ok else 0
 
     wait_for(lambda: known() == 11, "the survey", 60)
     assert not requests.get(address, timeout=20).json()["is_done"]

@@ -67,7 +67,7 @@ class LogIndex:
         return found
 
     @cached_property
-    def heard(self) -> ObservedCache:
+    def observed_cache(self) -> ObservedCache:
         """Reports of a monitored server, decoded on first use.
 
         Raises:

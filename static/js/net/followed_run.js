@@ -162,8 +162,8 @@ export class FollowedRun {
     if (!log || theater !== this.theater || epoch !== this.epoch) return;
     const count = log.length;
     const isHere = () => store.own.log.peek() === log;
-    const { indexReaches: surveyReaches } = await import("./log_index.js");
-    await surveyReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
+    const { indexReaches } = await import("./log_index.js");
+    await indexReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
     // a client that lost its connection rejoins that way on reconnect; a missing run is reported by the server
     if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
   }
@@ -176,8 +176,8 @@ export class FollowedRun {
     const { log, large, numRecords } = store.own;
     const before = log.peek();
     if (!before) return; // it was too long before
-    const { indexReaches: surveyReaches } = await import("./log_index.js");
-    await surveyReaches(this.theater, before.length, () => log.peek() === before);
+    const { indexReaches } = await import("./log_index.js");
+    await indexReaches(this.theater, before.length, () => log.peek() === before);
     if (log.peek() !== before) return; // replaced by another run or file meanwhile
     this.#layers = null;
     batch(() => {

@@ -209,7 +209,7 @@ export class Session {
       return;
     }
     /** @param {Joined} answer */
-    const heard = (answer) => {
+    const adopt = (answer) => {
       const left = this.run;
       batch(() => {
         store.backToLive();
@@ -218,7 +218,7 @@ export class Session {
       });
       if (left && left.theater !== wanted && (left.isRecording || !isRecording(wanted))) link.leave(left.theater);
     };
-    await store.whileBusy(() => link.join(wanted, { from: 0 }, heard));
+    await store.whileBusy(() => link.join(wanted, { from: 0 }, adopt));
   }
 
   /** @param {() => Promise<unknown>} action request that the server may refuse; the refusal is shown */

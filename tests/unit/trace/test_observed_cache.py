@@ -26,7 +26,7 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
         observed.told(0, Message(number, message(event), False))
     make(observed.log, tmp_path / "a.survey")
     log_index = LogIndex(tmp_path / "a.survey", observed.log)
-    heard = log_index.heard
+    heard = log_index.observed_cache
     found = heard.chains(0, [1, 2, 3, 4, 5, 6], 3)
     assert [(one.end, one.groups) for chain in found.chains for one in chain.links] == [(2, [0]), (4, [0])]
     assert (heard.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and then d too
@@ -34,7 +34,7 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
     said = heard.said(observed.log, 0, 3)
     assert (said.stored, said.restored, said.families[0].count) == (5, 1, 4)
     log_index.index = replace(log_index.index, heard=[msgspec.Raw(b"\x01")])
-    del log_index.heard
+    del log_index.observed_cache
     with pytest.raises(DerivedFileError, match="damaged"):
-        assert log_index.heard
+        assert log_index.observed_cache
     observed.log.close()

@@ -4,7 +4,7 @@ import { stepRows } from "../../core/series.js";
 import { secondsText, t } from "../../i18n/words.js";
 import { colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
-import { MS, PHASES, rowAt } from "./values.js";
+import { MS, PHASES, rowAt } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At
@@ -64,7 +64,7 @@ const whole = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : {
 
 /**
  * @param {Palette} palette
- * @param {import("./values.js").StepPhase} phase
+ * @param {import("./rows.js").StepPhase} phase
  */
 function phaseMarker(palette, phase) {
   if (phase !== "mixed") return { color: phase === "prefill" ? palette.prompt : palette.generated };

@@ -4,7 +4,7 @@ import { memoryRows } from "../../core/series.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
-import { rowAt } from "./values.js";
+import { rowAt } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At

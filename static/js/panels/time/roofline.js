@@ -5,7 +5,7 @@ import { rooflineRows } from "../../core/series.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
-import { PHASES, rateText, rowAt } from "./values.js";
+import { PHASES, rateText, rowAt } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At

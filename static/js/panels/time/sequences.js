@@ -4,7 +4,7 @@ import { drawnGaps } from "../../core/series.js";
 import { t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
-import { MS } from "./values.js";
+import { MS } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At
