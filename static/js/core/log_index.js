@@ -241,7 +241,7 @@ export function sequencesOf(answer) {
   found.span_row.forEach((row, i) => {
     rows[row].spans.push({ kind: found.span_kind[i], first: found.span_first[i], end: found.span_end[i] });
   });
-  return /** @type {any} what the server says, column by column */ (rows);
+  return /** @type {any} the response, column by column */ (rows);
 }
 
 /**

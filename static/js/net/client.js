@@ -94,7 +94,7 @@ export class Client {
   }
 
   /**
-   * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `heard` gets the
+   * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `onAnswer` gets the
    * acknowledgement synchronously, before later messages of the server; a promise resolves later.
    *
    * @template {keyof Events} E

@@ -37,7 +37,7 @@ export const ATTACHED = "attached";
 
 /** Reset selection and choices before another log is shown: ids and blocks have a different meaning there. */
 export function leaveLog() {
-  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address says
+  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address requests
   store.selected.value = store.hovered.value = null;
 }
 
@@ -74,7 +74,7 @@ export class FollowedRun {
   }
 
   /**
-   * Start a new epoch with an empty log. The first epoch is shown as the address says, later ones at their newest
+   * Start a new epoch with an empty log. The first epoch is shown as the address requests, later ones at their newest
    * record.
    *
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer

@@ -9,7 +9,7 @@
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * Embedded tables: option rows, models of other sizes (state/presets.js), objectives of applications.
+ * Embedded tables: option rows, models of other sizes, objectives of applications.
  * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
  *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>}}
  */

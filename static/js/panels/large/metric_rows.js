@@ -154,7 +154,7 @@ function said(found, bin, only) {
   return `${at} · ${secondsText(found.at_max[bin])} · ${parts.join(" · ")}`;
 }
 
-/** The strip as a table of numbers. @param {{bins: Bins}} props */
+/** The metrics as a table of numbers. @param {{bins: Bins}} props */
 function Table({ bins: found }) {
   const count = found.edges.length - 1;
   const step = Math.ceil(count / TABLE_BINS);

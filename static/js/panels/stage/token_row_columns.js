@@ -36,7 +36,7 @@ const NARROW = 400; // px of a phone's window, in which columns always shrink
 const MAX = 4096; // maximum columns for which space is reserved
 
 /**
- * Return the rows of the strip, including a state row if the model has a state.
+ * Return the rows of the token row, including a state row if the model has a state.
  *
  * @param {View | null} now
  * @param {number} height

@@ -1,4 +1,4 @@
-// Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
+// Painting of the token row: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { storedStates } from "../../core/sequence_view.js";
@@ -30,8 +30,8 @@ export const rangesOf = () => ranges.value;
  * @typedef {{
  *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
  *   phases: import("../../state/playhead.js").Progress,
- * }} Strip
- * @typedef {Pick<Strip, "now" | "layout" | "phases"> & {
+ * }} TokenRowView
+ * @typedef {Pick<TokenRowView, "now" | "layout" | "phases"> & {
  *   c: CanvasRenderingContext2D, palette: import("../../kit/colour.js").Palette,
  *   first: number, last: number, left: number, right: number,
  * }} Scene
@@ -43,10 +43,10 @@ export function legendOf(now) {
 }
 
 /**
- * Paint the strip. `phases`: progress by name, from state/playhead.js.
+ * Paint the token row. `phases`: progress by name, from state/playhead.js.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {Strip} strip
+ * @param {TokenRowView} row
  */
 export function paintTokenRow(c, { now, layout, span, offset, width, height, phases }) {
   const scene = {
