@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { addLateWords } from "../../state/late_words.js";
-import { PHASES, viewSub } from "../../state/moment.js";
+import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { atInstance, inWords } from "../../tell/operations.js";
@@ -58,7 +58,8 @@ export function spoken(index, sub, attention = null) {
 
 export function Sentence() {
   const index = viewIndex.value;
-  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
+  const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
+  const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.distance.value === "room"; // there, the scene's card shows its outcome
