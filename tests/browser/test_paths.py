@@ -23,6 +23,7 @@ WAYS = {
     "another word": ("look", ["#look-fan", ".opening-fan li:nth-child(2) button"], "#look[data-records]"),
     "what a model would cost": ("look", ["#look-doors a[href=scale]"], "#scale-sizes"),
     "a lesson": ("look", ["#look-learn", "#path-pages"], ".article"),
+    "the allocator": ("look", ["#look-allocator", "#lesson-go"], ".question"),
     "the museum": ("look", ["#look-museum"], "#museum"),
     "agents' traffic": ("look", ["#look-doors .look-prompts"], "form"),
     "why a request missed": (

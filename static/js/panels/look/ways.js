@@ -60,6 +60,14 @@ export function readAtOnce() {
 
 const learn = () => (settings.distance.value = "learn");
 
+const ALLOCATOR = "pages.yours"; // the section of the lesson on pages in which the learner allocates blocks
+
+const allocate = () =>
+  batch(() => {
+    settings.lesson.value = ALLOCATOR;
+    settings.distance.value = "learn";
+  });
+
 const museum = () =>
   batch(() => {
     settings.distance.value = "bench";
@@ -70,10 +78,12 @@ const museum = () =>
 export function Doors() {
   if (attends.value) return null;
   const hasServer = !isEmbedded && !isSite;
+  const isLive = store.modelFacts.value?.live !== false;
   /** @param {string} id @param {string} text @param {() => void} open */
   const door = (id, text, open) => html`<button class="look-door" id=${id} onClick=${open}>${text}</button>`;
   return html`<nav class="look-doors" id="look-doors" aria-label=${t("look.doors")}>
     ${isEmbedded && !hasLesson ? null : door("look-learn", t("header.learn"), learn)}
+    ${hasServer && isLive ? door("look-allocator", t("look.allocator"), allocate) : null}
     ${door("look-museum", t("detail.museum"), museum)}
     ${hasServer ? html`<a class="look-door" href="scale">${t("header.scale")}</a>` : null}
     ${hasServer ? html`<a class="look-door look-prompts" href="prompts">${t("header.prompts")}</a>` : null}

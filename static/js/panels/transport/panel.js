@@ -150,7 +150,7 @@ function Reset() {
 /** Bytes of the cached keys and values at the shown record. */
 function Kept() {
   const now = record.value?.memory ?? (state.value ? memoryFigures(state.value) : null);
-  if (!now) return null;
+  if (!now) return html`<p class="kept"></p>`; // keeps its room
   const tokens = t("transport.kept", { n: now.tokens_held });
   return html`<p class="kept num" id="kept" title=${t("transport.kept_hint")}>
     <b>${bytesText(now.bytes_used)}</b><span>${tokens} <${Fidelity} kind="derived"
