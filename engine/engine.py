@@ -583,13 +583,13 @@ class Engine:
         layer: int | None,
         heads: Items[int] | None = None,
         num_tokens: int | None = None,
-        residual: bool = False,
+        residual: int = 0,
     ) -> Recomputed:
         """Recompute a sequence's first `num_tokens` tokens (None: all) in one pass without the cache.
 
-        Returns what one layer computed, or each (None); with `residual` also the residual stream of the last token,
-        and one layer is needed. Pool, log, requests and sampler are neither read by the pass
-        nor changed.
+        Returns what one layer computed, or each (None). With `residual` > 0, which needs one layer, also the
+        residual stream of the last token and the layer's logit lens at the last `residual` positions. Pool, log,
+        requests and sampler are neither read by the pass nor changed.
 
         Raises:
             RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.

@@ -24,7 +24,11 @@ TEMPLATE = """
 
 
 def write_scripted(
-    folder: Path, scripts: Mapping[str, Sequence[str]], template: str = TEMPLATE, special: Sequence[str] = ()
+    folder: Path,
+    scripts: Mapping[str, Sequence[str]],
+    template: str = TEMPLATE,
+    special: Sequence[str] = (),
+    num_positions: int = 4096,
 ) -> Path:
     """Write a model into `folder`. `scripts`: by the last message's role, or by what the template ends with, the texts
     that it generates, a token each; `special`: those that are special tokens.
@@ -47,7 +51,7 @@ def write_scripted(
     size = tokenizer.get_vocab_size()
     config = LlamaConfig(
         vocab_size=size, hidden_size=-(-size // 16) * 16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=4096, tie_word_embeddings=False,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=num_positions, tie_word_embeddings=False,
         eos_token_id=ids[END], bos_token_id=None, pad_token_id=None,
     )  # fmt: skip
     model = LlamaForCausalLM(config)

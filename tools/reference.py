@@ -352,7 +352,9 @@ def _kept(policy: Policy) -> str:
 
 
 def _further(policy: Policy) -> list[str]:
-    found = []
+    found = [f"requests of one {policy.scope} share the cache"]
+    if policy.not_for:
+        found.append(f"models not played: {', '.join(f'`{word}`' for word in policy.not_for)} and their kind")
     if policy.breakpoints:
         found.append(
             f"only up to a `cache_control`, at most {policy.most_breakpoints}; lookups go back {policy.lookback} blocks"

@@ -181,6 +181,8 @@ def _print_report(
     arguments: argparse.Namespace,
     how: str,
 ) -> None:
+    from engine.prompts.policies import policies
+
     policy = arguments.policy
     total, hit = sum(v.num_tokens for v in verdicts), sum(v.hits[policy].num_tokens for v in verdicts)
     again = sum(v.num_again for v in verdicts)
@@ -215,7 +217,7 @@ def _print_report(
         if found_less.limit not in (None, "rounded"):
             hit_less = "request hits less" if count == 1 else "requests hit less"
             say(f"  {count} {hit_less}: {words('en').limit(found_less)}")
-    for line in _left_out(verdicts, "en"):
+    for line in (*_left_out(verdicts, "en"), words("en")(f"scope.{policies()[policy].scope}")):
         say(f"  {line}")
     for saving in found:
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")

@@ -81,8 +81,8 @@ class EngineLike(Protocol):
     `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` sets the
     first priority of captures (no layer: no captures); `stop_captures` ends them for the rest of the log, `observe`
     only while there is no viewer.
-    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing; with `residual` also
-    the residual stream of its last token. `rerun` replays a log on
+    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing; with
+    `residual` > 0 also the residual stream of its last token and the logit lens at so many. `rerun` replays a log on
     an engine without records, up to record `at`, then the change.
     """
 
@@ -120,7 +120,7 @@ class EngineLike(Protocol):
     def stop_captures(self) -> None: ...
     def observe(self, is_watched: bool) -> None: ...
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def let_go(self) -> None:

@@ -61,7 +61,7 @@ class LiveCluster(Observed):
         return self.cluster.prefill_pending()
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int
     ) -> RecomputedLike:
         return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 

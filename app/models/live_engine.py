@@ -91,7 +91,7 @@ class LiveEngine(Observed):
         return self._engine.prefill_pending()
 
     def recompute_attention(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int
     ) -> RecomputedLike:
         return self._engine.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 

@@ -16,7 +16,7 @@ from app.page import assets
 from app.page.joined import JOINED, beside, in_order, in_place_of, joined
 
 ENTRY = "js/main.js"
-LATER = "js/page/bench.js"  # most visits go on to everything, whose code main.js asks for only then
+LATER = "js/page/workspace.js"  # most visits go on to everything, whose code main.js asks for only then
 
 _log = logging.getLogger(__name__)
 

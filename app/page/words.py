@@ -81,7 +81,7 @@ def blueprint() -> flask.Blueprint:
 
 def languages() -> list[str]:
     """Codes of the languages that have words, in alphabetical order."""
-    return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/tell").glob("words.*.json"))
+    return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/i18n").glob("words.*.json"))
 
 
 def words_of(language: str) -> dict[str, Any]:
@@ -170,12 +170,12 @@ def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
-    own = _content(static_dir() / f"js/tell/glossary.{language}.json")
+    own = _content(static_dir() / f"js/i18n/glossary.{language}.json")
     return {
         group: {
             term: [name, _joined(definition)] for term, (name, *definition) in {**entries, **own.get(group, {})}.items()
         }
-        for group, entries in _content(static_dir() / "js/tell/glossary.en.json").items()
+        for group, entries in _content(static_dir() / "js/i18n/glossary.en.json").items()
     }
 
 

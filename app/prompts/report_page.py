@@ -95,7 +95,13 @@ def report_page(
             if verdict.parted and verdict.num_again
         ][:MAX_BREAKS],
         costs=costs,
-        counted=" ".join([*filter(None, notes), say(f"counted.{counted}", tokenizer=tokenizer or say("bundled"))]),
+        counted=" ".join(
+            [
+                *filter(None, notes),
+                say(f"counted.{counted}", tokenizer=tokenizer or say("bundled")),
+                say(f"scope.{policies()[policy].scope}"),
+            ]
+        ),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )
 

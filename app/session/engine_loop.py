@@ -226,7 +226,7 @@ class EngineLoop:
         self._focus = (layers, heads)
 
     def recompute(
-        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: bool = False
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int = 0
     ) -> tuple[int, RecomputedLike]:
         """Return a layer of a sequence, or all (None), computed again without the cache, and the epoch that it
         belongs to.

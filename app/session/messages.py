@@ -21,6 +21,7 @@ Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
+MAX_LENS = 256  # positions whose logit lens one answer has
 MIN_SPEED = 0.01  # steps a second; slower is stepping by hand
 T = TypeVar("T")
 
@@ -154,7 +155,8 @@ class Recompute(OfTheater, frozen=True, kw_only=True):
     layer: Index | None  # None: each layer
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
-    residual: bool = False  # the residual stream of the last token too; of one layer
+    # of one layer also the residual stream of the last token, and the logit lens at so many last positions
+    residual: Annotated[int, Meta(ge=0, le=MAX_LENS)] = 0
 
 
 class Project(OfTheater, frozen=True, kw_only=True):

@@ -17,10 +17,10 @@ from app.page.joined import JOINED, beside, in_order, joined
 from app.page.onefile import trace_bytes
 from engine.trace.log import TraceReader
 
-AHEAD = "js/onefile/ahead.js"
+AHEAD = "js/onefile/prefetch.js"
 ENTRY = "js/main.js"
-OPENING = ("js/panels/look/opening_panel.js", "js/panels/look/panel.js")
-ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/look/film_scene.js
+OPENING = ("js/panels/intro/opening_panel.js", "js/panels/intro/panel.js")
+ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/intro/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 

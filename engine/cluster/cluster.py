@@ -255,7 +255,7 @@ class Cluster:
         layer: int | None,
         heads: Sequence[int] | None,
         num_tokens: int | None,
-        residual: bool = False,
+        residual: int = 0,
     ) -> Recomputed:
         """Recompute attention as `Engine.recompute_attention`, for a sequence of any instance.
 

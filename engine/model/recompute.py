@@ -54,7 +54,7 @@ def recompute_sequence(
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
     forgetting: Forgetting | None = None,
-    residual: bool = False,
+    residual: int = 0,
     ablation: Ablation | None = None,
 ) -> Recomputed:
     """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
@@ -62,7 +62,8 @@ def recompute_sequence(
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
     hidden here too. `forgetting`: what the sequence has forgotten. `residual`: return the residual stream
-    of the last token as well, with the vectors of `layer`. `ablation`: what is off in the engine.
+    of the last token as well, with the vectors of `layer`, and the logit lens after `layer` at the last `residual`
+    positions. `ablation`: what is off in the engine.
 
     Raises:
         RecomputeError: nothing to compute, no layer for `residual`, or too much to compute or to return at once.
@@ -92,7 +93,7 @@ def recompute_sequence(
         model, 1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype, backend=backend
     )
     recorder = _Layers(layers, chosen, seq_id)
-    watch = ResidualWatch(model, layer) if residual and layer is not None else None
+    watch = ResidualWatch(model, layer, residual) if residual and layer is not None else None
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
         batch = StepBatch(whole, SlotTable(count, count), model.device, policy)

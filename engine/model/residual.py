@@ -31,6 +31,7 @@ from engine.trace.records import Candidate
 from engine.trace.residual import MissingPart, ResidualStream
 
 LENS_TOKENS = 3
+LENS_ROWS = 64  # positions whose logits [LENS_ROWS, V] are in memory at once
 TOLERANCES = {torch.float32: 1e-4}  # of the largest number of a sum; in half precision every addition rounds
 HALF_TOLERANCE = 0.03
 PARTS = ("before", "attention", "between", "ffn", "after")
@@ -57,11 +58,12 @@ class Added(NamedTuple):
 class ResidualWatch:
     """Hooks of one pass."""
 
-    def __init__(self, model: LoadedModel, layer: int) -> None:
-        """`layer`: the one whose vectors are kept; every layer has keys."""
+    def __init__(self, model: LoadedModel, layer: int, count: int = 1) -> None:
+        """`layer`: the one whose vectors are kept, and its output of the last `count` tokens; every layer has keys."""
         self._model = model
         self._layers = decoder_layers(model.module)
-        self._chosen = layer
+        self._chosen, self._count = layer, count
+        self._residuals: Tensor | None = None  # [count, n] after the chosen layer
         self._whole: list[Call] = []  # of the decoder layers
         self._children: list[list[Call]] = [[] for _ in self._layers]
         self._inner: list[Call] = []  # modules with weights in the chosen layer
@@ -84,6 +86,10 @@ class ResidualWatch:
                 if current() is context:
                     self._begins.append(_last(args) if args else _last(kwargs))
 
+            def returned(_module: nn.Module, _args: Any, output: Any) -> None:
+                if current() is context:
+                    self._residuals = _rows(output, self._count)
+
             self._begins: list[Vector | None] = []  # before a layer may write into its input
             for layer, calls in zip(self._layers, self._children, strict=True):
                 hooks.callback(layer.register_forward_pre_hook(begun, with_kwargs=True).remove)
@@ -91,6 +97,7 @@ class ResidualWatch:
                 for child in layer.children():
                     watch(child, calls)
             if self._layers:
+                hooks.callback(self._layers[self._chosen].register_forward_hook(returned).remove)
                 for module in self._layers[self._chosen].modules():
                     if _has_matrix(module):
                         watch(module, self._inner)
@@ -125,13 +132,15 @@ class ResidualWatch:
                 vectors["embedding"] = before
         if is_apart:
             missing.append("apart")
+        lens, layer_lens = self._lens(logits, missing)
         return ResidualStream(
             position=position,
             layer=self._chosen,
             is_parallel=is_parallel,
             vectors={name: vector.cpu().numpy() for name, vector in vectors.items()},
             norms=norms,
-            lens=self._lens(logits, missing),
+            lens=lens,
+            layer_lens=layer_lens,
             missing=missing,
         )
 
@@ -185,30 +194,40 @@ class ResidualWatch:
             found |= {"ffn_in": matrices[0].given, "hidden": matrices[-1].given}
         return {name: vector for name, vector in found.items() if vector is not None}
 
-    def _lens(self, logits: Tensor, missing: list[MissingPart]) -> list[list[Candidate]]:
+    def _lens(self, logits: Tensor, missing: list[MissingPart]) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
+        """Return the lens of every layer at the last position, and of the chosen layer at the last `count` ones."""
         residuals = [self._begins[0], *(call.returned for call in self._whole)] if self._whole else []
         chain = [call.module for call in self._tail]
-        if not chain or not residuals or any(one is None for one in residuals):
+        if not chain or not residuals or self._residuals is None or any(one is None for one in residuals):
             missing.append("head")
-            return []
-        rows = torch.stack([one for one in residuals if one is not None]).to(self._model.dtype)
-        for module in chain:
-            rows = module(rows)
-        rows = rows.float()
-        if rows.shape[1:] == logits.shape:
-            cap = getattr(self._model.module.config.get_text_config(), "final_logit_softcapping", None)
-            if cap:
-                rows = cap * torch.tanh(rows / cap)
-            elif not self._close(rows[-1], logits):  # some families multiply logits by a constant
-                rows = rows * (rows[-1] @ logits) / (rows[-1] @ rows[-1])
-        if not self._close(rows[-1], logits):
+            return [], []
+        cap = getattr(self._model.module.config.get_text_config(), "final_logit_softcapping", None)
+        scale: Tensor | float = 1.0
+
+        def read(rows: Tensor) -> Tensor:
+            rows = rows.to(self._model.dtype)
+            for module in chain:
+                rows = module(rows)
+            return cap * torch.tanh(rows.float() / cap) if cap else rows.float() * scale
+
+        found = read(torch.stack([one for one in residuals if one is not None]))
+        last = found[-1]
+        if not cap and last.shape == logits.shape and not self._close(last, logits):
+            scale = (last @ logits) / (last @ last)  # some families multiply logits by a constant
+            found = found * scale
+        if not self._close(found[-1], logits):
             missing.append("logits")
-            return []
-        values, ids = rows.log_softmax(-1).topk(min(LENS_TOKENS, rows.shape[1]))
+            return [], []
+        after = [self._top(read(rows)) for rows in torch.split(self._residuals, LENS_ROWS)]
+        return self._top(found), [one for part in after for one in part]
+
+    def _top(self, logits: Tensor) -> list[list[Candidate]]:
+        """Return the most probable tokens of each row of `logits` [n, V]."""
+        values, ids = logits.log_softmax(-1).topk(min(LENS_TOKENS, logits.shape[1]))
         tokenizer = self._model.tokenizer
         return [
-            [Candidate(i, tokenizer.token_bytes(i) if tokenizer else b"", p) for i, p in zip(*of_layer, strict=True)]
-            for of_layer in zip(ids.tolist(), values.tolist(), strict=True)
+            [Candidate(i, tokenizer.token_bytes(i) if tokenizer else b"", p) for i, p in zip(*of_row, strict=True)]
+            for of_row in zip(ids.tolist(), values.tolist(), strict=True)
         ]
 
     def _close(self, one: Tensor, other: Tensor) -> bool:
@@ -235,12 +254,18 @@ def _outside(module: nn.Module, layers: list[nn.Module]) -> list[nn.Module]:
 
 def _last(value: Any) -> Vector | None:
     """Return the last token's row of the first floating-point tensor, a copy."""
+    rows = _rows(value, 1)
+    return None if rows is None else rows[-1]
+
+
+def _rows(value: Any, count: int) -> Tensor | None:
+    """Return the last `count` tokens' rows of the first floating-point tensor, a float32 copy."""
     if isinstance(value, Tensor):
         if not value.is_floating_point() or value.dim() < 2:
             return None
-        return value.reshape(-1, value.shape[-1])[-1].to(torch.float32, copy=True)
+        return value.reshape(-1, value.shape[-1])[-count:].to(torch.float32, copy=True)
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return next((found for found in map(_last, values) if found is not None), None)
+    return next((found for one in values if (found := _rows(one, count)) is not None), None)
 
 
 def _same(one: Vector | None, other: Vector | None) -> bool:

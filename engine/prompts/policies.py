@@ -21,9 +21,10 @@ from engine.prompts.segments import Segment
 DAY = 86_400.0
 Tokens = Sequence[Sequence[int]]  # of each segment of a prompt
 Prompt = tuple[Sequence[Segment], Tokens]
+Scope = Literal["instance", "slot", "organization", "workspace", "user"]
 Limit = Literal[
     "expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded",
-    "larger_than_pool",
+    "larger_than_pool", "other_rules",
 ]  # fmt: skip
 
 
@@ -41,10 +42,22 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slots: int = 0
     last_token: bool = False
     answers: bool = False
+    scope: Scope
+    not_for: tuple[str, ...] = ()
 
     def minimum_of(self, model: str) -> int:
         """Return the shortest prefix that is cached of a model, in tokens."""
-        return next((count for word, count in self.minimums.items() if word in model), self.minimum)
+        name = _plain(model)
+        return next((count for word, count in self.minimums.items() if word in name), self.minimum)
+
+    def is_for(self, model: str) -> bool:
+        """Whether a model is cached by these rules."""
+        return not any(word in _plain(model) for word in self.not_for)
+
+
+def _plain(model: str) -> str:
+    """Return a model's name as `policies.toml` spells it: gateways write 4.6 for 4-6."""
+    return model.lower().replace(".", "-")
 
 
 class Hit(Struct, frozen=True):
@@ -78,6 +91,8 @@ class PolicyCache:
     def lookup(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
         """Return what is cached of a prompt. `tokens`: of each of its segments."""
         policy = self.policy
+        if not policy.is_for(request.model):
+            return Hit(0, "other_rules")
         if policy.breakpoints:
             return self._at_breakpoint(request, match, now)
         most = min(match.num_tokens, sum(map(len, tokens)) - policy.last_token)

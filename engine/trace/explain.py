@@ -250,7 +250,7 @@ def _fullest(record: StepRecord, state: State) -> Fullest:
 
 
 class _Stories:
-    """Puts the sequences' stories together, record by record; `static/js/core/stories.js` mirrors it.
+    """Puts the sequences' stories together, record by record; `static/js/core/timeline.js` mirrors it.
 
     A wait is counted when it ends, from the steps that were read meanwhile: a step costs no more where many wait.
     """

@@ -2,7 +2,7 @@
 
 A request stays one request on however many instances: it begins with its first `submit`, and its tokens are those of
 the decoding part. The prefill part (`kv_producer`) samples a token that is discarded. A part that is lost with its
-instance before it has tokens is followed by another one. `static/js/core/parts.js` mirrors this.
+instance before it has tokens is followed by another one. `static/js/core/request_parts.js` mirrors this.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class ResidualStream(Struct, frozen=True, kw_only=True):
     vectors: dict[str, np.ndarray[Any, Any]]
     norms: np.ndarray[Any, Any]  # [layers, 5], L2 of before, attention, between, ffn and after; 0 where one is missing
     lens: list[list[Candidate]]  # the three most probable next tokens of the embedding, then after each layer
+    layer_lens: list[list[Candidate]]  # after layer `layer`, at each of the last positions that were asked for
     missing: list[MissingPart]
 
 

@@ -3,12 +3,13 @@
 import { render } from "../vendor/preact/preact.js";
 import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
-import { playLinkedScene } from "./control/anew.js";
+import { followHistory, followOpened } from "./control/deep_link.js";
 import { listenToKeys } from "./control/keyboard.js";
-import { followHistory, followOpened } from "./control/opened.js";
 import { followFilm, followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
+import { playLinkedScene } from "./control/restart.js";
 import { offerTour } from "./control/tour.js";
+import { t } from "./i18n/words.js";
 import { rove } from "./kit/focus.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
@@ -23,16 +24,15 @@ import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { isSite } from "./state/site.js";
-import { t } from "./tell/words.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
-if (hasLesson && !asked.distance) settings.distance.value = "learn";
+if (hasLesson && !asked.viewMode) settings.viewMode.value = "lesson";
 offerOpening(localStorageOrNull(), asked);
 
 followTheme();
 effect(() => {
-  document.documentElement.dataset.distance = settings.distance.value;
+  document.documentElement.dataset.viewMode = settings.viewMode.value;
 });
 await followLanguage();
 effect(() => {
@@ -64,7 +64,7 @@ session.start();
 /** Load the code of lessons on demand. */
 function followLearning() {
   const wait = effect(() => {
-    if (settings.distance.value !== "learn" && !settings.lesson.value) return;
+    if (settings.viewMode.value !== "lesson" && !settings.lesson.value) return;
     import("./control/lesson.js").then((found) => found.followLessons(localStorageOrNull()));
     queueMicrotask(() => wait());
   });

@@ -80,7 +80,7 @@ def test_from_a_folder_to_the_exported_file(name: str, server: str, lent: Lent, 
     wait_for(lambda: len(viewer.records()) == 2 + STEPS)
     capture = codec.decode(viewer.batches[-1]["captures"][-1], Capture)
 
-    asked = {"theater": theater, "seq_id": 0, "layer": capture.layers[0].layer, "heads": [0], "residual": True}
+    asked = {"theater": theater, "seq_id": 0, "layer": capture.layers[0].layer, "heads": [0], "residual": 1}
     if ARCHITECTURES[name] in STATES:
         assert "recurrent states" in viewer.refused("recompute", **asked)["message"]
     else:

@@ -88,3 +88,34 @@ def test_a_fork_without_the_head_says_what_is_off(open_page: OpenPage) -> None:
     page.goto(f"{page.url.split('?')[0]}?theater={in_address(page)['run_b']}&detail=layer&layer=1&head=2")
     expect(page.locator(".layer-off")).to_contain_text("off in this run: head 2 of layer 1 from record 3 on")
     expect(page.locator("#layer-panel .layer-cell")).to_have_count(5)
+
+
+def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: OpenPage) -> None:
+    """Greedy: from the prompt's last token on each column's guess is the token of the next one, also of new tokens."""
+    page = open_page("/?temperature=0&layer=3")
+    prefill(page, "The moon rose")
+    for _ in range(3):
+        step(page)
+    prompt = page.locator(".token.prompt").count()
+    switch = page.locator("#stage-lens")
+    expect(page.locator("#token-row-lens")).to_have_count(0)
+    switch.press("Enter")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    tokens = page.locator(".token-text")
+    count = tokens.count()
+    assert count > prompt > 1
+    for grown in (count, count + 1):
+        expect(tokens).to_have_count(grown)
+        for position in range(prompt - 1, grown - 1):
+            guess = page.locator(f".token-row-guess[data-position='{position}']")
+            expect(guess).to_have_attribute("data-right", "true")
+            expect(guess).to_have_text(tokens.nth(position + 1).inner_text())
+        step(page)
+    column = page.locator(".token[data-position='2']")
+    expect(column).to_have_attribute("aria-label", re.compile("logit lens after layer 3: "))
+    page.locator("#layer").select_option("0")
+    expect(column).to_have_attribute("aria-label", re.compile("logit lens after layer 0: "))
+    expect(page.locator(".gutter-lens")).to_contain_text("after layer 0")
+    assert page.locator(".token-row-guess[data-right=false]").count() > 0
+    switch.press("Enter")
+    expect(page.locator("#token-row-lens")).to_have_count(0)

@@ -137,7 +137,7 @@ def _recomputed(device: str) -> str:
     """The page's panel of one layer: its arrays, and the residual stream."""
     token_ids = random_prompt(40, 8000, 1)
     one, other = (
-        recompute_sequence(_model("bundled", where), 0, token_ids, 2, None, residual=True) for where in (device, "cpu")
+        recompute_sequence(_model("bundled", where), 0, token_ids, 2, None, residual=1) for where in (device, "cpu")
     )
     worst = 0.0
     for mine, its in zip(one.layers, other.layers, strict=True):

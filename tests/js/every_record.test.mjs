@@ -11,10 +11,10 @@ import { provenanceOf } from "../../static/js/core/provenance.js";
 import { memoryFigures } from "../../static/js/core/state.js";
 import { motionsOf } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
-import { PHASES } from "../../static/js/state/moment.js";
-import { wordsOf } from "../../static/js/tell/chain.js";
-import { plainSentencesOf } from "../../static/js/tell/plain_sentence.js";
-import { sentencesOf } from "../../static/js/tell/sentence.js";
+import { PHASES } from "../../static/js/state/playhead.js";
+import { wordsOf } from "../../static/js/i18n/chain.js";
+import { plainSentencesOf } from "../../static/js/i18n/plain_sentence.js";
+import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import "./words.mjs";
 
 const FOLDER = new URL("../golden/", import.meta.url);

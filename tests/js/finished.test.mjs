@@ -5,14 +5,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
 import { originOf } from "../../static/js/core/sequence_view.js";
-import * as moment from "../../static/js/state/moment.js";
+import * as moment from "../../static/js/state/playhead.js";
 import { settings } from "../../static/js/state/settings.js";
-import * as stage from "../../static/js/state/stage_moment.js";
+import * as stage from "../../static/js/state/stage_playhead.js";
 import * as store from "../../static/js/state/store.js";
 import { batch } from "../../static/vendor/signals/signals.js";
 import { header, op, recordsOf } from "./log_builder.mjs";
 
-moment.followMoment();
+moment.followPlayhead();
 
 /** Sequence 0 has two tokens in block 0 and ends in record 2; sequence 1 takes block 0 in record 4; 2 is aborted in the queue. */
 const RECORDS = recordsOf([

@@ -4,8 +4,8 @@
 import { readFileSync } from "node:fs";
 
 import { gainOf, gainText } from "../../static/js/bench/gains.js";
-import { language } from "../../static/js/tell/language.js";
-import { addWords } from "../../static/js/tell/words.js";
+import { language } from "../../static/js/i18n/language.js";
+import { addWords } from "../../static/js/i18n/words.js";
 
 const CODES = ["en", "zh"];
 for (const code of CODES) {

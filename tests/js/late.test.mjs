@@ -10,7 +10,7 @@ const { followSelection, canGoBack } = await import("../../static/js/state/selec
 const { library, refresh, take } = await import("../../static/js/net/library.js");
 const { comparison, followComparison } = await import("../../static/js/panels/compare/model.js");
 const bench = await import("../../static/js/bench/live.js");
-const { roofs, wantRoofs } = await import("../../static/js/net/machine.js");
+const { roofs, wantRoofs } = await import("../../static/js/net/rooflines.js");
 
 /** From now on each fetch waits for the test: [{address, answer(status, body)}]. */
 function slowFetch() {

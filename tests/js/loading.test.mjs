@@ -7,7 +7,7 @@ import { tables } from "./options.mjs"; // before what asks for the table
 import { coming, errors, joined, session, settings, socket, soon, store } from "./session_page.mjs";
 import { speak } from "./words.mjs";
 
-const { loadingSentence } = await import("../../static/js/kit/model_on_its_way.js");
+const { loadingSentence } = await import("../../static/js/kit/model_loading.js");
 
 const STAGES = ["torch", "vocabulary", "weights", "check"];
 const model = (state, more = {}) => ({

@@ -8,7 +8,7 @@ import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/core/me
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { kvHeadOf } from "../../static/js/core/shape.js";
 import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
-import { sentencesOf } from "../../static/js/tell/sentence.js";
+import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, header, MEMORY, records } from "./log_builder.mjs";
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { show } from "../../static/js/control/shown.js";
+import { show } from "../../static/js/control/drawn.js";
 import { factsOf } from "../../static/js/panels/museum/facts.js";
 import { lanes, player, scene, wishOf } from "../../static/js/panels/museum/model.js";
 import { witnesses } from "../../static/js/panels/museum/notices.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { objectionWords, stepFailed } from "../../static/js/tell/operations.js";
+import { objectionWords, stepFailed } from "../../static/js/i18n/operations.js";
 import { speak } from "./words.mjs";
 
 const objection = {

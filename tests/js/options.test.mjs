@@ -13,7 +13,7 @@ import {
 } from "../../static/js/state/run_settings.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../../static/js/state/settings.js";
 import { modelFacts, own } from "../../static/js/state/store.js";
-import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../static/js/tell/options.js";
+import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../static/js/i18n/options.js";
 import { tables } from "./options.mjs";
 import { speak } from "./words.mjs";
 

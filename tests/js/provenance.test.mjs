@@ -7,7 +7,7 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { readSelection, writeSelection } from "../../static/js/state/selection.js";
-import { wordsOf } from "../../static/js/tell/chain.js";
+import { wordsOf } from "../../static/js/i18n/chain.js";
 import { evicted, forked, loaded, logOf, preempted, reused, shared } from "./histories.mjs";
 import { header, op, records, recordsOf } from "./log_builder.mjs";
 import { speak } from "./words.mjs";

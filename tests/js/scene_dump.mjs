@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { isOver, sceneFigures } from "../../static/js/core/scene_figures.js";
-import { fill } from "../../static/js/tell/words.js";
+import { fill } from "../../static/js/i18n/words.js";
 
 const [, , path, seq, end] = process.argv;
 const { header, records } = parseTrace(readFileSync(path));

@@ -7,7 +7,7 @@ import { header } from "./log_builder.mjs";
 import { coming, joined, settings, socket, soon, store } from "./session_page.mjs";
 import { speak } from "./words.mjs";
 
-const { playScene, reset, scene, sceneEnd } = await import("../../static/js/control/anew.js");
+const { playScene, reset, scene, sceneEnd } = await import("../../static/js/control/restart.js");
 const { writeDraft, draft } = await import("../../static/js/state/prompts.js");
 const { addPrompt } = await import("../../static/js/control/actions.js");
 

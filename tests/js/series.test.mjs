@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outlyingGap } from "../../static/js/core/metrics.js";
 import { csvOf, drawnGaps, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
-import { roofs } from "../../static/js/net/machine.js";
+import { roofs } from "../../static/js/net/rooflines.js";
 import {
   AXIS,
   budgetScale,

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { SHOWN_AS, TRANSITIONS } from "../../static/js/net/states.js";
-import { t } from "../../static/js/tell/words.js";
+import { t } from "../../static/js/i18n/words.js";
 import { file, joined, settings, socket, soon, store } from "./session_page.mjs";
 import { speak } from "./words.mjs";
 

@@ -16,7 +16,7 @@ WRITTEN_BY_A_TOOL = ("schema.js",)
 # A room may import the rooms of lower floors and itself; rooms on one floor do not know each other.
 FLOORS = [
     {"core"},  # the log, its state, its figures: pure
-    {"tell"},  # records and operations in words
+    {"i18n"},  # records and operations in words
     {"state"},  # settings, what is shown, what is held
     {"net", "kit"},  # the server; small views, canvas, colour, motion
     {"control"},  # what buttons and keys do

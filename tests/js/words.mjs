@@ -2,8 +2,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 
-import { language } from "../../static/js/tell/language.js";
-import { addWords } from "../../static/js/tell/words.js";
+import { language } from "../../static/js/i18n/language.js";
+import { addWords } from "../../static/js/i18n/words.js";
 import { texts as optionTexts } from "./options.mjs";
 import { tellingTexts } from "./telling_words.mjs";
 
@@ -24,7 +24,7 @@ function textsOf(code) {
 
 function glossaryOf(code) {
   const entries = (terms) => Object.entries(terms).map(([id, [term, ...parts]]) => [id, [term, joined(parts)]]);
-  const groups = Object.entries(read(`tell/glossary.${code}.json`));
+  const groups = Object.entries(read(`i18n/glossary.${code}.json`));
   return Object.fromEntries(groups.map(([group, terms]) => [group, Object.fromEntries(entries(terms))]));
 }
 

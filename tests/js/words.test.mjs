@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { LANGUAGES, onGpu } from "../../static/js/tell/language.js";
-import { bytesText, fill, grouped, secondsText, t } from "../../static/js/tell/words.js";
+import { LANGUAGES, onGpu } from "../../static/js/i18n/language.js";
+import { bytesText, fill, grouped, secondsText, t } from "../../static/js/i18n/words.js";
 import { en, glossary, JS, speak, zh } from "./words.mjs";
 
 test("both languages have the same keys", () => {

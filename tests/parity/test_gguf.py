@@ -1,12 +1,14 @@
 """Models in GGUF files: what the same weights compute from safetensors, with the file's tokenizer and chat template."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from app.cli import main
+from engine.bench.peers.foreign.gguf_file import ARCHITECTURES
 from engine.model import gguf_hub
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
@@ -15,10 +17,11 @@ from engine.setup.unloaded_model import architecture_of
 from tests import gguf_files
 from tests.parity.harness import Driver, mixed_schedule, random_prompt
 from tests.tiny_models import byte_level_tokenizer
+from tests.unit.prompts.sessions import chat
 
 
 @pytest.mark.parametrize("is_quantized", [False, True], ids=["f32", "q8_0"])
-@pytest.mark.parametrize("family", gguf_files.ARCHITECTURES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     plain = gguf_files.write(family, file, is_quantized)
@@ -49,6 +52,23 @@ def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tm
     assert given.stored.stored_bytes == pytest.approx(each * weights, rel=0.03)  # norms and biases are float32
     assert given.stored.taken_bytes == bytes_to_come(str(file), "float32", "cpu") >= 4 * weights
     assert architecture_of(str(file)).shipped.each == pytest.approx(each, rel=0.03)
+
+
+def test_prompts_are_counted_and_rendered_by_the_files_tokenizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its merges count, and its chat template, which writes nothing before an answer, is the cause of a break."""
+    file, day = tmp_path / "tiny.gguf", tmp_path / "day.jsonl"
+    gguf_files.write("qwen2", file, True)
+    bodies = [chat(turns, "This is the zh of the moth.") for turns in (1, 2)]
+    day.write_text("\n".join(map(json.dumps, bodies)))
+    assert main(["prompts", str(day), "--tokenizer", f"mine={file}", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    tokenizer = load_model(str(file), dtype="float32", device="cpu").tokenizer
+    assert tokenizer is not None and found["rendered"]
+    for body, request in zip(bodies, found["requests"], strict=True):
+        assert request["num_tokens"] == len(tokenizer.chat(body["messages"]))
+    assert found["requests"][1]["parted"]["cause"] == "template_differs"
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

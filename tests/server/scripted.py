@@ -26,10 +26,11 @@ def scripted_api(
     template: str = TEMPLATE,
     special: Sequence[str] = (),
     api: ApiSettings | None = None,
+    num_positions: int = 4096,
     **settings: Any,
 ) -> Iterator[Api]:
     """Serve the model under the name of `folder`."""
-    write_scripted(folder, scripts, template, special)
+    write_scripted(folder, scripts, template, special, num_positions)
     model = load(str(folder), "auto", "cpu", ServerSettings(), lambda stage: None)
-    with served_api(api, config=CONFIG, model=model, **settings) as found:
+    with served_api(api, model=model, **{"config": CONFIG} | settings) as found:
         yield found

@@ -102,14 +102,14 @@ def test_the_live_models_residual_stream_ends_in_the_token_that_greedy_sampling_
     wait_for(lambda: len(viewer.records()) == 1 + performed)
     tokens = viewer.do("recompute", theater=theater, seq_id=0, layer=1)["token_ids"]
     asked = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [0], "num_tokens": len(tokens) - 2}
-    answer = viewer.do("recompute", **asked, residual=True)
+    answer = viewer.do("recompute", **asked, residual=1)
     stream = codec.decode(answer["residual"]["stream"], ResidualStream)
     assert stream.position == len(tokens) - 3 and not stream.missing
     assert stream.lens[-1][0].token_id == tokens[-2]
     arrays = codec.decode(answer["arrays"], LayerCapture)  # with the layer itself, of every position
     assert arrays.k.shape[0] == len(tokens) - 2 and "residual" not in viewer.do("recompute", **asked)
     assert answer["residual"]["linear_flops"] > answer["residual"]["attention_flops"] > 0
-    assert "one layer" in viewer.refused("recompute", **{**asked, "layer": None}, residual=True)["message"]
+    assert "one layer" in viewer.refused("recompute", **{**asked, "layer": None}, residual=1)["message"]
     asked = {"theater": theater, "layer": 1, "part": "v", "head": 1}  # and the matrix that makes a value of it
     weights = codec.decode(viewer.do("projection", **asked)["projection"], Projection)
     made = weights.weight @ stream.vectors["attention_in"] + weights.bias

@@ -14,7 +14,7 @@ A text's placeholders are the operation's own fields, and what `parts` derives f
 its name: `seq_id` and what ends so as a sequence's name, block ids as ranges, `num_bytes` with its unit, record
 indices counted from the reader's first. `{n|block|blocks}` chooses by number.
 
-The page does the same with the same texts (`static/js/core/operations.js`, `static/js/tell/operations.js`; it also
+The page does the same with the same texts (`static/js/core/operations.js`, `static/js/i18n/operations.js`; it also
 tells several operations at once); `tests/js/test_telling_parity.py` holds both to the same sentences.
 """
 

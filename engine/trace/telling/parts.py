@@ -1,6 +1,6 @@
 """Facts of an operation to describe: keys of texts, and values for their placeholders. No words.
 
-`static/js/core/telling.js` mirrors this file.
+`static/js/core/messages.js` mirrors this file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 // Benchmark page: header, list of scenarios, and a report.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../kit/preferences.js";
 import { Tooltip } from "../kit/tooltip.js";
-import { inLanguage, t } from "../tell/words.js";
 import { hovering, take } from "./drop.js";
 import { Result, Verdict } from "./findings.js";
 import { link } from "./link.js";

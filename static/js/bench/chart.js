@@ -1,12 +1,12 @@
 // Chart of the shown records: drawn by Plotly once it is loaded, with the page's tooltip and a download as a picture.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { language } from "../i18n/language.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
 import { CONFIG, loadPlotly } from "../kit/plotly.js";
 import { hideTip, tipAt } from "../kit/tooltip.js";
-import { language } from "../tell/language.js";
-import { inLanguage, t } from "../tell/words.js";
 import { figure, picture } from "./figure.js";
 import { axisPoints, curves, pointAt, variantTitle } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";

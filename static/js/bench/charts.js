@@ -1,8 +1,8 @@
 // Charts of the shown records on shared axes: one metric, absolute and relative to a baseline. For several records,
 // their differences follow.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { inLanguage, t } from "../tell/words.js";
 import { Chart } from "./chart.js";
 import { Differences } from "./differences.js";
 import { Legend } from "./legend.js";

@@ -1,7 +1,7 @@
 // Records side by side: each one's figures, and the ratio to the first.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { inLanguage, t } from "../tell/words.js";
 import { Said } from "./findings.js";
 import { gainOf } from "./gains.js";
 import { highest, placesOf, pointAt, variantsOf } from "./record.js";

@@ -1,7 +1,7 @@
 // Records of other machines, dropped on the page or chosen as files. They are not uploaded.
 
 import { signal } from "../../vendor/signals/signals.js";
-import { inLanguage, t } from "../tell/words.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { NotARecord, parseRecord } from "./parse.js";
 import { keep, tell } from "./store.js";
 import { machineText } from "./where.js";

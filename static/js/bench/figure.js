@@ -1,8 +1,8 @@
 // Plotly figure of a record's curves: lines over a numeric axis, grouped bars over a categorical one. y begins at 0.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { colours } from "../kit/colour.js";
 import { axis, baseLayout } from "../kit/plotly.js";
-import { inLanguage, t } from "../tell/words.js";
 import { curves, isCategorical, placesOf, variantsOf, variantTitle } from "./record.js";
 import { atText, measureOf, unitText } from "./words.js";
 

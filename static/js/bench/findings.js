@@ -1,7 +1,7 @@
 // Headlines: results in everyday words, and whether the predefined threshold was met.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { inLanguage, t } from "../tell/words.js";
 import { gainOf, gainText } from "./gains.js";
 import { metricOf } from "./record.js";
 import { estimateText, quantityText } from "./words.js";

@@ -1,7 +1,7 @@
 // Ratios in everyday words: "5.0 times faster", "a third of the memory"; and whether that is good. Mirrors the command
 // line (engine/bench/gains.py, which has the words); a test holds both to the same sentences.
 
-import { hasText, t } from "../tell/words.js";
+import { hasText, t } from "../i18n/words.js";
 
 /**
  * @typedef {"rate" | "run" | "time" | "memory" | "work" | "tokens" | "amount"} Kind

@@ -1,7 +1,7 @@
 // Legend of the curves: variants, and records if there are several.
 
+import { inLanguage } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { inLanguage } from "../tell/words.js";
 import { curveStyle, RECORD_STYLES, styleOf } from "./figure.js";
 import { curves, isCategorical, variantsOf } from "./record.js";
 import { machineText } from "./where.js";

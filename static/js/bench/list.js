@@ -1,9 +1,9 @@
 // List of the scenarios, in groups.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { markPlace } from "../state/settings.js";
-import { inLanguage, t } from "../tell/words.js";
 import { link } from "./link.js";
 import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 

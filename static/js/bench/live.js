@@ -1,8 +1,8 @@
 // Benchmark run on the server: started, followed and stopped over the socket (docs/reference/protocol.md).
 
 import { signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { Client, NoAnswer } from "../net/client.js";
-import { t } from "../tell/words.js";
 import { link } from "./link.js";
 import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 

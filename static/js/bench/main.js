@@ -2,12 +2,12 @@
 
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { followTheme, localStorageOrNull } from "../kit/preferences.js";
 import { printLight } from "../kit/print_light.js";
 import { followLanguage } from "../net/words.js";
 import { connectSettings } from "../state/settings.js";
-import { t } from "../tell/words.js";
 import { App } from "./app.js";
 import { acceptDrops } from "./drop.js";
 import { link, TABLE } from "./link.js";

@@ -1,7 +1,7 @@
 // Benchmark records as charts, table and downloads need them (docs/reference/benchmark-records.md). No DOM here.
 
 import { csvText } from "../core/csv.js";
-import { inLanguage } from "../tell/words.js";
+import { inLanguage } from "../i18n/words.js";
 
 /**
  * @typedef {import("../core/bench.js").BenchRecord} BenchRecord

@@ -1,8 +1,8 @@
 // Report of one scenario: what to look for, headlines, charts, machines, all figures.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { saveText } from "../kit/save.js";
-import { inLanguage, t } from "../tell/words.js";
 import { Charts } from "./charts.js";
 import { Findings } from "./findings.js";
 import { axisPoints, csvOf, failures, variantTitle } from "./record.js";

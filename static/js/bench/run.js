@@ -1,9 +1,9 @@
 // Controls for running a scenario here: amount of work, progress, and the effect on timings.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { Numeric } from "../kit/inputs.js";
-import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, secondsLeft, show } from "./live.js";
 import { listed, scenarios } from "./store.js";

@@ -1,7 +1,7 @@
 // Table of all figures of a record: a row per variant and point of the axis, a column per metric.
 
+import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { inLanguage, t } from "../tell/words.js";
 import { axisPoints, pointAt, variantTitle } from "./record.js";
 import { traceAddress } from "./store.js";
 import { atText, estimateText, highestOf, measureOf } from "./words.js";

@@ -1,6 +1,6 @@
 // Machine and method of a record, in words.
 
-import { bytesText, t } from "../tell/words.js";
+import { bytesText, t } from "../i18n/words.js";
 import { variantTitle } from "./record.js";
 import { momentText } from "./words.js";
 

@@ -1,6 +1,6 @@
 // Words and number formats of the benchmark page, in its language.
 
-import { inLanguage, t } from "../tell/words.js";
+import { inLanguage, t } from "../i18n/words.js";
 
 /**
  * @typedef {import("../core/bench.js").BenchRecord} BenchRecord

@@ -2,14 +2,14 @@
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { unfinished } from "../core/instances.js";
+import { t } from "../i18n/words.js";
 import { isPhone } from "../kit/measure.js";
 import { command, focusOn, submit, tokensOf } from "../net/commands.js";
 import { draft, draftIsSent, markSent } from "../state/prompts.js";
 import { differing } from "../state/run_settings.js";
 import { optionSetting, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { t } from "../tell/words.js";
-import { applyConfig } from "./anew.js";
+import { applyConfig } from "./restart.js";
 
 /** Whether the model will see the draft with different punctuation than written. */
 export const rewritten = signal(false);

@@ -7,7 +7,7 @@ import * as store from "../state/store.js";
 import { startOpening } from "./opening.js";
 import * as playback from "./playback.js";
 import { player } from "./player.js";
-import * as room from "./room.js";
+import * as room from "./present.js";
 
 export const helpOpen = signal(false);
 /** Whether the jump list is open. */
@@ -76,7 +76,7 @@ export function toggleTelling() {
 function letGo() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
-  else if (room.inRoom()) room.toggle();
+  else if (room.isPresenting()) room.toggle();
 }
 
 /**

@@ -1,6 +1,8 @@
 // Lesson control: open at the stored position, go on, answer, and show the run meanwhile.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { language } from "../i18n/language.js";
+import { addMoreWords, t } from "../i18n/words.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
@@ -20,9 +22,7 @@ import {
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { language } from "../tell/language.js";
-import { addMoreWords, t } from "../tell/words.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_ways.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, startOf } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
@@ -82,7 +82,7 @@ export function followLessons(memory) {
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value) return; // the class determines the lesson
-    if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
+    if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
@@ -111,7 +111,7 @@ function openWanted(lost, can) {
 export function learn(id) {
   batch(() => {
     settings.lesson.value = id;
-    settings.distance.value = "learn";
+    settings.viewMode.value = "lesson";
   });
 }
 
@@ -188,7 +188,7 @@ async function open(wanted) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
   }
-  const begun = await begin({ lesson: wanted, changes: {}, ...wayInto(wanted) });
+  const begun = await begin({ lesson: wanted, changes: {}, ...startOf(wanted) });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
 }
 

@@ -2,14 +2,14 @@
 // replace the run by a new one on it.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { Refusal } from "../net/client.js";
 import { adoptFacts, factsOf } from "../net/facts.js";
 import { adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { firstModel, modelFacts, own } from "../state/store.js";
-import { t } from "../tell/words.js";
-import { applyConfig } from "./anew.js";
 import { helpOpen } from "./keyboard.js";
+import { applyConfig } from "./restart.js";
 
 export const exportOpen = signal(false);
 export const modelsOpen = signal(false);

@@ -3,6 +3,8 @@
 import { batch, computed, effect, signal, untracked } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
+import { language } from "../i18n/language.js";
+import { t } from "../i18n/words.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
@@ -12,8 +14,6 @@ import { writeDraft } from "../state/prompts.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
-import { language } from "../tell/language.js";
-import { t } from "../tell/words.js";
 
 /** @typedef {import("../core/film.js").Film} Film */
 
@@ -57,7 +57,7 @@ const PLACES = [
   "run_a",
   "run_b",
   "detail",
-  "distance",
+  "viewMode",
   "fault",
   "scene",
   "lesson",
@@ -96,7 +96,7 @@ function begin() {
 export function endOpening() {
   batch(() => {
     opening.value = playing.value = false;
-    settings.distance.value = presents.peek() ? "room" : "look";
+    settings.viewMode.value = presents.peek() ? "present" : "intro";
   });
   try {
     storage?.setItem(MEMORY_KEY, "seen");
@@ -232,7 +232,7 @@ export async function takeWord(theater, record, seq, token) {
  */
 export async function writeOwn(text) {
   writeDraft(text);
-  if (!(await live(null))) return void store.toast(t("look.own.wait"));
+  if (!(await live(null))) return void store.toast(t("intro.own.wait"));
   if (!(await session.startAnew())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
   if (opening.peek()) endOpening(); // the intro view starts a new run at once

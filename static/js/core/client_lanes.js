@@ -1,7 +1,7 @@
 // Requests per client in a record: waiting in the client's lane, queued in the engine, scheduled, and streamed. Waiting
 // in a lane is not recorded; the later submission contains its duration. Pure.
 
-import { RequestParts } from "./parts.js";
+import { RequestParts } from "./request_parts.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog

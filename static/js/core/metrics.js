@@ -2,7 +2,7 @@
 
 import { BusyTime } from "./busy_time.js";
 import { RELEASED } from "./groups.js";
-import { RequestParts } from "./parts.js";
+import { RequestParts } from "./request_parts.js";
 import { kvKinds } from "./shape.js";
 
 /**

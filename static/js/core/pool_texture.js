@@ -1,7 +1,7 @@
 // Picture of a large pool with one pixel per block: order and colour of the blocks. Pure.
 
 /**
- * @typedef {import("./survey.js").Columns} Columns
+ * @typedef {import("./log_index.js").Columns} Columns
  * @typedef {[number, number, number]} Rgb
  * @typedef {"owner" | "age" | "refs" | "hits" | "group" | "tier"} Meaning
  * @typedef {"id" | "owner" | "used"} Order

@@ -2,7 +2,7 @@
 // Based on the scheduler's lanes and the engine's clock. Pure.
 
 import { beganAt, engineTime, latestTime } from "./metrics.js";
-import { isShared } from "./parts.js";
+import { isShared } from "./request_parts.js";
 
 /**
  * @typedef {import("./metrics.js").Log} Log

@@ -907,7 +907,7 @@ export interface RecomputeMessage {
   layer: number | null;
   heads?: number[] | null;
   num_tokens?: number | null;
-  residual?: boolean;
+  residual?: number;
 }
 
 export interface Recomputed {
@@ -973,6 +973,7 @@ export interface ResidualStream {
   vectors: Record<string, NdArray>;
   norms: NdArray;
   lens: Candidate[][];
+  layer_lens: Candidate[][];
   missing: ("apart" | "experts" | "head" | "logits" | "matrices")[];
 }
 

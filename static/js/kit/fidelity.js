@@ -1,7 +1,7 @@
 // Mark for the fidelity of a shown value: captured, derived or schematic. All marks of the page are a single Tab stop;
 // arrow keys move between them.
 
-import { t } from "../tell/words.js";
+import { t } from "../i18n/words.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 

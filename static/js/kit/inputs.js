@@ -1,9 +1,9 @@
 // Input elements, and handlers that pass a field's value to a function.
 
 import { useState } from "../../vendor/preact/hooks.js";
+import { grouped, sentences, t } from "../i18n/words.js";
 import { fits } from "../state/options.js";
 import { settings } from "../state/settings.js";
-import { grouped, sentences, t } from "../tell/words.js";
 import { html } from "./html.js";
 
 /** @typedef {import("../state/options.js").Bounds} Bounds */

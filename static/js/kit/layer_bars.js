@@ -2,7 +2,7 @@
 // magnitude. A click selects the layer.
 
 import { heightOf, KINDS, SAME } from "../core/layer_differences.js";
-import { t } from "../tell/words.js";
+import { t } from "../i18n/words.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 

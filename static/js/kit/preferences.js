@@ -1,9 +1,9 @@
 // User preferences that apply to every page.
 
 import { effect } from "../../vendor/signals/signals.js";
+import { language, languageAfter } from "../i18n/language.js";
+import { t } from "../i18n/words.js";
 import { settings } from "../state/settings.js";
-import { language, languageAfter } from "../tell/language.js";
-import { t } from "../tell/words.js";
 import { themeChanged } from "./colour.js";
 import { html } from "./html.js";
 import { Icon } from "./icon.js";

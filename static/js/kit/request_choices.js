@@ -2,8 +2,8 @@
 
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { MINUTE, ONLY } from "../core/requests.js";
+import { t } from "../i18n/words.js";
 import { settings } from "../state/settings.js";
-import { t } from "../tell/words.js";
 import { html } from "./html.js";
 import { withValue } from "./inputs.js";
 

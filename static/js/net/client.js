@@ -1,7 +1,7 @@
 // Socket client: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
 
+import { language } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
-import { language } from "../tell/language.js";
 
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
 const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked

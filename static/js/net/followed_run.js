@@ -3,13 +3,13 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes, decodeAs } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
+import { grouped, t } from "../i18n/words.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { grouped, t } from "../tell/words.js";
+import { showError } from "./errors.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
-import { tell } from "./trouble.js";
 
 /**
  * @typedef {import("../core/wire.js").Status} Status
@@ -136,7 +136,7 @@ export class FollowedRun {
     const before = store.status.value;
     store.status.value = message;
     if (store.own.large.value) store.own.numRecords.value = message.num_records; // the records are not sent
-    if (message.error && message.error !== before?.error) tell(message.error, message.objection);
+    if (message.error && message.error !== before?.error) showError(message.error, message.objection);
     if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
   }
 
@@ -162,7 +162,7 @@ export class FollowedRun {
     if (!log || theater !== this.theater || epoch !== this.epoch) return;
     const count = log.length;
     const isHere = () => store.own.log.peek() === log;
-    const { surveyReaches } = await import("./surveyed.js");
+    const { surveyReaches } = await import("./log_index.js");
     await surveyReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
     // a client that lost its connection rejoins that way on reconnect; a missing run is reported by the server
     if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
@@ -176,7 +176,7 @@ export class FollowedRun {
     const { log, large, numRecords } = store.own;
     const before = log.peek();
     if (!before) return; // it was too long before
-    const { surveyReaches } = await import("./surveyed.js");
+    const { surveyReaches } = await import("./log_index.js");
     await surveyReaches(this.theater, before.length, () => log.peek() === before);
     if (log.peek() !== before) return; // replaced by another run or file meanwhile
     this.#layers = null;

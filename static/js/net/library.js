@@ -1,11 +1,11 @@
 // The server's recordings: list and operations. See docs/reference/protocol.md, "Recordings".
 
 import { computed, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { isEmbedded } from "../state/embedded.js";
 import { markPlace } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import { own, status, toast } from "../state/store.js";
-import { t } from "../tell/words.js";
 import { command } from "./commands.js";
 import { session } from "./session.js";
 import { isTrace, unreadable } from "./trace_file.js";

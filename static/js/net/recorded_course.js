@@ -1,7 +1,7 @@
 // Course of a lesson whose runs are recordings: only the part that the learner may see is copied into the page's log.
 
 import { parseTrace } from "../core/file.js";
-import { wayOf } from "../core/retold.js";
+import { progressOf } from "../core/lesson_replay.js";
 import { embeddedLesson, embeddedRun, isEmbedded } from "../state/embedded.js";
 import { own } from "../state/run.js";
 import { siteLesson, siteLessonRun } from "../state/site.js";
@@ -13,7 +13,7 @@ import { session } from "./session.js";
 /**
  * @typedef {import("../core/wire.js").LessonRetell} Asked
  * @typedef {import("../core/wire.js").LessonRetold} LessonRetold
- * @typedef {import("../core/retold.js").Transcript} Transcript
+ * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
  * @typedef {import("./live_course.js").Course} Course
  * @typedef {import("./live_course.js").Given} Given
  * @typedef {(asked: Asked) => Promise<LessonRetold>} Retell
@@ -86,7 +86,7 @@ async function retoldByServer(asked) {
 /** @type {Retell} */
 async function retoldHere({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
   const transcript = await transcriptOf(lesson, language);
-  const way = wayOf(transcript, at, answers);
+  const way = progressOf(transcript, at, answers);
   const trace = await traceOf(transcript, way.moment);
   const from = run === way.moment.run ? first : 0;
   const { kind, title, minutes, words } = transcript;

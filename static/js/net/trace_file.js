@@ -2,8 +2,8 @@
 
 import { beginsAsTrace, parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
+import { t } from "../i18n/words.js";
 import { toast } from "../state/store.js";
-import { t } from "../tell/words.js";
 
 /**
  * Parse the log in `buffer` as far as it is valid; `damage` is the reason for an early end, or null. Throws

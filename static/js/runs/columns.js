@@ -1,8 +1,8 @@
 // Tokens of one sequence in several runs, aligned by position, with marks at differences.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { t } from "../tell/words.js";
 import { differsAt, labelsOf, placesShown } from "./tokens.js";
 
 /**

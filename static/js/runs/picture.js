@@ -1,11 +1,11 @@
 // Canvas of the lanes, repainted when they take a step, when another step is on view, and on changes of theme or
 // language.
 
+import { language } from "../i18n/language.js";
 import { prepare, usePainter } from "../kit/canvas.js";
 import { themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
 import { hideTip, tipAt } from "../kit/tooltip.js";
-import { language } from "../tell/language.js";
 
 /**
  * @typedef {{width: number, height: number}} Size in CSS pixels

@@ -1,7 +1,7 @@
 // Sentences on several runs, shared by the panels: quoted tokens, choices per run, agreement.
 
-import { stepFailed } from "../tell/operations.js";
-import { t } from "../tell/words.js";
+import { stepFailed } from "../i18n/operations.js";
+import { t } from "../i18n/words.js";
 import { labelOf, labelsOf } from "./tokens.js";
 
 /**

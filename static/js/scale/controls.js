@@ -1,8 +1,8 @@
 // Input controls of a section: choices, counts and sliders, labelled by the section's words.
 
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { Numeric } from "../kit/inputs.js";
-import { t } from "../tell/words.js";
 import { boundsOf } from "./inputs.js";
 
 /**

@@ -2,13 +2,13 @@
 
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { followTheme, LanguageSwitch, localStorageOrNull, ThemeButton } from "../kit/preferences.js";
 import { printLight } from "../kit/print_light.js";
 import { Tooltip } from "../kit/tooltip.js";
 import { followLanguage } from "../net/words.js";
 import { connectSettings, TABLE as PAGE, settings } from "../state/settings.js";
-import { t } from "../tell/words.js";
 import { inputs } from "./inputs.js";
 import { TABLE as PAPER, Section as Paper } from "./sections/paper/section.js";
 import { TABLE as PLACEMENT, Section as Placement } from "./sections/placement/section.js";

@@ -1,7 +1,7 @@
 // A number from the server with its formula, which expands to show the values.
 
+import { bytesText, grouped, secondsText, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { bytesText, grouped, secondsText, t } from "../tell/words.js";
 import { FactorSources } from "./sources.js";
 
 /**

@@ -1,11 +1,11 @@
 // Plot of a section, drawn by Plotly once it is loaded, with downloads of the picture and the numbers.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { language } from "../i18n/language.js";
+import { grouped, t } from "../i18n/words.js";
 import { colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
 import { baseLayout, CONFIG, loadPlotly } from "../kit/plotly.js";
-import { language } from "../tell/language.js";
-import { grouped, t } from "../tell/words.js";
 
 const HEIGHT = 320;
 const PICTURE = { width: 1200, height: 720 };

@@ -1,7 +1,7 @@
 // Sources of the figures of a model, GPU or link, with dates and the check against them.
 
+import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { t } from "../tell/words.js";
 
 /**
  * As defined in `engine/accounting/sources.py`. `meanings`: of the factors that use its figures.

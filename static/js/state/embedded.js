@@ -31,7 +31,7 @@ export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 /**
  * Return the embedded lesson.
  *
- * @typedef {import("../core/retold.js").Transcript} Transcript
+ * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
  */
 export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));

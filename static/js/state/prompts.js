@@ -3,7 +3,7 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { joinText } from "../core/labels.js";
 import { countSequences } from "../core/state.js";
-import { t } from "../tell/words.js";
+import { t } from "../i18n/words.js";
 import { own } from "./store.js";
 
 /** Return the example prompts in the page's language. */

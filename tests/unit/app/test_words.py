@@ -19,9 +19,9 @@ from engine.trace.telling import Voice
 def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of `static`, with the glossary that a language must have."""
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
-    put(tmp_path, "tell", {"sentence.a": ["One, ", "two."]})
+    put(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
     put(tmp_path, "bench", {"bench.a": "only there"})
-    (tmp_path / "js/tell/glossary.en.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "js/i18n/glossary.en.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def test_the_rooms_words_are_joined(rooms: Path) -> None:
 
 def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
     put(rooms, "net", {"sentence.a": "another"})
-    with pytest.raises(ValueError, match=r"tell/words.en.json has 'sentence.a', which another room has too"):
+    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another room has too"):
         words.words_of("en")
 
 
@@ -90,7 +90,7 @@ def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
         target = tmp_path / "js" / path.relative_to(shipped)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
-    (tmp_path / "js/tell/words.eo.json").write_text('{"chain.title": "eo"}', encoding="utf-8")
+    (tmp_path / "js/i18n/words.eo.json").write_text('{"chain.title": "eo"}', encoding="utf-8")
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
     app = Flask(__name__)
     app.register_blueprint(words.blueprint())

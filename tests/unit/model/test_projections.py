@@ -21,7 +21,7 @@ def differences(model: LoadedModel, parts: list[ProjectionPart]) -> list[float]:
     """Return the largest difference of each head's projection from its captured vector, of all layers."""
     found = []
     for layer in range(model.facts.num_layers):
-        done = recompute_sequence(model, 0, ALONE, layer, None, residual=True)
+        done = recompute_sequence(model, 0, ALONE, layer, None, residual=1)
         assert done.residual is not None
         reads, arrays = done.residual.vectors["attention_in"], done.layers[0]
         for part in parts:

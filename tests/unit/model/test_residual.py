@@ -28,7 +28,7 @@ TOKENS = PROMPTS[0]
 
 
 def stream_of(model: LoadedModel, layer: int) -> ResidualStream:
-    found = recompute_sequence(model, 0, TOKENS, layer, [0], residual=True).residual
+    found = recompute_sequence(model, 0, TOKENS, layer, [0], residual=1).residual
     assert found is not None
     return found
 
@@ -99,6 +99,20 @@ def test_lens_of_an_earlier_layer_is_norm_and_head_of_its_residual() -> None:
     )
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma2", "minicpm3", "gpt2"])
+def test_lens_of_the_last_layer_is_the_models_next_token_at_every_position(family: str) -> None:
+    """Gemma 2 caps its logits, and MiniCPM 3 multiplies them by a constant."""
+    module = causal_model(causal_config(family)) if family == "minicpm3" else tiny_model(family)
+    own = eager_forward(module, TOKENS).logits[0].float().log_softmax(-1).topk(3)
+    model = from_module(module)
+    for count in (1, 3, len(TOKENS), len(TOKENS) + 5):
+        found = recompute_sequence(model, 0, TOKENS, model.facts.num_layers - 1, [0], residual=count).residual
+        assert found is not None and len(found.layer_lens) == min(count, len(TOKENS))
+        for top, ids, logprobs in zip(found.layer_lens, own.indices[-count:], own.values[-count:], strict=True):
+            assert [one.token_id for one in top] == ids.tolist()
+            assert [one.logprob for one in top] == pytest.approx(logprobs.tolist(), abs=1e-4)
+
+
 def test_hidden_activation_is_what_the_down_projection_reads() -> None:
     model = from_module(tiny_model("llama"))
     parts = stream_of(model, 1).vectors
@@ -125,9 +139,9 @@ def test_hooks_are_gone_after_the_pass() -> None:
 
 def test_it_needs_one_layer_and_a_model_without_states() -> None:
     with pytest.raises(RecomputeError, match="one layer"):
-        recompute_sequence(from_module(tiny_model("llama")), 0, TOKENS, None, [0], residual=True)
+        recompute_sequence(from_module(tiny_model("llama")), 0, TOKENS, None, [0], residual=1)
     with pytest.raises(RecomputeError, match="without recurrent states"):
-        recompute_sequence(from_module(hybrid_model("jamba")), 0, TOKENS, 0, [0], residual=True)
+        recompute_sequence(from_module(hybrid_model("jamba")), 0, TOKENS, 0, [0], residual=1)
 
 
 def num_keys(model: LoadedModel, layer: int, **more: Any) -> int:

@@ -10,7 +10,7 @@ from app.cli import main, prompts
 from app.prompts.page import EXAMPLE
 from app.prompts.words import words
 from engine.prompts.causes import Cause
-from engine.prompts.policies import Limit
+from engine.prompts.policies import Limit, Scope
 from engine.prompts.savings import PROPOSALS
 from tests.unit.prompts.sessions import SESSIONS
 
@@ -34,6 +34,7 @@ def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pyt
     assert "s of prefill (layers of Llama 2 7B" in shown
     assert main(["prompts", str(file), "--model", "llama-2-7b"]) == 2
     assert "the keys of a schema came in another order" in shown and "more than if they had hit" in shown
+    assert "Requests to one instance share this cache" in shown
     assert "would save" in shown and "move what changes out of the system prompt" in shown
 
 
@@ -148,7 +149,8 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
     assert english.keys() == chinese.keys()
     causes = {f"cause.{one}" for one in Cause.__args__ if one not in ("another_question", "new_conversation")}  # type: ignore[attr-defined]
     limits = {f"limit.{one}" for one in Limit.__args__}  # type: ignore[attr-defined]
-    assert causes | limits | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
+    scopes = {f"scope.{one}" for one in Scope.__args__}  # type: ignore[attr-defined]
+    assert causes | limits | scopes | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
 
 
 def test_the_example_has_three_breaks(capsys: pytest.CaptureFixture[str]) -> None:

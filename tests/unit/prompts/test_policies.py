@@ -104,3 +104,24 @@ def test_prompts_that_are_cut_at_other_places_share_their_tokens() -> None:
 
 def test_every_policy_has_a_source() -> None:
     assert all(policy.sources for policy in policies().values())
+
+
+def test_a_model_that_is_cached_by_other_rules_is_not_played() -> None:
+    long = "x" * 1300
+    for model, limit in (("gpt-5.4", "rounded"), ("gpt-5.6-sol", "other_rules"), ("openai/gpt-6", "other_rules")):
+        assert hits("openai", request(long, model=model), request(long, model=model))[1].limit == limit
+
+
+def test_the_shortest_prefix_is_the_models_however_a_gateway_spells_it() -> None:
+    anthropic = policies()["anthropic"]
+    for model, least in (
+        ("claude-opus-4-6", 4096),
+        ("anthropic/claude-opus-4.6", 4096),
+        ("claude-opus-4-7", 2048),
+        ("claude-opus-4-8", 1024),
+        ("claude-opus-5-5", 512),
+        ("claude-sonnet-5", 1024),
+        ("claude-sonnet-5.5", 512),
+        ("Claude-Haiku-4-5-20251001", 4096),
+    ):
+        assert anthropic.minimum_of(model) == least

@@ -3,14 +3,14 @@
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFork, fork, progress } from "../../control/fork.js";
 import { loneLabel } from "../../core/labels.js";
+import { langOf, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { sequenceView } from "../../state/store.js";
-import { langOf, probabilityText, t } from "../../tell/words.js";
 
 /** Whether the next token has been sampled in the shown sub-step. */
 const sampled = computed(() => phase("sample") > 0);

@@ -3,6 +3,7 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
+import { grouped, t } from "../../i18n/words.js";
 import { usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -11,7 +12,6 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { mapIsShown, roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 import { cellLines, choose, moves } from "./head_words.js";
 import { mapLayout } from "./map_geometry.js";
 import { FAMILIES, familyOf, paintMap } from "./map_paint.js";

@@ -5,10 +5,10 @@ import { rowOf, strongest } from "../../core/attention.js";
 import { tellingHeads } from "../../core/heads.js";
 import { labelText } from "../../core/labels.js";
 import { kvHeadOf } from "../../core/shape.js";
+import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { log, sequenceView } from "../../state/store.js";
-import { grouped, probabilityText, t } from "../../tell/words.js";
 import { sources } from "./matrix_image.js";
 
 /**

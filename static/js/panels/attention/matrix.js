@@ -4,14 +4,14 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { rowOf } from "../../core/attention.js";
 import { labelText } from "../../core/labels.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase, phasesNow } from "../../state/stage_moment.js";
+import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
-import { probabilityText, t } from "../../tell/words.js";
 import { fill, filling, footOf, image, imageOf, later, sources, worstLater } from "./matrix_image.js";
 import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";
 import { Proof, ProofFoot, worstCell } from "./proof.js";

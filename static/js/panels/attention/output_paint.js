@@ -2,8 +2,8 @@
 
 import { rowsFor, weightedSum } from "../../core/attention_output.js";
 import { labelText } from "../../core/labels.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { colours, divergingAt } from "../../kit/colour.js";
-import { probabilityText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput

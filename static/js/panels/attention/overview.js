@@ -2,6 +2,7 @@
 // map from which a single layer can be opened. Choose a head to enlarge it.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { t } from "../../i18n/words.js";
 import { usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -12,7 +13,6 @@ import { useBox } from "../../kit/measure.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { cellLines, choose, headName, moves } from "./head_words.js";
 import { headsLayout, layerLayout } from "./heads_geometry.js";
 import { attended, paint } from "./overview_paint.js";

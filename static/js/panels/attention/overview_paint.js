@@ -6,7 +6,7 @@ import { contextOf, prepare } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { wantLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { sequenceView } from "../../state/store.js";
 import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";

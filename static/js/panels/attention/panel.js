@@ -1,13 +1,13 @@
 // The attention panel: the causal matrix with its proof, all layers and heads at once, the softmax of the current
 // query, and the sampled candidates. The layout depends on the available space.
 
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Segmented } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
 import { useBox } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { Candidates } from "./candidates.js";
 import { Matrix } from "./matrix.js";
 import { Overview } from "./overview.js";

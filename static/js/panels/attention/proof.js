@@ -3,13 +3,13 @@
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { asBytes, decode } from "../../core/codec.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { lazy } from "../../kit/lazy.js";
 import { tips } from "../../kit/tooltip.js";
 import { command } from "../../net/commands.js";
 import { connection, sequenceView } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
 const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer

@@ -2,13 +2,13 @@
 
 import { labelText } from "../../core/labels.js";
 import { firstDifferent, largestOf } from "../../core/layer_differences.js";
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("./proof.js").Comparison} Comparison

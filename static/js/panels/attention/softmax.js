@@ -6,15 +6,15 @@ import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js"
 import { notForgotten } from "../../core/forgetting.js";
 import { labelText } from "../../core/labels.js";
 import { originOf, vectorOf } from "../../core/sequence_view.js";
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference } from "../../kit/layer_bars.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tips } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase } from "../../state/stage_moment.js";
+import { phase } from "../../state/stage_playhead.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 
 /**

@@ -1,7 +1,7 @@
 // Texts of the softmax: its formula with this model's numbers, causes of differences, and number formats.
 
 import { kvShapeOf } from "../../core/shape.js";
-import { t } from "../../tell/words.js";
+import { t } from "../../i18n/words.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View

@@ -3,9 +3,9 @@
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
+import { grouped, langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { grouped, langOf, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/branch_rows.js").Branch} Branch

@@ -1,9 +1,9 @@
 // Histogram of a class's answers: one bar per answer, the first round pale beside the second; correct and own answers
 // are marked.
 
+import { letter } from "../../i18n/questions.js";
+import { hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { letter } from "../../tell/questions.js";
-import { hasText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/wire.js").PollTold} Poll

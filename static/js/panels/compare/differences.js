@@ -1,9 +1,9 @@
 // Differences of two runs: the first token and the first operation that differ, and notes for reading the comparison.
 
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { quoted } from "../../runs/words.js";
-import { grouped, t } from "../../tell/words.js";
 import { isUnsaid, SIDES, wordOf } from "./comparison.js";
 import { look } from "./model.js";
 import { settingName, settingValue } from "./verdict.js";

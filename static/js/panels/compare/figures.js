@@ -1,9 +1,9 @@
 // Both runs in numbers: each request, then totals of blocks, decisions, work and time.
 
+import { bytesText, countText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { bytesText, countText, grouped, secondsText, t } from "../../tell/words.js";
 import { FIGURES, isUnsaid, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
 import { keyOf } from "./lanes.js";
 

@@ -2,6 +2,9 @@
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, progress } from "../../control/fork.js";
+import { sequenceName } from "../../i18n/operations.js";
+import { optionLabel, valueText } from "../../i18n/options.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Numeric } from "../../kit/inputs.js";
@@ -10,9 +13,6 @@ import { quoted } from "../../runs/words.js";
 import { boundsOf, LAYOUT, SAMPLING } from "../../state/options.js";
 import { wantedSampling } from "../../state/run_settings.js";
 import { log, record, state, viewIndex } from "../../state/store.js";
-import { sequenceName } from "../../tell/operations.js";
-import { optionLabel, valueText } from "../../tell/options.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord

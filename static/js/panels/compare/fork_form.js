@@ -2,9 +2,9 @@
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt, KINDS, kind, problem, progress } from "../../control/fork.js";
+import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { viewIndex } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 import { AbortFields, ConfigFields, RequestFields, SamplingFields, TokenFields } from "./fork_fields.js";
 
 /** @typedef {import("../../control/fork.js").Kind} Kind */

@@ -2,11 +2,11 @@
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { canFork, formOpen } from "../../control/fork.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { busy } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { canContinue, chosen, continueBoth, continuing, onStage, runs } from "./model.js";
 import { runName, settingsThatDiffer } from "./names.js";
 

@@ -1,12 +1,12 @@
 // Tokens of both runs, request by request: the common prefix once, then the two continuations in parallel.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { grouped, langOf, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { placeClass } from "../../runs/columns.js";
 import { labelsOf, placesShown } from "../../runs/tokens.js";
-import { grouped, langOf, t } from "../../tell/words.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";
 

@@ -1,10 +1,10 @@
 // Comparison of two runs of this server. The server's answer is refreshed as long as one of the runs grows.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { openRun } from "../../control/opened.js";
+import { openRun } from "../../control/deep_link.js";
 import { command } from "../../net/commands.js";
+import { createdSessions } from "../../net/created_sessions.js";
 import { isRecording } from "../../net/followed_run.js";
-import { ownRuns } from "../../net/own_runs.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";
@@ -130,7 +130,7 @@ async function listRuns() {
     fetchJson("api/theaters"),
     fetchJson("api/recordings"),
   ]);
-  const mine = new Set([...ownRuns.peek(), settings.theater.peek()]);
+  const mine = new Set([...createdSessions.peek(), settings.theater.peek()]);
   return [
     ...theaters.map(({ theater: id, name, config, status: { fork }, summary }) =>
       runOf({ id, name, config, fork, summary, group: mine.has(id) && !name ? "own" : "other" }),

@@ -1,7 +1,7 @@
 // Display names of runs that tell them apart: the given name or the beginning of the first prompt, the number of
 // requests, the settings that differ, the start time. Pure.
 
-import { grouped, inLanguage, t } from "../../tell/words.js";
+import { grouped, inLanguage, t } from "../../i18n/words.js";
 import { settingName, settingValue } from "./verdict.js";
 
 /**

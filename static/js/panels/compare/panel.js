@@ -3,10 +3,10 @@
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt } from "../../control/fork.js";
+import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { useRoom } from "../../runs/room.js";
-import { t } from "../../tell/words.js";
+import { useEnlarged } from "../../runs/enlarged.js";
 import { Differences, FirstToken } from "./differences.js";
 import { Tables } from "./figures.js";
 import { ForkForm } from "./fork_form.js";
@@ -18,7 +18,7 @@ import { verdictText } from "./verdict.js";
 export function Panel() {
   useEffect(followComparison, []);
   const now = comparison.value;
-  useRoom(Boolean(now));
+  useEnlarged(Boolean(now));
   useLayoutEffect(() => {
     if (!now || goOnAt.peek() !== "futures") return;
     goOnAt.value = null;

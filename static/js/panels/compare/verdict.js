@@ -1,7 +1,7 @@
 // Verdict of a comparison in one sentence: the outcome that differs most, and the differing settings. Pure.
 
-import { offText, optionLabel, valueText } from "../../tell/options.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+import { offText, optionLabel, valueText } from "../../i18n/options.js";
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { isUnsaid, SIDES } from "./comparison.js";
 
 /**

@@ -11,13 +11,13 @@ import {
   qualityOf,
   scoresOf,
 } from "../../core/forgetting.js";
+import { bytesText as bytes, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
 import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../../state/store.js";
-import { bytesText as bytes, grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/forgetting.js").Gone} Gone

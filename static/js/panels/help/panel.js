@@ -3,20 +3,20 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { helpOpen, KEYS } from "../../control/keyboard.js";
 import { startTour } from "../../control/tour.js";
+import { findTerms, groupsOfTerms } from "../../i18n/glossary.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/side.js";
+import { Sidebar } from "../../kit/sidebar.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { isSite } from "../../state/site.js";
-import { findTerms, groupsOfTerms } from "../../tell/glossary.js";
-import { t } from "../../tell/words.js";
 
 export function Panel() {
   return helpOpen.value ? html`<${Open} />` : null;
 }
 
 function Open() {
-  return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
+  return html`<${Sidebar} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
     <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">
       ${KEYS.map(

@@ -1,10 +1,10 @@
 // Columns of the request table of a long run: their contents, their widths, and which of them fit.
 
+import { grouped, secondsText } from "../../i18n/words.js";
 import { fitting, widthOf } from "../../kit/table.js";
-import { grouped, secondsText } from "../../tell/words.js";
 
 /**
- * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
+ * @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow
  * @typedef {"request" | "client" | "status" | "submitted_in" | "prompt" | "hit" | "output" | "missed" | "waited" |
  *   "ttft" | "tpot" | "preempted"} Name
  * @typedef {{name: Name, width: number, text?: (row: SequenceRow) => string}} Column `width`: px; without `text`:

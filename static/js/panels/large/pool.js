@@ -5,13 +5,13 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { playing } from "../../control/playback.js";
 import { blockGroups } from "../../core/groups.js";
 import { CACHED, colourBlocks, FAINTEST, gridFor, MEANINGS, NAMED, ORDERS, orderOf } from "../../core/pool_texture.js";
+import { grouped, t } from "../../i18n/words.js";
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { overview, sequences, shown } from "../../net/surveyed.js";
+import { overview, sequences, shown } from "../../net/log_index.js";
 import { own, selected } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/pool_texture.js").Meaning} Meaning

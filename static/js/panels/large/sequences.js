@@ -2,21 +2,21 @@
 
 import { useLayoutEffect, useMemo, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
+import { statusAt } from "../../core/log_index.js";
 import { foundRows } from "../../core/requests.js";
-import { statusAt } from "../../core/survey.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { noneText, onlyRule, RequestChoices } from "../../kit/request_choices.js";
 import { orderOf, SortHead, Space } from "../../kit/table.js";
-import { overview, place as placeNow, sequences } from "../../net/surveyed.js";
+import { overview, place as placeNow, sequences } from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { kindOf, Spans, scaleOf } from "./spans.js";
 
-/** @typedef {import("../../core/survey.js").SequenceRow} SequenceRow */
+/** @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow */
 
 /** @param {{one: SequenceRow, at: number}} props */
 function Chosen({ one, at }) {

@@ -1,11 +1,11 @@
 // Bar of a request's status over records: waiting, running, preempted. Clicking a span shows the record where it began.
 
-import { PREEMPTED, RUNNING } from "../../core/survey.js";
+import { PREEMPTED, RUNNING } from "../../core/log_index.js";
+import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { grouped, t } from "../../tell/words.js";
 
 /**
- * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
+ * @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow
  * @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission
  */
 

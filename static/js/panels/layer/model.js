@@ -1,13 +1,14 @@
 // Data of the layer panel: one position of the sequence on stage in the chosen layer, recomputed by the server in one
-// pass without the cache. Only one pass runs at a time, and none while the selection changes faster than a pass takes.
+// pass without the cache.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { queryAt } from "../../core/attention_output.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { attentionRow, vectorOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
 import { askModel } from "../../net/commands.js";
+import { paced } from "../../net/paced.js";
 import { captureVersion, connection, ownIsShown, selected, sequenceView } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View
@@ -21,8 +22,6 @@ import { t } from "../../tell/words.js";
  * @typedef {{values: Float32Array, captured: boolean}} Vector
  */
 
-const LEAST_WAIT = 250; // ms for which a selection must be stable before it is requested
-
 /**
  * The last answer.
  *
@@ -31,8 +30,6 @@ const LEAST_WAIT = 250; // ms for which a selection must be stable before it is 
 const answer = signal(null);
 /** Key of the last answer, for effects that decide whether to request again. */
 export const answeredKey = computed(() => answer.value?.key ?? null);
-let underWay = false;
-let took = 0;
 
 /**
  * The wanted selection, or the reason why nothing can be shown.
@@ -60,28 +57,15 @@ export const shown = computed(() => {
 });
 
 /** Request the wanted selection after a delay. Returns a function that cancels it. */
-export function askSoon() {
-  const timer = setTimeout(ask, Math.max(LEAST_WAIT, 2 * took));
-  return () => clearTimeout(timer);
-}
-
-async function ask() {
+export const askSoon = paced(async () => {
   const { wanted: want } = wanted.peek();
-  if (!want || underWay || answer.peek()?.key === want.key) return;
-  underWay = true;
-  const began = performance.now();
-  try {
-    answer.value = await computeAgain(want);
-  } finally {
-    took = performance.now() - began;
-    underWay = false;
-  }
-}
+  if (want && answer.peek()?.key !== want.key) answer.value = await computeAgain(want);
+});
 
 /** @param {Wanted} want @returns {Promise<{key: string, found?: Found, problem?: string}>} */
 async function computeAgain(want) {
   const { key, now, place } = want;
-  const asked = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: true };
+  const asked = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: 1 };
   const done = await askModel("recompute", asked);
   if (typeof done === "string") return { key, problem: done };
   const tokenIds = now.seq.token_ids;

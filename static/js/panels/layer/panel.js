@@ -4,14 +4,14 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem, progress } from "../../control/fork.js";
 import { labelText, loneLabel } from "../../core/labels.js";
+import { offText } from "../../i18n/options.js";
+import { countText, langOf, percentText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
-import { useRoomWhereLow } from "../../runs/room.js";
+import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
-import { offText } from "../../tell/options.js";
-import { countText, langOf, percentText, probabilityText, t } from "../../tell/words.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
 import { Product, shownPart } from "./product.js";
@@ -25,7 +25,7 @@ const PHONE = 560; // px of width
 const ROOMY = 400; // px of height from which three tokens per layer are listed
 
 export function Panel() {
-  useRoomWhereLow();
+  useEnlargedWhereLow();
   const { found, problem, stale } = shown.value;
   const key = wanted.value.wanted?.key;
   const answered = answeredKey.value;
@@ -110,9 +110,9 @@ function Lens({ found }) {
     : next.first < 0
       ? t("layer.lens.never", { token: text })
       : t(next.first ? "layer.lens.first" : "layer.lens.at_once", { token: text, layer: next.first - 1 });
-  return html`<section class="layer-lens" aria-label=${t("layer.lens")}>
-    <h3 class="panel-title"><span ...${tips([t("layer.lens.what")])} tabindex="0">${t("layer.lens")}</span>
-      <${Fidelity} kind="derived" formula=${t("layer.lens.formula")} />
+  return html`<section class="layer-lens" aria-label=${t("stage.lens")}>
+    <h3 class="panel-title"><span ...${tips([t("stage.lens.what")])} tabindex="0">${t("stage.lens")}</span>
+      <${Fidelity} kind="derived" formula=${t("stage.lens.formula")} />
       <span class="layer-said" role="status">${said}</span></h3>
     <ol class="layer-lens-row" data-arrows onKeyDown=${walk}>${stream.lens.map(
       (top, i) => html`<${Cell} key=${i} i=${i} top=${top} next=${next} adds=${addsOf(found, i)} most=${most}

@@ -2,11 +2,11 @@
 
 import { labelText } from "../../core/labels.js";
 import { kvShapeOf } from "../../core/shape.js";
+import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { grouped, probabilityText, t } from "../../tell/words.js";
 import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 import { shownPart } from "./product.js";

@@ -4,13 +4,13 @@ import { useEffect, useLayoutEffect, useMemo } from "../../../vendor/preact/hook
 import { signal } from "../../../vendor/signals/signals.js";
 import { asBytes, decode } from "../../core/codec.js";
 import { kvShapeOf } from "../../core/shape.js";
+import { grouped, t } from "../../i18n/words.js";
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, divergingAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { askModel } from "../../net/commands.js";
-import { grouped, t } from "../../tell/words.js";
 import { largestOf } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js";

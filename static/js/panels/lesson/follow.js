@@ -1,7 +1,7 @@
 // Scrolls new parts of a lesson into view: their beginning first, then as much of the rest as fits.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { still } from "../../state/moment.js";
+import { still } from "../../state/playhead.js";
 
 const EDGE = 20; // px between new parts and the edges of the lesson
 

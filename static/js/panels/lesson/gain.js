@@ -2,9 +2,9 @@
 
 import { learn } from "../../control/lesson.js";
 import { csvText } from "../../core/csv.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { kept } from "../../state/lessons.js";
-import { t } from "../../tell/words.js";
 
 /** @typedef {import("../../state/lessons.js").Result} Result */
 

@@ -3,10 +3,10 @@
 
 import { useRef, useState } from "../../../vendor/preact/hooks.js";
 import { change } from "../../control/lesson.js";
+import { optionLabel } from "../../i18n/options.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { opened } from "../../state/lessons.js";
-import { optionLabel } from "../../tell/options.js";
-import { t } from "../../tell/words.js";
 
 const NOTCH = 14; // px of dragging per value
 const CALM = 500; // ms without a key press before the run is recomputed

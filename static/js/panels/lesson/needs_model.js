@@ -1,9 +1,9 @@
 // Shown instead of a figure that needs a live model, in lessons that play recordings.
 
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { opened } from "../../state/lessons.js";
 import { isSite } from "../../state/site.js";
-import { t } from "../../tell/words.js";
 
 const COMMAND = "kvtheater serve";
 

@@ -3,11 +3,11 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
+import { letter, optionText, shownValues, stemText } from "../../i18n/questions.js";
+import { hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { opened, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { letter, optionText, shownValues, stemText } from "../../tell/questions.js";
-import { hasText, t } from "../../tell/words.js";
 import { useNews } from "./follow.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
 

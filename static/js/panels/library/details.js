@@ -1,11 +1,11 @@
 // Details of a recording: name and tags, downloads, deletion.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
 import { isSite, siteRecording } from "../../state/site.js";
-import { inLanguage, t } from "../../tell/words.js";
 
 /** @typedef {import("../../net/library.js").Entry} Entry */
 

@@ -2,20 +2,20 @@
 // opened one.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
-import { openLive, openRun } from "../../control/opened.js";
+import { openLive, openRun } from "../../control/deep_link.js";
+import { bytesText, grouped, inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
-import { useRoomWhereLow } from "../../runs/room.js";
+import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
-import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
 import { Details, shownName } from "./details.js";
 
 /** @typedef {import("../../net/library.js").Entry} Entry */
 
 export function Panel() {
-  useRoomWhereLow();
+  useEnlargedWhereLow();
   const [more, setMore] = useState(/** @type {string | null} */ (null)); // id of the entry whose details are open
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);

@@ -1,6 +1,7 @@
 // Bytes that the currently cached tokens would take in another model, with the formula and its numbers.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
@@ -8,7 +9,6 @@ import { isEmbedded } from "../../state/embedded.js";
 import { factorsOf, PRESETS } from "../../state/presets.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
  * @param {{tokens: number, perToken: number}} props `tokens`: tokens with K and V in held blocks, each counted once;

@@ -1,8 +1,8 @@
 // Bytes per token for layers that cache one latent vector for all heads (MLA), compared with keys and values.
 
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { grouped, t } from "../../tell/words.js";
 
 /**
  * L · d · bytes with the numbers of this model; + scale if a vector has one.

@@ -1,10 +1,10 @@
 // The memory region: the pool between free queue and block tables, and the figures.
 
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { lazy, lazyPanel } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { log, provenance, record, state } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { Figures } from "./figures.js";
 import { Pool, PoolTitle } from "./pool.js";
 import { Overlay } from "./pool_overlay.js";

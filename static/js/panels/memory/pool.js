@@ -1,17 +1,17 @@
 // The physical pool: a map of every block, with single slots while they are large enough.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { t } from "../../i18n/words.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { Swatch, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
-import { placed } from "../../kit/places.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase } from "../../state/moment.js";
+import { phase } from "../../state/playhead.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { GroupTitles } from "./pool_groups.js";
 import { poolLayout } from "./pool_layout.js";
 import { paintPool } from "./pool_paint.js";
@@ -63,7 +63,7 @@ export function Pool() {
     const sizes = new ResizeObserver(measure);
     sizes.observe(box);
     measure();
-    const stop = placed("slot", (block, offset) => {
+    const stop = registerAnchor("slot", (block, offset) => {
       const [at, frame, corner] = [latest.current, box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
       if (!at || !corner) return null;
       const slot = at.level === "slots" && offset !== null ? at.slotAt(block, offset) : at.blockAt(block);

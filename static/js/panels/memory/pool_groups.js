@@ -2,12 +2,12 @@
 
 import { figuresByGroup, isOfStates } from "../../core/groups.js";
 import { instanceName } from "../../core/instances.js";
+import { allLayers, groupTitle, keysText } from "../../i18n/groups.js";
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { layer, log, record } from "../../state/store.js";
-import { allLayers, groupTitle, keysText } from "../../tell/groups.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/store.js").State} State

@@ -8,8 +8,8 @@ import { Shadow } from "./pool_shadow.js";
 /**
  * @typedef {import("../../core/trace.js").Op} Op
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../state/moment.js").Phase} Phase
- * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("../../state/playhead.js").Phase} Phase
+ * @typedef {import("../../state/playhead.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
  * @typedef {import("./pool_shadow.js").Slots} Slots
  */

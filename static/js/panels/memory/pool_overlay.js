@@ -1,13 +1,13 @@
 // Overlay over the map: lines from block tables to blocks, and moving blocks between queue, pool and tiers.
 
 import { groupOf, ownersByBlock, RELEASED } from "../../core/groups.js";
+import { bytesText } from "../../i18n/words.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { sequencePattern } from "../../kit/texture.js";
-import { phasesNow } from "../../state/moment.js";
+import { phasesNow } from "../../state/playhead.js";
 import { connected, layer, pointed } from "../../state/store.js";
-import { bytesText } from "../../tell/words.js";
 import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";

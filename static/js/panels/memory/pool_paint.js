@@ -4,9 +4,9 @@
 import { tokenLabels } from "../../core/labels.js";
 import { roundRect } from "../../kit/canvas.js";
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
-import { fittedOnCanvas } from "../../kit/fitted.js";
+import { fittedOnCanvas } from "../../kit/fitted_text.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
-import { phasesNow } from "../../state/moment.js";
+import { phasesNow } from "../../state/playhead.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.js";
 import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
@@ -25,7 +25,7 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and textur
  *
  * @typedef {{
  *   c: CanvasRenderingContext2D, layout: Layout, palette: import("../../kit/colour.js").Palette,
- *   now: import("./pool_scene.js").Scene, progress: import("../../state/moment.js").Progress,
+ *   now: import("./pool_scene.js").Scene, progress: import("../../state/playhead.js").Progress,
  *   glow: number, reads: Map<number, number>, size: number,
  * }} Frame
  */

@@ -5,13 +5,13 @@ import { endOf } from "../../core/drafts.js";
 import { groupOfLayer, ownersByBlock } from "../../core/groups.js";
 import { slotOf } from "../../core/metrics.js";
 import { attentionRow } from "../../core/sequence_view.js";
-import { phase, phasesNow } from "../../state/moment.js";
+import { phase, phasesNow } from "../../state/playhead.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../../state/store.js";
 import { movingLook, restingLook } from "./pool_look.js";
 import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
 /**
- * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("../../state/playhead.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
  * @typedef {import("./pool_motion.js").Motions} Motions
  * @typedef {{before: State, after: State, motions: Motions}} Scene

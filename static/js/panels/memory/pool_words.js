@@ -2,10 +2,10 @@
 
 import { groupOf, ownersByBlock } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
+import { groupTitle } from "../../i18n/groups.js";
+import { hashText } from "../../i18n/operations.js";
+import { t } from "../../i18n/words.js";
 import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
-import { groupTitle } from "../../tell/groups.js";
-import { hashText } from "../../tell/operations.js";
-import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
 
 /**

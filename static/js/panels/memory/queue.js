@@ -2,13 +2,13 @@
 // blocks show their hash.
 
 import { instanceName } from "../../core/instances.js";
+import { groupName, groupTitle, shortKeys } from "../../i18n/groups.js";
+import { t } from "../../i18n/words.js";
 import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, log, select, state } from "../../state/store.js";
-import { groupName, groupTitle, shortKeys } from "../../tell/groups.js";
-import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
 
 const SHORTEST = 3; // minimum length of an abbreviated run

@@ -2,13 +2,13 @@
 // fragmentation a sequence may wait although enough blocks are free.
 
 import { fragmentation, holesOf } from "../../core/state_tables.js";
+import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { hovered, record, select, selected, state } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/state_parts.js").State} State

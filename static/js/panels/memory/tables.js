@@ -3,14 +3,14 @@
 
 import { hasSiblings, isOfStates, RELEASED } from "../../core/groups.js";
 import { instanceName, ownGroups } from "../../core/instances.js";
+import { allLayers, groupName, keysText, layersText, shortKeys } from "../../i18n/groups.js";
+import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
-import { allLayers, groupName, keysText, layersText, shortKeys } from "../../tell/groups.js";
-import { t } from "../../tell/words.js";
 import { arriving, placeKey } from "./pool_scene.js";
 
 /**

@@ -1,9 +1,9 @@
 // Cache tiers outside the pool, one shelf each, the fastest first. Blocks are loaded from them and stored to them.
 
+import { bytesText, grouped, hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
-import { bytesText, grouped, hasText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/trace.js").TierFigures} Tier */
 

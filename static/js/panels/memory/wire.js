@@ -3,12 +3,12 @@
 
 import { instanceName } from "../../core/instances.js";
 import { movedUpTo, movesOf } from "../../core/moves.js";
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { drawnIndex, log, record, select, state } from "../../state/store.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/moves.js").Move} Move */
 

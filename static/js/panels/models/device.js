@@ -1,8 +1,8 @@
 // Memory of the compute device by use, and the clock and power that its driver reports.
 
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 
 /** @typedef {NonNullable<import("../../core/wire.js").Answers["/api/models"]["device"]>} Memory */
 

@@ -2,12 +2,12 @@
 // keys.
 
 import { kindOf } from "../../core/operation_kinds.js";
+import { entryText, sequenceName } from "../../i18n/operations.js";
+import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tookStep } from "../../runs/steps.js";
 import { tokensWord } from "../../runs/words.js";
-import { sequenceName, tellEntry } from "../../tell/operations.js";
-import { t } from "../../tell/words.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "./arrays.js";
 import { differingDecisions, sharedDecisions } from "./decisions.js";
 import { contradictions, lastWrites } from "./evidence.js";
@@ -96,7 +96,7 @@ function sharedFacts(logs, step) {
  * @param {Entry} entry
  * @returns {Fact}
  */
-const decision = (lane, entry) => ({ lane, kind: entry.type, text: tellEntry(entry) });
+const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryText(entry) });
 
 /**
  * @param {Scene["logs"]} logs

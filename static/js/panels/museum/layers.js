@@ -3,11 +3,11 @@
 import { compareInto, nothingCompared } from "../../core/attention.js";
 import { firstDifferent } from "../../core/layer_differences.js";
 import { kvHeadsOf } from "../../core/shape.js";
+import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { recordAt } from "../../runs/steps.js";
-import { t } from "../../tell/words.js";
 import { attentionRows, keySources, vectorIn } from "./arrays.js";
 
 /** @typedef {import("../../core/layer_differences.js").LayerDifference} LayerDifference */

@@ -1,14 +1,14 @@
 // The fault museum: the shown exhibit, the requests of its two lanes, and their differences.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { openRun } from "../../control/anew.js";
+import { openRun } from "../../control/restart.js";
+import { language } from "../../i18n/language.js";
+import { inLanguage, t } from "../../i18n/words.js";
 import { Lockstep } from "../../runs/lockstep.js";
 import { LanesPlayer } from "../../runs/player.js";
 import { firstTokenDifference, sequencesAt } from "../../runs/tokens.js";
 import { settings } from "../../state/settings.js";
 import { exhibits } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { inLanguage, t } from "../../tell/words.js";
 import { firstKeyDifference } from "./arrays.js";
 import { firstContradiction } from "./evidence.js";
 import { museumSentence } from "./words.js";

@@ -1,18 +1,18 @@
 // The fault museum: a list of exhibits, and the chosen one as a healthy and a faulty run in lockstep, drawn from their
 // two logs. The fault is in the engine.
 
+import { sequenceName } from "../../i18n/operations.js";
+import { inLanguage, langOf, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { LaneChoice } from "../../runs/choice.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
-import { Nothing, useLanes } from "../../runs/room.js";
+import { Nothing, useLanes } from "../../runs/enlarged.js";
+import { LaneChoice } from "../../runs/lane_choice.js";
 import { verdict } from "../../runs/words.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection, exhibits, modelFacts } from "../../state/store.js";
-import { sequenceName } from "../../tell/operations.js";
-import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Facts } from "./facts.js";
 import { chosenSeq, exhibit, follow, lanes, names, player, scene } from "./model.js";
 import { Notices } from "./notices.js";

@@ -1,5 +1,7 @@
 // Pictures of the captured arrays of both runs: differences of keys, and attention rows side by side.
 
+import { sequenceName } from "../../i18n/operations.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -7,8 +9,6 @@ import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
 import { recordAt } from "../../runs/steps.js";
 import { labelsOfBytes } from "../../runs/tokens.js";
-import { sequenceName } from "../../tell/operations.js";
-import { probabilityText, t } from "../../tell/words.js";
 import { attentionRows, keyDifferences, mostTellingHead } from "./arrays.js";
 import { Layers, layerDifferences } from "./layers.js";
 import { LANES, names, player } from "./model.js";

@@ -1,10 +1,10 @@
 // Texts of the museum: the result of a step in both runs, and its errors.
 
+import { objectionWords, sequenceName } from "../../i18n/operations.js";
+import { sentences, t } from "../../i18n/words.js";
 import { recordAt, tookStep } from "../../runs/steps.js";
 import { labelOf } from "../../runs/tokens.js";
 import { beforehand, quoted } from "../../runs/words.js";
-import { objectionWords, sequenceName } from "../../tell/operations.js";
-import { sentences, t } from "../../tell/words.js";
 import { objectionsIn } from "./evidence.js";
 
 /**

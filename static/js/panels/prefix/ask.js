@@ -6,12 +6,12 @@ import { contentsOf } from "../../core/cached_contents.js";
 import { joinText, visible } from "../../core/labels.js";
 import { isAblated, wouldHit } from "../../core/prefix_hit.js";
 import { prefixTree } from "../../core/prefix_tree.js";
+import { grouped, sentences, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { canTokenize, tokensOf } from "../../net/commands.js";
 import { log, numRecords, shownSeq, state } from "../../state/store.js";
-import { grouped, sentences, t } from "../../tell/words.js";
 
 const WAIT = 250; // ms without typing before the server is asked to tokenize
 const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first

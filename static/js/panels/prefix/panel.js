@@ -1,11 +1,11 @@
 // The prefix cache at the drawn record: cached and shared blocks, and lookups.
 
+import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { log, state } from "../../state/store.js";
-import { grouped, t } from "../../tell/words.js";
 import { Answer, Ask, tree, wanted, whose } from "./ask.js";
 import { isPrivate } from "./row_facts.js";
 import { Tree } from "./tree.js";

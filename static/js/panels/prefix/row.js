@@ -1,10 +1,10 @@
 // Row of the prefix tree: depth, text, one cell per block, holders, last use.
 
+import { grouped, langOf, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { connected, hovered, log, select, selected } from "../../state/store.js";
-import { grouped, langOf, t } from "../../tell/words.js";
 import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowLines } from "./row_facts.js";
 
 /**

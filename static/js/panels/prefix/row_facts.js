@@ -3,9 +3,9 @@
 import { ownersByBlock } from "../../core/groups.js";
 import { blockHistory } from "../../core/history.js";
 import { labelsText, tokenLabels } from "../../core/labels.js";
+import { hashText } from "../../i18n/operations.js";
+import { grouped, t } from "../../i18n/words.js";
 import { log } from "../../state/store.js";
-import { hashText } from "../../tell/operations.js";
-import { grouped, t } from "../../tell/words.js";
 
 /** Whether the log omits texts and token ids and has only counts, blocks and times. */
 export const isPrivate = () => log.value?.header.engine.private === true;

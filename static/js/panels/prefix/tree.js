@@ -3,12 +3,12 @@
 import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { branchesOf, rowsOf } from "../../core/prefix_branches.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip } from "../../kit/tooltip.js";
 import { hovered, select, state } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { answer, tree } from "./ask.js";
 import { TreeRow } from "./row.js";
 

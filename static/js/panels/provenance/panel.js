@@ -2,6 +2,9 @@
 // pinned.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
+import { wordsOf } from "../../i18n/chain.js";
+import { operationName } from "../../i18n/operations.js";
+import { grouped, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -10,9 +13,6 @@ import { Term } from "../../kit/term.js";
 import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected, state } from "../../state/store.js";
-import { wordsOf } from "../../tell/chain.js";
-import { operationName } from "../../tell/operations.js";
-import { grouped, t } from "../../tell/words.js";
 
 /** @type {Record<string, string>} */
 const FORMULAS = {

@@ -1,12 +1,12 @@
 // Chart with a group of bars per step. Tokens computed so far: quadratic without a cache, linear with it. For caches,
 // bytes copied so far: quadratic for concatenation. For models, bytes held.
 
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Picture } from "../../runs/picture.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 import { computedSoFar, copiedSoFar, expectedComputed, expectedCopied, heldInEach } from "./figures.js";
 import { lanes, names, race, racing } from "./model.js";
 import { player } from "./player.js";

@@ -1,8 +1,8 @@
 // Columns of the race table: figures, groups and tooltips.
 
 import { ridge } from "../../core/metrics.js";
-import { roofs } from "../../net/machine.js";
-import { bytesText, grouped, intensityText, secondsText, t } from "../../tell/words.js";
+import { bytesText, grouped, intensityText, secondsText, t } from "../../i18n/words.js";
+import { roofs } from "../../net/rooflines.js";
 import { racing } from "./model.js";
 
 /**

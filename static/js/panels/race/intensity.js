@@ -1,13 +1,13 @@
 // Arithmetic intensity of each lane's step in operations per byte, on one scale with the machine's ridge point.
 
 import { ridge } from "../../core/metrics.js";
+import { intensityText, t } from "../../i18n/words.js";
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { roofs } from "../../net/machine.js";
+import { roofs } from "../../net/rooflines.js";
 import { Picture } from "../../runs/picture.js";
-import { intensityText, t } from "../../tell/words.js";
 import { names, racing } from "./model.js";
 import { player } from "./player.js";
 

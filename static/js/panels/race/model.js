@@ -1,12 +1,12 @@
 // A race: one prompt in several lanes in lockstep. A lane is a model and engine settings; there are four sets of lanes.
 
 import { computed } from "../../../vendor/signals/signals.js";
+import { language } from "../../i18n/language.js";
+import { valueText } from "../../i18n/options.js";
+import { t } from "../../i18n/words.js";
 import { Lockstep } from "../../runs/lockstep.js";
 import { offeredOf } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
-import { language } from "../../tell/language.js";
-import { valueText } from "../../tell/options.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/settings.js").OwnValues["lanes"]} SetName

@@ -3,17 +3,17 @@
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { raced } from "../../control/tour.js";
+import { langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
-import { Nothing, useLanes } from "../../runs/room.js";
+import { Nothing, useLanes } from "../../runs/enlarged.js";
 import { align } from "../../runs/tokens.js";
 import { lessonRace, raceIsDue } from "../../state/lessons.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection } from "../../state/store.js";
-import { langOf, t } from "../../tell/words.js";
 import { RaceChart } from "./chart.js";
 import { Intensity } from "./intensity.js";
 import { logs, names, race, racing } from "./model.js";

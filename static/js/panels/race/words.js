@@ -1,11 +1,11 @@
 // Texts of the race: the result of a step, and why time differs less than work.
 
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { stepRecords } from "../../runs/steps.js";
 import { differsAt, labelsOf } from "../../runs/tokens.js";
 import { beforehand, choices, verdict } from "../../runs/words.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 import { copiedSoFar, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
 import { names, race, racing } from "./model.js";
 

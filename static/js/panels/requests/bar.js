@@ -3,9 +3,10 @@
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { engineTime } from "../../core/metrics.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
 import { barOf } from "../../core/request_phases.js";
 import { lanesOfParts } from "../../core/requests.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -14,7 +15,6 @@ import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row

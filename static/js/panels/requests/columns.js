@@ -1,9 +1,9 @@
 // Columns of the request table: their contents, their widths, and which of them fit.
 
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { fitting, widthOf } from "../../kit/table.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row

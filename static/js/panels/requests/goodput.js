@@ -1,6 +1,7 @@
 // Goodput: requests per second that met an objective, predefined or custom, and the requests that missed it.
 
 import { goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -8,7 +9,6 @@ import { Numeric, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
 
 const FEW = 5; // number of missed requests listed
 const OWN = "own";

@@ -1,7 +1,7 @@
 // Budgets above the lanes: tokens and sequences of each step, with their limits.
 
+import { grouped, t } from "../../i18n/words.js";
 import { niceCeiling } from "../../kit/colour.js";
-import { grouped, t } from "../../tell/words.js";
 import { budgetScale, GUTTER } from "./geometry.js";
 
 /** @typedef {import("./paint.js").At["lanes"]["columns"][number]} Column */

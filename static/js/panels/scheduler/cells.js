@@ -2,10 +2,10 @@
 
 import { instanceName } from "../../core/instances.js";
 import { cellAt, marksIn } from "../../core/lanes.js";
-import { isShared } from "../../core/parts.js";
+import { isShared } from "../../core/request_parts.js";
+import { t } from "../../i18n/words.js";
 import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { GUTTER, NAMES } from "./geometry.js";
 
 /**

@@ -1,12 +1,12 @@
 // Legend of the scheduler's lanes.
 
 import { lanesOf } from "../../core/lanes.js";
+import { t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { paintRun } from "../../kit/lane_run.js";
 import { log, numRecords } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { paintMark } from "./marks.js";
 
 const KINDS = ["waiting", "receiving", "prefill", "again", "decode", "idle", "preempted", "swapped", "holding"];

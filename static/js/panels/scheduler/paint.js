@@ -2,10 +2,10 @@
 
 import { instanceName } from "../../core/instances.js";
 import { marksIn, runFrom } from "../../core/lanes.js";
+import { t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { paintRun } from "../../kit/lane_run.js";
 import { sequencePattern } from "../../kit/texture.js";
-import { t } from "../../tell/words.js";
 import { paintBudgets } from "./budgets.js";
 import { AXIS, labelEvery } from "./geometry.js";
 import { paintMark } from "./marks.js";

@@ -4,18 +4,18 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { cellAt, lanesIn, lanesOf } from "../../core/lanes.js";
+import { language } from "../../i18n/language.js";
+import { t } from "../../i18n/words.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { placed } from "../../kit/places.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { t } from "../../tell/words.js";
 import { describe, gutterOf, limitsOf, pick } from "./cells.js";
 import { AXIS, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
 import { Legend } from "./legend.js";
@@ -95,7 +95,7 @@ function Plane({ lanes: all }) {
     const sizes = new ResizeObserver(measure);
     if (outer.current) sizes.observe(outer.current);
     measure();
-    const stop = placed("lane", (seq) => {
+    const stop = registerAnchor("lane", (seq) => {
       const [{ layout: at, lanes: all }, scroll] = [latest.current, outer.current];
       const row = all.lanes.findIndex((lane) => lane.seq_id === seq);
       const box = scroll?.getBoundingClientRect();

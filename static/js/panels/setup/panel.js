@@ -2,8 +2,9 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { rewritten } from "../../control/actions.js";
-import { playScene, scene, sceneEnd, scenes } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { playScene, scene, sceneEnd, scenes } from "../../control/restart.js";
+import { inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
@@ -13,7 +14,6 @@ import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";
 import { connection, isReplay } from "../../state/store.js";
-import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
 import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
 
@@ -110,7 +110,7 @@ function Scenes() {
   </div>`;
 }
 
-/** @param {import("../../control/anew.js").Scene} chosen */
+/** @param {import("../../control/restart.js").Scene} chosen */
 function show(chosen) {
   looked.value = null;
   playScene(chosen);

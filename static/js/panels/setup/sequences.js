@@ -7,6 +7,7 @@ import { draftTotals } from "../../core/drafts.js";
 import { instanceName } from "../../core/instances.js";
 import { joinText } from "../../core/labels.js";
 import { latencies, outlyingGap } from "../../core/metrics.js";
+import { langOf, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -15,7 +16,6 @@ import { Term } from "../../kit/term.js";
 import { textLine } from "../../kit/text_line.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, ownIsShown, shownSeq, state, status, viewIndex } from "../../state/store.js";
-import { langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../state/store.js").Sequence} Sequence */
 

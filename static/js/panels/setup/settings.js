@@ -2,14 +2,14 @@
 // so that a new option with a control appears automatically.
 
 import { changeConfig, changeConfigs } from "../../control/actions.js";
+import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../i18n/options.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Numeric, Typed, withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { boundsOf, LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
-import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../tell/options.js";
-import { t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../state/options.js").OptionRow} OptionRow

@@ -1,11 +1,11 @@
 // The provenance chain as one line of links. Its texts are loaded on the first hover.
 
+import { wordsOf } from "../../i18n/chain.js";
+import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { follow } from "../../state/selection.js";
-import { wordsOf } from "../../tell/chain.js";
-import { t } from "../../tell/words.js";
 
 const SHORT = new Set([
   "query",

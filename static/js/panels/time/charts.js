@@ -11,7 +11,7 @@ import { sequenceFigure } from "./sequences.js";
  *
  * @typedef {{
  *   log: import("../../core/log.js").TraceLog | null, index: number,
- *   record: import("../../core/trace.js").StepRecord | null, roofs: import("../../net/machine.js").Roofs | null,
+ *   record: import("../../core/trace.js").StepRecord | null, roofs: import("../../net/rooflines.js").Roofs | null,
  * }} At
  * @typedef {[key: string, name: string, text: string, title?: string]} Value of the record shown
  * @typedef {"latency" | "sequences" | "memory" | "roofline"} ChartName

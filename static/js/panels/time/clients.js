@@ -4,13 +4,13 @@
 import { clientsAt, hasClients } from "../../core/client_lanes.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { stepSeconds } from "../../core/metrics.js";
+import { grouped, langOf, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { connection, following, log, ownIsShown, status, viewIndex } from "../../state/store.js";
-import { grouped, langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/client_lanes.js").ClientRow} ClientRow */
 

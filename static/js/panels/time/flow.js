@@ -3,13 +3,13 @@
 
 import { flowOf } from "../../core/flow.js";
 import { joinText } from "../../core/labels.js";
+import { grouped, langOf, probabilityText, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { PHASES, viewSub } from "../../state/moment.js";
+import { PHASES, viewSub } from "../../state/playhead.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { grouped, langOf, probabilityText, secondsText, t } from "../../tell/words.js";
 import { ClientLanes } from "./clients.js";
 
 const FEW_IDS = 4; // ids of a prompt shown

@@ -1,13 +1,13 @@
 // Table of latencies beside the chart of sequences.
 
 import { drawnGaps } from "../../core/series.js";
+import { secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
-import { secondsText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
 import { MAX_GAPS } from "./sequences.js";
 

@@ -1,9 +1,9 @@
 // Chart of step latency: the forward pass and the rest of each step.
 
 import { stepRows } from "../../core/series.js";
+import { secondsText, t } from "../../i18n/words.js";
 import { colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
-import { secondsText, t } from "../../tell/words.js";
 import { MS, PHASES, rowAt } from "./rows.js";
 
 /**

@@ -1,9 +1,9 @@
 // Chart of memory: contents of the pool after each step, stacked.
 
 import { memoryRows } from "../../core/series.js";
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 import { rowAt } from "./rows.js";
 
 /**

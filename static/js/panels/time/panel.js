@@ -2,16 +2,16 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { csvOf } from "../../core/series.js";
+import { t } from "../../i18n/words.js";
 import { colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, loadPlotly } from "../../kit/plotly.js";
 import { saveText } from "../../kit/save.js";
-import { roofs, wantRoofs } from "../../net/machine.js";
+import { roofs, wantRoofs } from "../../net/rooflines.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
 import { EngineFlow } from "./flow.js";
 import { Latencies } from "./latencies.js";

@@ -1,6 +1,8 @@
 // The chart itself: Plotly's figure in the page, tooltips of its points, and click actions.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { language } from "../../i18n/language.js";
+import { secondsText, t } from "../../i18n/words.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, CONFIG, loadPlotly } from "../../kit/plotly.js";
@@ -8,8 +10,6 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { goTo } from "../../state/store.js";
-import { language } from "../../tell/language.js";
-import { secondsText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
 
 /**

@@ -2,9 +2,9 @@
 
 import { attainable, ridge } from "../../core/metrics.js";
 import { rooflineRows } from "../../core/series.js";
+import { bytesText, grouped, t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
 import { PHASES, rateText, rowAt } from "./rows.js";
 
 /**

@@ -1,9 +1,9 @@
 // Chart of latencies of each sequence: queue and first token, and inter-token gaps.
 
 import { drawnGaps } from "../../core/series.js";
+import { t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
-import { t } from "../../tell/words.js";
 import { MS } from "./rows.js";
 
 /**

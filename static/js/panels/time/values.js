@@ -1,12 +1,12 @@
 // Values of the shown record beside a chart, and how the roofs were measured.
 
 import { ridge } from "../../core/metrics.js";
+import { bytesText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { roofs } from "../../net/machine.js";
+import { roofs } from "../../net/rooflines.js";
 import { log } from "../../state/store.js";
-import { bytesText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
 import { rateText } from "./rows.js";
 

@@ -2,12 +2,12 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { back, isDone, leaveTour, next, STOPS, stop, toFirstLesson } from "../../control/tour.js";
+import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { isPhone } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
 import { numRecords, viewIndex } from "../../state/store.js";
-import { t } from "../../tell/words.js";
 import { beside, docked } from "./place.js";
 
 export function Panel() {

@@ -7,16 +7,17 @@ import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
-import { inRoom } from "../../control/room.js";
+import { isPresenting } from "../../control/present.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { memoryFigures } from "../../core/state.js";
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
-import { PHASES, phases, playedSub, viewSub } from "../../state/moment.js";
+import { PHASES, phases, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import {
   behind,
@@ -32,7 +33,6 @@ import {
   state,
   viewIndex,
 } from "../../state/store.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 import { Scrubber } from "./scrubber.js";
 import { Sentence } from "./sentence.js";
 
@@ -51,7 +51,7 @@ export function Panel() {
         ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
-      ${settings.distance.value === "bench" ? html`<${Kept} />` : null}
+      ${settings.viewMode.value === "workspace" ? html`<${Kept} />` : null}
       <${History} />
       <${Scrubber} />
       <${Position} />
@@ -97,7 +97,7 @@ function History() {
 /** Commands that compute new records. */
 function Engine() {
   const { step, live, running } = player.value;
-  const prefill = inRoom() ? null : player.value.prefill; // in a room the first step is the prefill as well
+  const prefill = isPresenting() ? null : player.value.prefill; // in a room the first step is the prefill as well
   const off = !live() || running();
   const first = numRecords.value === 0 || !prefill; // highlight the command that the empty stage asks for
   const waits = connection.value !== "live" || busy.value;

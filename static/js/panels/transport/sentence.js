@@ -2,22 +2,22 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
+import { sceneEnd } from "../../control/restart.js";
 import { endOf } from "../../core/drafts.js";
 import { attentionRow } from "../../core/sequence_view.js";
+import { atInstance, inWords } from "../../i18n/operations.js";
+import { plainSentencesOf } from "../../i18n/plain_sentence.js";
+import { sentencesOf } from "../../i18n/sentence.js";
+import { sentences } from "../../i18n/words.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { addLateWords } from "../../state/late_words.js";
-import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/moment.js";
+import { addLazyWords } from "../../state/lazy_words.js";
+import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { atInstance, inWords } from "../../tell/operations.js";
-import { plainSentencesOf } from "../../tell/plain_sentence.js";
-import { sentencesOf } from "../../tell/sentence.js";
-import { sentences } from "../../tell/words.js";
 
 /** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
 
@@ -29,7 +29,7 @@ let asked = false;
 function subSteps() {
   if (!asked) {
     asked = true;
-    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLateWords("transport")]).then(
+    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLazyWords("transport")]).then(
       ([found]) => (phases.value = found.phaseSentencesOf),
       () => (asked = false),
     );
@@ -62,7 +62,7 @@ export function Sentence() {
   const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const inCard = settings.distance.value === "room"; // there, the scene's card shows its outcome
+  const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
   const text = sentences(end ? [end, said[0]] : said); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;

@@ -1,10 +1,10 @@
 // Plots of decode over the number of GPUs, and of the goodput of each arrangement for an application.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { t } from "../../../tell/words.js";
 import { Plot } from "../../plot.js";
 
 /**

@@ -2,15 +2,15 @@
 // each.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { grouped, inLanguage, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { grouped, inLanguage, t } from "../../../tell/words.js";
-import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, numberOf } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
+import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 import { ASKS, TABLE as SPLIT, Split } from "./split.js";
 
@@ -105,7 +105,7 @@ export function Section() {
   const sliders = Object.entries(SLIDERS).map(([id, { asks }]) => [id, asks]);
   const asked = Object.fromEntries([...sliders, ...Object.entries(ASKS)].map(([id, asks]) => [asks, values[id].value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("queues", asked);
+  const { value, problem } = useResult("queues", asked);
   return html`<div class="scale-controls">
       ${Object.entries(SLIDERS).map(
         ([id, ends]) => html`<${Slider} key=${id} section="queues" id=${id} held=${values[id]} ...${ends} />`,

@@ -1,8 +1,8 @@
 // K of a model, a card, a link and a length: the speed-up when n GPUs split a prefill, derived.
 
+import { inLanguage, t } from "../../../i18n/words.js";
 import { Fidelity } from "../../../kit/fidelity.js";
 import { html } from "../../../kit/html.js";
-import { inLanguage, t } from "../../../tell/words.js";
 import { Choose, Slider } from "../../controls.js";
 import { name, numberOf } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";

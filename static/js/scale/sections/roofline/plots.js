@@ -1,10 +1,10 @@
 // Plots of "Compute or bandwidth". All axes are logarithmic except for shares.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { grouped, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { grouped, t } from "../../../tell/words.js";
 import { lineAt, Plot } from "../../plot.js";
 
 /**

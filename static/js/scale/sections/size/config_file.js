@@ -1,8 +1,8 @@
 // Input of the user's own model by its config.json: dropped, chosen or pasted. The server parses it and stores nothing.
 
 import { useState } from "../../../../vendor/preact/hooks.js";
+import { t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { t } from "../../../tell/words.js";
 
 /**
  * @typedef {{text: string, name: string}} Held

@@ -1,10 +1,10 @@
 // Plots of "What it costs": the terms of the sum beside the cards, and the requests per card over their length.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { t } from "../../../tell/words.js";
 import { Plot } from "../../plot.js";
 
 /** @typedef {import("./section.js").Answer} Answer */

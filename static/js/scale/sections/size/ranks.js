@@ -1,8 +1,8 @@
 // Drawing of a tensor-parallel group: the query heads that each GPU computes, and the KV heads that it keeps.
 
+import { bytesText, grouped, t } from "../../../i18n/words.js";
 import { Fidelity } from "../../../kit/fidelity.js";
 import { html } from "../../../kit/html.js";
-import { bytesText, grouped, t } from "../../../tell/words.js";
 
 /**
  * As defined in `engine/accounting/ranks.py`.

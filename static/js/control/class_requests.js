@@ -1,0 +1,56 @@
+// Requests to a class: opening it, and the actions of its presenter and followers.
+
+import { address, end, keep, take } from "../net/classroom.js";
+import { Refusal } from "../net/client.js";
+import { session } from "../net/session.js";
+import { classState, ownSeat } from "../state/classroom.js";
+import { settings } from "../state/settings.js";
+
+/** @typedef {import("../core/wire.js").Events} Events */
+
+/**
+ * Open a class with this browser as its presenter.
+ *
+ * @param {Pick<Events["class_open"]["asked"], "title" | "names">} wish
+ */
+export async function openClass(wish) {
+  const { client } = session;
+  if (!client) return false;
+  try {
+    const opened = await client.ask("class_open", { ...wish, base: address() });
+    keep(opened.presenting.told.id, opened.secret);
+    settings.class.value = opened.presenting.told.id;
+    take(opened.presenting);
+    return true;
+  } catch (error) {
+    session.complain(error, client);
+    return false;
+  }
+}
+
+/**
+ * Send a request to the class and store this seat's part of the response.
+ *
+ * @template {Extract<keyof Events, `class_${string}`>} E
+ * @param {E} event
+ * @param {Omit<Events[E]["asked"], "id">} body
+ * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer knows ends here, without a toast
+ */
+export async function requestOfClass(event, body) {
+  const { client } = session;
+  const now = classState.peek();
+  if (!client || !now) return false;
+  try {
+    const whole = /** @type {Events[E]["asked"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
+    const answer = await client.ask(event, whole);
+    if ("answers" in answer && "seat" in answer) ownSeat.value = /** @type {import("../core/wire.js").Mine} */ (answer);
+    return true;
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "not_found" && !now.over) end();
+    else session.complain(error, client);
+    return false;
+  }
+}
+
+/** Requests of followers: the server identifies the seat and class by itself. @type {string[]} */
+const OF_SEATS = ["class_rename", "class_answer", "class_lost", "class_wish", "class_lab"];

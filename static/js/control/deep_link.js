@@ -1,0 +1,100 @@
+// Open another run or recording, by choice or by Back and Forward; first view of an opened recording: the record it is
+// shown at, and the invitation to play from there.
+
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { firstDecodes, initialEvent, initialRecord } from "../core/initial_record.js";
+import { wantLayer } from "../net/commands.js";
+import { session } from "../net/session.js";
+import { markPlace, parseAddress, settings } from "../state/settings.js";
+import { isSite } from "../state/site.js";
+import * as store from "../state/store.js";
+import { opening } from "./opening.js";
+import { play, playing } from "./playback.js";
+
+/**
+ * Record of a newly opened recording from which playing is offered; null: none.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
+const offered = signal(null);
+
+/** Whether a button in the middle of the stage offers to play, until the user plays or goes elsewhere. */
+export const invited = computed(
+  () => store.ownIsShown.value && offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
+);
+
+/**
+ * Put a run or a recording on stage, from record `step` (null: its newest). Back comes back to what was there.
+ *
+ * @param {string} id
+ * @param {number | null} [step]
+ */
+export function openRun(id, step = null) {
+  markPlace();
+  return session.watch(id, step);
+}
+
+/** The live run on stage again. */
+export function openLive() {
+  markPlace();
+  return session.toLive();
+}
+
+/** Follow an address of the history to the run that it names. Called once, when the page begins. */
+export function followHistory() {
+  addEventListener("popstate", () => {
+    const found = /** @type {{recording?: string, theater?: string, step?: number}} */ (parseAddress(location));
+    const wanted = found.recording ?? found.theater ?? null;
+    const isGone = session.state === "gone" && wanted === settings.theater.peek();
+    if (isGone || wanted === (isSite ? settings.recording.peek() : (session.run?.theater ?? null))) return;
+    if (wanted) session.watch(wanted, found.step ?? null);
+    else if (!isSite) session.toLive();
+  });
+}
+
+/** Play from the record at which the recording was opened. */
+export function accept() {
+  offered.value = null;
+  play();
+}
+
+/**
+ * Show each recording first at its most telling record, once it is loaded. A link that names a record takes precedence,
+ * and the opening and the intro view have their own positions. Called once at page start.
+ */
+export function followOpened() {
+  /** @type {import("../core/log.js").TraceLog | null} */
+  let seen = null;
+  effect(() => {
+    const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
+    if (log === seen) return;
+    if (!log) return void (seen = null); // released because it became long
+    if (connection === "live") seen = log; // a followed run, which remains one after it is lost
+    const whole = store.status.value?.num_records ?? log.length; // a file is complete at once
+    if (connection !== "replay" || !count || count < whole) return;
+    seen = log;
+    offered.value = null;
+    if (opening.peek() || settings.viewMode.peek() !== "workspace") return; // these views choose their own position
+    // a monitored run is shown at its newest record
+    if (settings.step.peek() === null && !log.header.observed) open(log);
+  });
+}
+
+/**
+ * Show a log near its most telling record at once, and exactly there when the arrays determine it.
+ *
+ * @param {import("../core/log.js").TraceLog} log
+ */
+async function open(log) {
+  const [layer, head] = [store.layer.peek(), store.head.peek()];
+  const near = initialRecord(log, layer, head);
+  store.goTo(near);
+  if (initialEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
+  const elsewhere = store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek();
+  if (elsewhere) return; // the user went elsewhere meanwhile
+  const record = initialRecord(log, layer, head);
+  batch(() => {
+    store.goTo(record);
+    offered.value = record;
+  });
+}

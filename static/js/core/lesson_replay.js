@@ -1,0 +1,158 @@
+// Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
+// app/lessons/retold.py is the server's counterpart. Pure.
+
+import { canMove, moved, wouldBeRight } from "./prompt_order.js";
+
+/**
+ * @typedef {import("./wire.js").ToldText} ToldText
+ * @typedef {import("./wire.js").ToldShow} ToldShow
+ * @typedef {import("./wire.js").ToldDo} ToldDo
+ * @typedef {import("./wire.js").ToldAsk} ToldAsk
+ * @typedef {import("./wire.js").ToldWork} ToldWork
+ * @typedef {import("./wire.js").ToldSandbox} ToldSandbox
+ * @typedef {import("./wire.js").ToldMend} ToldMend
+ * @typedef {import("./wire.js").Mended} Mended
+ * @typedef {import("./wire.js").Mending} Mending
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
+ * @typedef {import("./wire.js").Deed} Deed
+ * @typedef {import("./wire.js").Done} Done
+ * @typedef {Record<string, (number | Deed[] | Mending | null)[]>} Answers by item, as given; null: not sure
+ * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
+ * @typedef {{
+ *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
+ *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
+ *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
+ *   mended: Record<string, {run: Mended, tokens: import("./prompt_order.js").LineTokens}>,
+ * }} Transcript complete content of a lesson; `keys` by question item, `works` the engine's operations by work item,
+ * `mended` a correct run by mending item
+ * @typedef {{
+ *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
+ * }} Way current item, and how far the run is shown
+ */
+
+/**
+ * Advance to item `at`, or to the first question on the way without all its answers.
+ * @param {Transcript} transcript
+ * @param {number} at
+ * @param {Answers} answers
+ * @returns {Way}
+ */
+export function progressOf(transcript, at, answers) {
+  const { items, keys, works, mended = {}, num_sections, num_optional } = transcript;
+  const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
+  const isOver = (/** @type {number} */ index) => {
+    if (index in works) return listsOf(index, answers).length > 0;
+    if (index in mended) return mendingsOf(transcript, index, answers).over;
+    return !(index in keys) || given(transcript, index, answers).over;
+  };
+  const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
+  const told = items.slice(0, here + 1).map((item) => toldAt(transcript, item, here, answers));
+  const asks = items.slice(isOver(here) ? here + 1 : here).flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
+  const done = told.flatMap((item) =>
+    (item.kind === "do" || item.kind === "mend") && item.moment ? [item.moment] : [],
+  );
+  return {
+    at: here,
+    items: told,
+    progress: {
+      ...{ at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
+      asks: [...new Set(asks)].sort(),
+    },
+    moment: done.at(-1) ?? { run: 0, records: 0 },
+  };
+}
+
+/**
+ * Return the given answers that a question uses, and whether they are complete.
+ * @param {Transcript} transcript
+ * @param {number} index
+ * @param {Answers} answers
+ */
+function given({ keys, tries }, index, answers) {
+  const { right, whys } = keys[index];
+  /** @type {(number | null)[]} */
+  const taken = [];
+  for (const one of answers[index] ?? []) {
+    // given for an earlier text of the lesson
+    if (one !== null && (typeof one !== "number" || !(one in whys))) continue;
+    taken.push(one);
+    if (one === null || one === right || taken.length >= tries) return { taken, over: true };
+  }
+  return { taken, over: false };
+}
+
+/**
+ * Return the list that a learner gave or asked to see: one is enough, since the page has no rules to grade it.
+ * @param {number} index
+ * @param {Answers} answers
+ * @returns {(Deed[] | null)[]}
+ */
+const listsOf = (index, answers) =>
+  (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
+
+/**
+ * Return the given mendings that an item uses, graded, and whether they are complete. A mending has the recorded run if
+ * it produces the same session, since there is no engine to run another.
+ * @param {Transcript} transcript
+ * @param {number} index
+ * @param {Answers} answers
+ */
+function mendingsOf({ items, mended, tries }, index, answers) {
+  const { before, movable, block_size } = /** @type {ToldMend} */ (items[index]);
+  const { run, tokens } = mended[index];
+  const asBefore = before.map(({ lines }) => lines);
+  const recorded = JSON.stringify(run.turns.map(({ lines }) => lines));
+  const taken = /** @type {(Mended | null)[]} */ ([]);
+  for (const one of answers[index] ?? []) {
+    if (typeof one === "number" || Array.isArray(one)) continue; // given for an earlier text of the lesson
+    if (one && !canMove(asBefore, movable, one.moves)) continue;
+    if (one === null) taken.push(null);
+    else {
+      const prompts = moved(asBefore, one.moves);
+      const isRecorded = JSON.stringify(prompts) === recorded;
+      const right = isRecorded || wouldBeRight(prompts, tokens, block_size);
+      taken.push({ moves: one.moves, turns: isRecorded ? run.turns : [], right });
+    }
+    if (taken.at(-1)?.right !== false || taken.length >= tries) return { taken, over: true };
+  }
+  return { taken, over: false };
+}
+
+/**
+ * Compare a list with the engine's operations, position by position.
+ * @param {Done[]} engine
+ * @param {Deed[]} deeds
+ * @returns {import("./wire.js").ToldList}
+ */
+function compared(engine, deeds) {
+  const verdicts = deeds.map((deed, i) => {
+    const done = engine[i]?.deed;
+    const isSame = done && FIELDS.every((name) => (done[name] ?? null) === (deed[name] ?? null));
+    return { grade: isSame ? /** @type {const} */ ("right") : /** @type {const} */ ("differs"), why: null, refs: 0 };
+  });
+  const missing = Math.max(0, engine.length - deeds.length);
+  return { deeds, verdicts, missing, right: !missing && verdicts.every(({ grade }) => grade === "right") };
+}
+const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
+
+/**
+ * @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item}
+ */
+function toldAt(transcript, item, here, answers) {
+  if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
+  if (item.kind === "work") {
+    const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
+    const told = lists.map((deeds) => deeds && compared(engine, deeds));
+    return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
+  }
+  if (item.kind === "mend") {
+    const { taken, over } = mendingsOf(transcript, item.index, answers);
+    const { run } = transcript.mended[item.index];
+    return { ...item, given: taken, over, right: over ? run : null, moment: over ? item.moment : null };
+  }
+  if (item.kind !== "ask") return item;
+  const { right, evidence, whys } = transcript.keys[item.index];
+  const { taken, over } = given(transcript, item.index, answers);
+  const told = { ...item, given: taken, whys: taken.map((one) => (one === null ? null : whys[one])), over };
+  return over ? { ...told, right, evidence } : told;
+}

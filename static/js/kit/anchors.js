@@ -1,0 +1,60 @@
+// Registry of positions in the window, for drawings that cross regions. Each region registers its own, so that regions
+// do not depend on each other.
+
+/** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
+/**
+ * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool, or the block if the
+ * offset is null; `columns`: visible columns of `count` positions of a sequence from `first` on; `lane`: a sequence's
+ * name beside the scheduler's lanes; `record`: a record on the timeline. Null if not visible.
+ *
+ * @typedef {{
+ *   vector: (kind: "k" | "v", position: number) => Box | null,
+ *   slot: (block: number, offset: number | null) => Box | null,
+ *   columns: (seq: number, first: number, count: number) => Box | null,
+ *   lane: (seq: number) => Box | null,
+ *   record: (index: number) => Box | null,
+ * }} Anchors
+ */
+
+/** @type {Partial<Anchors>} */
+const known = {};
+
+/**
+ * Register the position of `kind`. Returns a function that unregisters it.
+ *
+ * @template {keyof Anchors} K
+ * @param {K} kind
+ * @param {Anchors[K]} find
+ */
+export function registerAnchor(kind, find) {
+  known[kind] = find;
+  return () => {
+    if (known[kind] === find) delete known[kind];
+  };
+}
+
+/**
+ * Return the position of `kind` in the window.
+ *
+ * @template {keyof Anchors} K
+ * @param {K} kind
+ * @param {Parameters<Anchors[K]>} of
+ * @returns {Box | null}
+ */
+export const boxOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
+
+const FLIGHT = 0.6; // share of the writing phase that one position's K and V take; positions start one after the other
+
+/**
+ * Return the progress of the K and V in place `i` of `count` when the writing phase is at `progress`. Easing
+ * (state/playhead.js) is undone, so that they move at constant speed.
+ *
+ * @param {number} i
+ * @param {number} count
+ * @param {number} progress
+ */
+export function writeProgress(i, count, progress) {
+  const start = count > 1 ? ((1 - FLIGHT) * i) / (count - 1) : 0;
+  const time = 1 - Math.cbrt(1 - progress);
+  return Math.max(0, Math.min(1, (time - start) / FLIGHT));
+}

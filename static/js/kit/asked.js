@@ -1,9 +1,0 @@
-// Figure that answers a question: while the open lesson still has to ask that question, only its space is reserved.
-
-import { isAsked } from "../state/lessons.js";
-import { t } from "../tell/words.js";
-import { html } from "./html.js";
-
-/** @param {{rule: string, children: import("./html.js").Children}} props `rule`: of the question */
-export const Asked = ({ rule, children }) =>
-  isAsked(rule) ? html`<p class="hint figure-asked" data-rule=${rule}>${t("figure.asked")}</p>` : children;

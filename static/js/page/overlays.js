@@ -1,0 +1,27 @@
+// Overlays of the page: help, export, flights between regions, the tooltip.
+
+import { effect, signal } from "../../vendor/signals/signals.js";
+import { helpOpen } from "../control/keyboard.js";
+import { exportOpen, modelsOpen } from "../control/models.js";
+import { html } from "../kit/html.js";
+import { lazy, lazyPanel } from "../kit/lazy.js";
+import { Tooltip } from "../kit/tooltip.js";
+import { moving } from "../state/playhead.js";
+
+const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
+const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
+const Help = lazyPanel(() => import("../panels/help/panel.js"));
+const Flights = lazy(() => import("./write_animation.js").then((found) => found.WriteAnimation));
+
+const moved = signal(false); // set by the first motion; without motion there are no flights
+effect(() => {
+  if (moving.value) moved.value = true;
+});
+
+export function Overlays() {
+  return html`${helpOpen.value ? html`<${Help} />` : null}
+    ${exportOpen.value ? html`<${Export} />` : null}
+    ${modelsOpen.value ? html`<${Models} />` : null}
+    ${moved.value ? html`<${Flights} />` : null}
+    <${Tooltip} />`;
+}

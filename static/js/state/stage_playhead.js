@@ -1,0 +1,21 @@
+// The moment (state/playhead.js) of the sequence on stage. A finished sequence shown at its last record is always
+// complete, regardless of motion elsewhere.
+
+import { computed } from "../../vendor/signals/signals.js";
+import * as moment from "./playhead.js";
+import { looksBack } from "./store.js";
+
+const WHOLE = moment.phaseProgress(moment.PHASES.length);
+
+/**
+ * Return the progress of one phase, in [0, 1].
+ *
+ * @param {import("./playhead.js").Phase} name
+ */
+export const phase = (name) => (looksBack.value ? 1 : moment.phase(name));
+
+/** Return the progress of all phases without subscribing to frames. */
+export const phasesNow = () => (looksBack.peek() ? WHOLE : moment.phasesNow());
+
+/** The sub-step up to which it is shown; null: complete. */
+export const viewSub = computed(() => (looksBack.value ? null : moment.viewSub.value));
