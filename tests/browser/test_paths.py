@@ -39,7 +39,7 @@ def begin(open_page: OpenPage, at: str) -> Page:
     if at.startswith("/"):
         return open_page(at, connection="replay")
     if at != "film":
-        return open_page(f"/?distance={at}", until=f"#{at if at == 'look' else 'connection.live'}")
+        return open_page(f"/?distance={at}", until="#intro" if at == "look" else "#connection.live")
     page = open_page(opening=True)
     page.wait_for_selector("#opening[data-ready=true]")
     page.locator("#opening-time").fill("44.9")
