@@ -75,6 +75,9 @@ def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, 
         "/bench": ".bench-headlines",
         "/prompts": "form",
         "/docs/index": "img",
+        "/?distance=learn": ".path-card",
+        "/j/": "form",
+        "/no/such/page": "main a",
     }.items():
         page.goto(origin + path)
         page.wait_for_selector(there)

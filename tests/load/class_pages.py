@@ -208,6 +208,7 @@ def vote(
 def choice(page: Page, number: int, asked: tuple[int, int]) -> int:
     """Return the option that a phone gives: half keep theirs in the second round, the others take the next one."""
     poll, in_round = asked
+    page.locator(".class-option").first.wait_for(timeout=30_000)
     return (number + poll + (in_round if number % 2 else 0)) % page.locator(".class-option").count()
 
 

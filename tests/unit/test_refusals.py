@@ -1,4 +1,4 @@
-"""What is refused is said in every language of the page: each kind of refusal that the code has, found in the code."""
+"""Refusals in every language of the page: each kind of refusal that the code has, found in the code."""
 
 import ast
 import re
