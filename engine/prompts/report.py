@@ -264,7 +264,8 @@ class Player:
         """
         others = dict[Keyspace, Match]()
         for one in [one for one in self._caches if one != space][-MAX_OTHERS:]:
-            if match.closest < 0 or one[:2] == space[:2]:
+            has_some = any(own.kind != "template" and own.content in self._caches[one].last_with for own in segments)
+            if has_some and (match.closest < 0 or one[:2] == space[:2]):
                 others[one] = self._caches[one].trees[self._answers].match(segments, tokens)
         alike = {one: sum(a == b for a, b in zip(one, space, strict=True)) for one in others}
         best = max(others, key=lambda one: (others[one].num_tokens, alike[one]), default=None)

@@ -164,5 +164,7 @@ def test_a_first_visit_asks_for_few_files(visit: Page, address: str) -> None:
     visit.goto(address)
     visit.wait_for_selector("#opening[data-ready=true]")
     modules = [name for name in asked if name.endswith((".js", ".mjs"))]
-    assert sorted(modules) == ["static/first.js", "static/js/onefile/prefetch.js"], "all else comes when it is asked for"
+    assert sorted(modules) == ["static/first.js", "static/js/onefile/prefetch.js"], (
+        "all else comes when it is asked for"
+    )
     assert len(asked) < 20
