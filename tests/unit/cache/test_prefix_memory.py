@@ -167,11 +167,12 @@ def test_recent_lookups_are_remembered_in_tokens() -> None:
     assert engine.replay.state.recent_lookups == [[3, 0]] * RECENT_LOOKUPS
 
 
+Parts = list[array[int]]
 PARTS = st.lists(st.lists(st.integers(0, 1), max_size=5).map(lambda part: array("I", part)), max_size=6)
 
 
 @given(PARTS, PARTS)
-def test_sequences_in_parts_share_what_they_share_as_a_whole(one: list[array], other: list[array]) -> None:
+def test_sequences_in_parts_share_what_they_share_as_a_whole(one: Parts, other: Parts) -> None:
     whole = [list(chain.from_iterable(parts)) for parts in (one, other)]
     assert common_prefix_of_parts(one, other) == common_prefix(*whole)
     assert common_prefix_of_parts(one, one) == len(whole[0])
