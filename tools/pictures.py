@@ -80,11 +80,11 @@ def first_look(browser: Browser, url: str) -> list[tuple[Image.Image, int]]:
     film.context.close()
 
     live = opened(browser, f"{url}/?distance=look", SIZE, SEEN)
-    live.wait_for_selector("#look-step:not([disabled])")
+    live.wait_for_selector("#intro-step:not([disabled])")
     for _ in range(LIVE_STEPS):
-        before = live.get_attribute("#look", "data-records")
-        live.click("#look-step")
-        live.wait_for_selector(f"#look:not([data-records='{before}'])")
+        before = live.get_attribute("#intro", "data-records")
+        live.click("#intro-step")
+        live.wait_for_selector(f"#intro:not([data-records='{before}'])")
         live.wait_for_timeout(900)  # the motion of the step
         shoot(live, STEP_MS)
     frames.append((frames.pop()[0], LAST_MS))

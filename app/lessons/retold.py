@@ -1,7 +1,7 @@
 """Learner's progress through a recorded lesson, and what may be sent at that point.
 
-`static/js/core/lesson_replay.js` does the same in a page that has the whole transcript. A server with the transcript sends
-nothing of a record before the preceding questions are answered.
+`static/js/core/lesson_replay.js` does the same in a page that has the whole transcript. A server with the transcript
+sends nothing of a record before the preceding questions are answered.
 """
 
 from __future__ import annotations

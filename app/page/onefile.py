@@ -33,7 +33,7 @@ MAX_LOG_BYTES = 96 << 20  # of the log: as text it is a third more, and a browse
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
 # What a server answers: logs of which it tells a part at a time, and questions over a whole one.
-SERVED = ("large/", "whole/")  # panels
+SERVED = ("large/", "queries/")  # panels
 LEFT_OUT = tuple(f"js/panels/{name}" for name in SERVED)
 
 _SPECIFIER = re.compile(r"""(?<![\w$.])((?:from|import)\s*\(?\s*)(["'])(\.{1,2}/[^"'\n]+)\2""")

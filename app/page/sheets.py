@@ -22,7 +22,7 @@ _REPORTS = (
     "css/bench_report.css",
 )  # fmt: skip
 _BELOW_PANELS = ("css/tokens.css", "css/base.css", "css/kit.css", "css/detail.css", _CHARTS, "css/runs.css")
-_OVER_PANELS = ("css/overlays.css", "css/phone.css", "css/layout.css", "css/room.css", "css/print.css")
+_OVER_PANELS = ("css/overlays.css", "css/phone.css", "css/layout.css", "css/present.css", "css/print.css")
 # the files of each page, and what is in them apart from the panels' sheets
 FILES = {
     "index": (FIRST, OVER),

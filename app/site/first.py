@@ -19,8 +19,8 @@ from engine.trace.log import TraceReader
 
 AHEAD = "js/onefile/prefetch.js"
 ENTRY = "js/main.js"
-OPENING = ("js/panels/look/opening_panel.js", "js/panels/look/panel.js")
-ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/look/film_scene.js
+OPENING = ("js/panels/intro/opening_panel.js", "js/panels/intro/panel.js")
+ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/intro/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 

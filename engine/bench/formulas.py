@@ -175,9 +175,9 @@ def moved(read: Callable[[InstancesWork], float | None]) -> Formula:
     return lambda m, _: read(m.instances) if m.instances and any(w.role == "decode" for w in m.instances.each) else None
 
 
-def nll(work: EngineWork) -> float | None:
+def nll(m: Measurement, _: Context) -> float | None:
     """Nats a token: the mean negative log probability of the prompt's tokens."""
-    return -float(np.mean(work.prompt_logprobs)) if work.prompt_logprobs else None
+    return -float(np.mean(m.prompt_logprobs)) if m.prompt_logprobs else None
 
 
 def output_nll(work: EngineWork) -> float | None:
@@ -202,10 +202,10 @@ def changed(work: EngineWork) -> float | None:
 
 def logprob_error(m: Measurement, context: Context) -> float | None:
     """Nats: the mean absolute difference of the prompt tokens' log probabilities from the reference's."""
-    reference = context.reference and context.reference.work
-    if m.work is None or not reference or not reference.prompt_logprobs:
+    reference = context.reference.prompt_logprobs if context.reference else []
+    if not m.prompt_logprobs or not reference:
         return None
-    return float(np.mean(np.abs(np.subtract(m.work.prompt_logprobs, reference.prompt_logprobs))))
+    return float(np.mean(np.abs(np.subtract(m.prompt_logprobs, reference))))
 
 
 def tokens_equal(m: Measurement, context: Context) -> float | None:

@@ -197,6 +197,12 @@ class Measurement:
     instances: InstancesWork | None = None  # None: it was one engine, or a peer
     resident_bytes: int | None = None  # of its process, after the run; None: it has none of its own
     resident_loaded_bytes: int | None = None  # the same once the model was there, before the first run; None for peers
+    peer_logprobs: list[float] = field(default_factory=list)  # of the prompts' tokens, in a peer's order
+
+    @property
+    def prompt_logprobs(self) -> list[float]:
+        """Log probabilities of the prompts' tokens, where they were asked for."""
+        return self.work.prompt_logprobs if self.work is not None else self.peer_logprobs
 
     @property
     def num_output_tokens(self) -> int:

@@ -119,7 +119,7 @@ TABLE = [
         "count",
         of_work(lambda w: f.share(w.tokens_logical - w.tokens_held, w.tokens_logical)),
     ),
-    Metric("nll", "nats", "lower", "count", of_work(f.nll)),
+    Metric("nll", "nats", "lower", "count", f.nll),
     Metric("output_nll", "nats", "lower", "count", of_work(f.output_nll)),
     Metric("full_nll", "nats", "lower", "count", of_work(f.full_nll)),
     Metric("divergence", "nats", "lower", "count", of_work(f.divergence)),

@@ -25,6 +25,7 @@ from engine.model.shipped import BUNDLED, shipped_model
 
 TINY = "tiny-llama"
 SMALL = "llama-135m-random"
+QWEN2 = "qwen2-0.5b-random"
 QWEN = "qwen3-0.6b-random"
 LLAMA_8B = "llama-8b-random"
 SEED = 0
@@ -154,6 +155,24 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
             bos_token_id=1,
             eos_token_id=2,
             pad_token_id=0,
+        ),
+        torch.float32,
+    ),
+    # the shape of Qwen/Qwen2.5-0.5B, after its config.json: biases of q, k and v
+    QWEN2: (
+        transformers.Qwen2Config(
+            vocab_size=151936,
+            hidden_size=896,
+            intermediate_size=4864,
+            num_hidden_layers=24,
+            num_attention_heads=14,
+            num_key_value_heads=2,
+            max_position_embeddings=32768,
+            rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+            tie_word_embeddings=True,
+            bos_token_id=151643,
+            eos_token_id=151643,
+            pad_token_id=151643,
         ),
         torch.float32,
     ),

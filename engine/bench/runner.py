@@ -249,6 +249,12 @@ class Runner:
             self._peers[key] = why or peer
         return self._peers[key]
 
+    def _versions(self) -> dict[str, str]:
+        """Return each peer's version by variant, as the process that ran it says it."""
+        loaded = {name: peer.version() for (name, _, _), peer in self._peers.items() if isinstance(peer, Peer)}
+        peers = {variant.id: variant.peer for variant in self._scenario.variants if variant.peer is not None}
+        return {name: loaded.get(peer) or make_peer(peer).version() for name, peer in peers.items()}
+
     def _measured_roofs(self) -> Roofs:
         model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
         return measure_roofs(model.device, model.dtype)
@@ -292,7 +298,7 @@ class Runner:
             ),
             rounds=rounds,
             complete=rounds == self._rounds,
-            peers={v.id: make_peer(v.peer).version() for v in scenario.variants if v.peer is not None},
+            peers=self._versions(),
             axis_values=[case.value for case in scenario.axis.points()],
             metrics={
                 name: MetricInfo(unit=m.unit, better=m.better, source=m.source, title=m.title)

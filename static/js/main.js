@@ -27,12 +27,12 @@ import { isSite } from "./state/site.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
-if (hasLesson && !asked.distance) settings.distance.value = "learn";
+if (hasLesson && !asked.viewMode) settings.viewMode.value = "lesson";
 offerOpening(localStorageOrNull(), asked);
 
 followTheme();
 effect(() => {
-  document.documentElement.dataset.distance = settings.distance.value;
+  document.documentElement.dataset.viewMode = settings.viewMode.value;
 });
 await followLanguage();
 effect(() => {
@@ -64,7 +64,7 @@ session.start();
 /** Load the code of lessons on demand. */
 function followLearning() {
   const wait = effect(() => {
-    if (settings.distance.value !== "learn" && !settings.lesson.value) return;
+    if (settings.viewMode.value !== "lesson" && !settings.lesson.value) return;
     import("./control/lesson.js").then((found) => found.followLessons(localStorageOrNull()));
     queueMicrotask(() => wait());
   });

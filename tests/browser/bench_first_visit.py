@@ -70,12 +70,12 @@ def newcomer(browser: Browser, address: str) -> float:
     page.goto(address)
     page.wait_for_selector(".opening-word", timeout=70_000)
     page.click(".opening-fan li:nth-child(2) button")
-    page.wait_for_selector("#look .look-text .generated")
-    page.click("#look-step")
+    page.wait_for_selector("#intro .intro-text .generated")
+    page.click("#intro-step")
     page.wait_for_timeout(500)
     phone = browser.new_page(viewport=PHONE)  # type: ignore[arg-type]
     phone.goto(page.url)
-    phone.wait_for_selector("#look .look-text .generated")
+    phone.wait_for_selector("#intro .intro-text .generated")
     return round(time.monotonic() - began, 1)
 
 

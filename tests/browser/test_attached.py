@@ -27,17 +27,17 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
 ) -> None:
     with attached_server(tmp_path) as (publisher, url):
         page = open_page(url, width=size[0], height=size[1], connection="replay")  # no link is needed
-        panel = page.locator("#region-attached")
+        panel = page.locator("#region-monitor")
         expect(panel).to_contain_text("Known since message 0")
         expect(panel).to_contain_text(
             "1 contents are known to be cached; of the other 63 of 64 places nothing is known"
         )
         publisher.publish(message(stored([b"c" * 8], [9, 8, 7, 6], 4)))
         expect(panel).to_contain_text("2 contents are known to be cached")
-        expect(page.locator("#attached-badge")).to_be_visible()
+        expect(page.locator("#monitor-badge")).to_be_visible()
         assert page.locator(CONTROLS).count() == 0
         expect(panel).to_contain_text("nothing here can change it")
-        unknown = panel.locator(".attached-unknowns dl > div")
+        unknown = panel.locator(".monitor-unknowns dl > div")
         assert unknown.count() == 11
         for one in unknown.all():
             assert len(one.locator("dd").inner_text()) > 10  # the reason
@@ -78,17 +78,17 @@ def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_lea
         attached_server(tmp_path, metrics=metrics.url) as (publisher, url),
     ):
         page = open_page(url, connection="replay", locale=locale)
-        panel = page.locator("#region-attached")
+        panel = page.locator("#region-monitor")
         publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
-        expect(panel.locator(".attached-readings dd").first).to_have_text("0")  # the look that began the count
+        expect(panel.locator(".monitor-readings dd").first).to_have_text("0")  # the look that began the count
         metrics.text = metrics_page(1, queries=30)
-        expect(panel.locator(".attached-why")).to_contain_text(why)
-        panel.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
-        expect(panel.locator(".attached-answer")).to_contain_text(hit)
-        panel.locator("#attached-prompt").fill("once upon a time")
-        expect(panel.locator(".attached-asked")).to_contain_text("curl")
+        expect(panel.locator(".monitor-why")).to_contain_text(why)
+        panel.locator("#monitor-prompt").fill("0 1 2 3 4 5 6 7 8")
+        expect(panel.locator(".monitor-answer")).to_contain_text(hit)
+        panel.locator("#monitor-prompt").fill("once upon a time")
+        expect(panel.locator(".monitor-asked")).to_contain_text("curl")
         publisher.publish(message({"type": "AllBlocksCleared"}))
-        expect(panel.locator(".attached-since")).to_contain_text(gone)
+        expect(panel.locator(".monitor-since")).to_contain_text(gone)
 
 
 def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
@@ -102,45 +102,45 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
     ):
         page = open_with_axe(open_page, url, connection="replay")
         publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
-        expect(page.locator(".attached-readings dd").first).to_have_text("0")
+        expect(page.locator(".monitor-readings dd").first).to_have_text("0")
         metrics.text = metrics_page(1, queries=30)
         said = [
             page.locator(name)
-            for name in (".attached-since", ".attached-why", ".attached-figures", ".attached-families", "h2")
+            for name in (".monitor-since", ".monitor-why", ".monitor-figures", ".monitor-families", "h2")
         ]
         expect(said[1]).to_contain_text("block size")
-        page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
-        said.append(page.locator(".attached-answer"))
+        page.locator("#monitor-prompt").fill("0 1 2 3 4 5 6 7 8")
+        said.append(page.locator(".monitor-answer"))
         expect(said[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
         before = [one.first.inner_text() for one in said]
         monkeypatch.setattr(app.session.run, "MAX_RECORDS", 3)
         publisher.publish(message())
         expect(page.locator("#large-pool")).to_be_visible(timeout=30_000)
-        expect(page.locator(".attached-figures").first).to_contain_text("Messages4")
+        expect(page.locator(".monitor-figures").first).to_contain_text("Messages4")
         before[2] = before[2].replace("Messages\n3", "Messages\n4").replace("Last number\n2", "Last number\n3")
         assert [one.first.inner_text() for one in said] == before
         assert before[4].startswith("Attached to vLLM")
         page.locator("#large-prefixes summary").click()
-        page.locator(".attached-unknowns summary").click()
+        page.locator(".monitor-unknowns summary").click()
         expect(page.locator("#large-prefixes .branches")).to_be_visible()
         complain({"in windows": violations(page)})
         with monkeypatch.context() as meanwhile:  # as of a survey that turned out to be damaged
             meanwhile.setattr(app.log_index.derived_files.LogIndexes, "find", not_yet)
-            page.locator("#attached-prompt").fill("0 1 2 3")
+            page.locator("#monitor-prompt").fill("0 1 2 3")
             expect(page.locator("#region-large [role=status]").first).to_contain_text("being read for the first time")
-            expect(page.locator(".attached-problem")).to_have_count(0)
-        expect(page.locator(".attached-answer")).to_contain_text("of 4 tokens")
+            expect(page.locator(".monitor-problem")).to_have_count(0)
+        expect(page.locator(".monitor-answer")).to_contain_text("of 4 tokens")
         expect(page.locator("#region-large")).not_to_contain_text("being read for the first time")
-        page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
-        expect(page.locator(".attached-answer")).to_contain_text("of 9 tokens")
+        page.locator("#monitor-prompt").fill("0 1 2 3 4 5 6 7 8")
+        expect(page.locator(".monitor-answer")).to_contain_text("of 9 tokens")
         publisher.silent = True  # lost messages cannot be replayed
         publisher.withheld.add(4)
         publisher.publish(message())
         publisher.publish(message(stored([b"d" * 8], [1, 2, 3, 4], 4)))
         expect(said[0]).to_contain_text("1 message did not come: what was known is given up.", timeout=30_000)
         expect(said[-1]).to_contain_text("0 of 9 tokens would hit.")
-        expect(page.locator(".large-trouble, .attached-problem")).to_have_count(0)
-        expect(page.locator("#attached-badge")).to_be_visible()
+        expect(page.locator(".large-trouble, .monitor-problem")).to_have_count(0)
+        expect(page.locator("#monitor-badge")).to_be_visible()
         address = f"{url}/api/theaters/attached/survey/heard"
         wrong = [{"record": 0, "token_ids": [-1]}, {"record": 0}, {"record": 10_000, "token_ids": [1]}]
         assert [requests.post(f"{address}/chains", json=one).status_code for one in wrong] == [400, 400, 404]
@@ -155,13 +155,13 @@ def not_yet(*_: Any) -> NoReturn:
 def test_no_distance_shows_what_is_unknown(open_page: OpenPage, tmp_path: Path, distance: str) -> None:
     with attached_server(tmp_path) as (_, url):
         page = open_page(f"{url}/?recording=attached&distance={distance}", connection="replay")
-        expect(page.locator("#region-attached")).to_contain_text("Known since message 0")
-        assert page.locator("#region-memory, #region-stage, .look").count() == 0
+        expect(page.locator("#region-monitor")).to_contain_text("Known since message 0")
+        assert page.locator("#region-memory, #region-stage, .intro").count() == 0
 
 
 @pytest.mark.parametrize(("locale", "theme"), [("en-US", "light"), ("zh-CN", "dark")])
 def test_it_is_accessible(open_page: OpenPage, tmp_path: Path, locale: str, theme: str) -> None:
     with attached_server(tmp_path) as (_, url):
         page = open_with_axe(open_page, url, locale=locale, connection="replay", color_scheme=theme)
-        page.locator("#region-attached .branches").wait_for()
+        page.locator("#region-monitor .branches").wait_for()
         complain({f"{locale}, {theme}": violations(page)})

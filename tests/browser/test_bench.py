@@ -247,7 +247,7 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
 
 PAGES = {
     "bench": ".header-tools", "scale": "#scale-paper-show", "prompts": "main", "?region=setup": "#prompt",
-    "?distance=look": "#look", "?distance=room": ".stage", "?distance=learn": ".lessons, .article, main",
+    "?distance=look": "#intro", "?distance=room": ".stage", "?distance=learn": ".lessons, .article, main",
     "?distance=learn&lesson=pages": ".article", "docs/index": "main", "j/": "#code",
 }  # fmt: skip
 

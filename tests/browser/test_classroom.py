@@ -19,7 +19,7 @@ JOIN = """import('/static/js/state/classroom.js').then(({ presenting }) =>
   new Promise((resolve) => presenting.subscribe((opened) => opened && resolve(opened.join))))"""
 SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
 SETTINGS = "import('/static/js/state/settings.js')"
-GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = 'look' }})"
+GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = 'intro' }})"
 ROAM = "import('/static/js/control/classroom.js').then(({ wander }) => wander())"
 PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
 Follow = OpenPage
@@ -33,7 +33,7 @@ def teach(open_page: OpenPage, path: str = "/", **options: Any) -> Page:
     page.click("#class-open")
     page.click("#class-begin")
     expect(page.locator("#class-strip")).to_be_visible()
-    page.click("#room-leave")
+    page.click("#present-leave")
     return page
 
 
@@ -58,7 +58,7 @@ def open_lesson(wall: Page, lesson: str = "pages") -> None:
     """A lesson on the wall, before its first question."""
     wall.evaluate(
         f"{SETTINGS}.then(({{ settings }}) => {{"
-        f" settings.lesson.value = '{lesson}'; settings.distance.value = 'learn' }})"
+        f" settings.lesson.value = '{lesson}'; settings.viewMode.value = 'lesson' }})"
     )
     expect(wall.locator(".question")).not_to_have_count(0)
 
@@ -67,7 +67,7 @@ def ask_lesson(wall: Page) -> None:
     """Put the lesson's question to the class."""
     wall.click("#class-ask-open")
     wall.click("#class-ask-lesson")
-    expect(wall.locator("#class-wall")).to_be_visible()
+    expect(wall.locator("#class-projector")).to_be_visible()
 
 
 def ask(wall: Page, kind: str = "choice", text: str = "Which block is next?") -> None:
@@ -78,7 +78,7 @@ def ask(wall: Page, kind: str = "choice", text: str = "Which block is next?") ->
         for i, option in enumerate(("Block 4", "Block 5")):
             wall.locator("#class-quick input[type=text]").nth(i).fill(option)
     wall.click("#class-ask")
-    expect(wall.locator("#class-wall")).to_contain_text(text)
+    expect(wall.locator("#class-projector")).to_contain_text(text)
 
 
 def show(wall: Page, right: str = "") -> None:
@@ -134,7 +134,7 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
 
     desk.click("#class-labs")
     expect(desk.locator(".class-labs")).to_contain_text("0 of")
-    page.click("#class-me")
+    page.click("#class-self")
     page.click("#class-lab")
     expect(page.locator("#class-lab")).to_have_text("End my run")
     page.click(".side-close")
@@ -151,7 +151,7 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
     press(desk, phone, "remote")
     phone.click("#class-press-next")
     shows(wall, 6)
-    desk.click("#class-desk-next")
+    desk.click("#class-teacher-next")
     shows(wall, 7)
     press(desk, page, "hand")
     expect(page.locator("#class-bar")).to_contain_text("You drive")
@@ -206,11 +206,11 @@ def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_t
     for page in early:
         follows(page)
         shows(page, 1)
-    early[1].click("#class-me")  # what may lie over the page
+    early[1].click("#class-self")  # what may lie over the page
     early[2].click("#class-wander")
     early[2].evaluate(GO_TO_LOOK)
-    expect(early[2].locator("#look")).to_be_visible()
-    expect(early[2].locator("#look-opening")).to_have_count(0)
+    expect(early[2].locator("#intro")).to_be_visible()
+    expect(early[2].locator("#intro-opening")).to_have_count(0)
     ask(wall)
     late = come_in(typed=True)
     follows(late)
@@ -224,24 +224,26 @@ def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_t
 def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
     """With its answers, though the page left before the lesson was there."""
     phone = come_in()
-    phone.click("#class-me")
+    phone.click("#class-self")
     phone.click("#class-seat-wander")
     expect(phone.locator("#class-bar")).to_have_attribute("data-roaming", "true")
     open_lesson(wall)
     ask_lesson(wall)
     late = come_in(locale="zh-CN")
     for page in (phone, late):
-        expect(page.locator("#class-sheet .class-option")).to_have_count(wall.locator(".class-wall-options li").count())
+        expect(page.locator("#class-sheet .class-option")).to_have_count(
+            wall.locator(".class-projector-options li").count()
+        )
         assert is_on_top(page, "#class-sheet")
-    expect(phone.locator("#class-asked")).to_have_text(wall.locator("#class-wall-asked").inner_text())
+    expect(phone.locator("#class-asked")).to_have_text(wall.locator("#class-projector-asked").inner_text())
     expect(late.locator("#class-asked")).to_contain_text(re.compile("[\u4e00-\u9fff]"))
 
 
-@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
-def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, distance: str) -> None:
+@pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
+def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, view_mode: str) -> None:
     for page in (come_in(), come_in(width=1280, height=720, has_touch=False)):
         page.evaluate(ROAM)
-        page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = '{distance}' }})")
+        page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
         page.evaluate("import('/static/js/state/store.js').then((store) => store.toast('Refused.', 'error'))")
         expect(page.locator(".toast.error")).to_be_visible()
         assert is_on_top(page, ".toast.error"), page.viewport_size
@@ -260,10 +262,10 @@ COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app inpu
 }).map((one) => one.id || one.outerHTML.slice(0, 80))"""
 
 
-@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
+@pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 720}, PHONE], ids=["wall", "phone"])
 def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
-    open_page: OpenPage, distance: str, size: dict[str, Any]
+    open_page: OpenPage, view_mode: str, size: dict[str, Any]
 ) -> None:
     """The bar of presenter and followers, and the side content, each have space of their own."""
     wall = teach(open_page)
@@ -271,21 +273,21 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
     wall.evaluate("import('/static/js/control/actions.js').then(({ step }) => step())")
     follower = open_page(wall.evaluate(JOIN), until="#class-bar", **size)
     follower.evaluate(ROAM)
-    lesson = "'pages'" if distance == "learn" else "null"
+    lesson = "'pages'" if view_mode == "lesson" else "null"
     for page in (wall, follower):
         page.evaluate(
             f"{SETTINGS}.then(({{ settings }}) => {{"
-            f" settings.lesson.value = {lesson}; settings.distance.value = '{distance}' }})"
+            f" settings.lesson.value = {lesson}; settings.viewMode.value = '{view_mode}' }})"
         )
         still(page)
     for page in (wall, follower):
         expect(page.locator("#app > :first-child:not(.class-bar, .class-strip)")).to_be_visible()
-    if distance == "learn":
+    if view_mode == "lesson":
         expect(wall.locator(".question")).not_to_have_count(0)
     for page in (wall, follower):
-        if size is not PHONE or distance == "look":  # else the page scrolls below what stays
+        if size is not PHONE or view_mode == "intro":  # else the page scrolls below what stays
             assert overlapping(page, "#app") == []
-        if size is not PHONE or distance != "bench":  # all of it is in the window at once
+        if size is not PHONE or view_mode != "workspace":  # all of it is in the window at once
             assert page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
         assert page.evaluate(COVERED) == []
     wall.click("#class-ask-open")
@@ -307,7 +309,7 @@ def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) ->
     expect(page.locator("#class-open")).to_be_visible()
     expect(page.locator("#opening, #tour")).to_have_count(0)
     page.click("#class-open")
-    expect(page.locator("#class-door")).to_be_visible()
+    expect(page.locator("#class-join")).to_be_visible()
     page.keyboard.press("Escape")
     prefill(page)
     expect(page.locator("#opening, #tour")).to_have_count(0)
@@ -320,14 +322,14 @@ def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
     desk = open_desk(wall)
     desk.click(".class-origins summary")
     expect(desk.locator(".class-origins li")).to_have_text("127.0.0.x: 1, 1 here now")
-    desk.click("#class-doors")
-    expect(desk.locator(".class-doors")).to_contain_text("Nobody new comes in.")
+    desk.click("#class-admission")
+    expect(desk.locator(".class-admission")).to_contain_text("Nobody new comes in.")
     outside = open_page(wall.evaluate(JOIN), until="form", **PHONE)
     expect(outside.locator("body")).to_contain_text("The presenter has closed the doors of this class.")
     phone.reload()
     expect(phone.locator("#class-bar")).to_be_visible()
-    desk.click("#class-doors")
-    expect(desk.locator("#class-doors")).to_have_text("Close the doors")
+    desk.click("#class-admission")
+    expect(desk.locator("#class-admission")).to_have_text("Close the doors")
     outside.goto(wall.evaluate(f"{JOIN}.then((join) => location.origin + join)"))
     expect(outside.locator("#class-bar")).to_be_visible()
 
@@ -335,15 +337,15 @@ def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
 def open_desk(wall: Page) -> Page:
     """The presenter's own screen, in a second window of the same browser."""
     with wall.context.expect_page() as opened:
-        wall.click("#class-desk-open")
+        wall.click("#class-teacher-open")
     desk = opened.value
-    desk.wait_for_selector("#class-desk")
+    desk.wait_for_selector("#class-teacher")
     return desk
 
 
 def press(desk: Page, follower: Page, what: str) -> None:
     """Press a presenter's button for the follower of the page `follower`."""
-    person = desk.locator(".class-person", has_text=follower.locator(".class-me-name").inner_text())
+    person = desk.locator(".class-person", has_text=follower.locator(".class-self-name").inner_text())
     person.locator(f"[data-do={what}]").click()
 
 
@@ -371,7 +373,7 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
             expect(page.locator(".class-tally tr[data-mine=true]")).to_contain_text(one)
     for kind, text, given, said in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
         ask(wall, kind, text)
-        phones[0].fill("#class-given", given)
+        phones[0].fill("#class-answer-input", given)
         phones[0].click(".class-field .primary")
         expect(phones[0].locator(".class-in")).to_contain_text("in")
         show(wall, given)
@@ -440,13 +442,13 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
     desk = open_desk(wall)
     desk.select_option("#class-lesson", "not-yet")
     expect(wall.locator(".article")).to_be_visible()
-    desk.click("#class-desk-next")  # the prompt is submitted
+    desk.click("#class-teacher-next")  # the prompt is submitted
     expect(wall.locator(".question")).to_have_count(1)
     desk.click("#class-ask-lesson")
-    expect(wall.locator("#class-wall")).to_be_visible()
-    assert is_on_top(wall, "#class-wall") and not is_on_top(wall, ".question")  # the question is shown there once
-    figure = wall.locator(".learn-figure").bounding_box()
-    asked = wall.locator("#class-wall").bounding_box()
+    expect(wall.locator("#class-projector")).to_be_visible()
+    assert is_on_top(wall, "#class-projector") and not is_on_top(wall, ".question")  # the question is shown there once
+    figure = wall.locator(".lesson-stage").bounding_box()
+    asked = wall.locator("#class-projector").bounding_box()
     assert figure and asked and asked["x"] + asked["width"] <= figure["x"] + 1
     first, second = [1, 3, 1, 3, 2, 2, 1, 0], [1, 3, 1, 3, 2, 2, 2]
     for phone, option in zip(phones, first, strict=True):
@@ -485,11 +487,11 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
     desk.click("#class-end")
     desk.click("#class-end-sure")
     expect(wall.locator("#class-strip")).to_contain_text("The class is over")
-    expect(wall.locator("#class-wall, #class-take-back, .class-corner")).to_have_count(0)
-    expect(desk.locator("#class-desk")).to_contain_text("The class is over")
+    expect(wall.locator("#class-projector, #class-take-back, .class-corner")).to_have_count(0)
+    expect(desk.locator("#class-teacher")).to_contain_text("The class is over")
     assert "Round" in taken(desk, "answers.csv")
     desk.click("#class-leave")
-    expect(desk.locator("#look")).to_be_visible()
+    expect(desk.locator("#intro")).to_be_visible()
 
 
 def counts(page: Page, round_: int) -> list[int]:
@@ -520,12 +522,12 @@ def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follo
     phone = follow()
     ask(wall)
     phone.click(".class-option >> nth=1")
-    name = phone.locator(".class-me-short").inner_text()
+    name = phone.locator(".class-self-short").inner_text()
     phone.reload()
     expect(phone.locator(".class-option[aria-pressed=true]")).to_contain_text("Block 5")
-    assert phone.locator(".class-me-short").inner_text() == name
+    assert phone.locator(".class-self-short").inner_text() == name
     wall.reload()
-    expect(wall.locator("#class-wall")).to_contain_text("Which block is next?")
+    expect(wall.locator("#class-projector")).to_contain_text("Which block is next?")
     shows(wall, 1)
     step(wall)
     shows(phone, 2)
@@ -594,19 +596,19 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
                 expect(page.locator("#notice")).to_contain_text("asks for a token", timeout=30_000)
             wall.context.new_page().goto(f"{server.url}/?token={after}")
         expect(wall.locator("#class-strip")).to_contain_text("the server was started anew", timeout=30_000)
-        expect(desk.locator("#class-desk")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(desk.locator("#class-teacher")).to_contain_text("the server was started anew", timeout=30_000)
         wall.wait_for_timeout(500)  # a view is sent to the class 100 ms after the connect
         assert [page.evaluate(NOTED) for page in pages] == [[], [], []]
         if is_stored:
-            expect(desk.locator("#class-desk")).to_contain_text("is on the server until")
+            expect(desk.locator("#class-teacher")).to_contain_text("is on the server until")
             with desk.expect_download() as download:
                 desk.click("[data-file='answers.csv']")
             assert "Block 5" in download.value.path().read_text(encoding="utf-8-sig")
         else:
-            expect(desk.locator("#class-desk")).to_contain_text("none were stored")
+            expect(desk.locator("#class-teacher")).to_contain_text("none were stored")
         desk.click("#class-another")
         desk.click("#class-open")
-        expect(desk.locator("#class-door")).to_be_visible()
+        expect(desk.locator("#class-join")).to_be_visible()
         if after:
             phone.reload()  # its pass is not valid any more, and it has no token
             expect(phone.get_by_role("alert")).to_contain_text("The class has ended or the server was restarted")
@@ -630,7 +632,7 @@ def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_
     page = open_page("/?teach=1")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-open")
-    expect(page.locator("#class-door")).to_contain_text("kvtheater serve --class")  # this server is its machine's alone
+    expect(page.locator("#class-join")).to_contain_text("kvtheater serve --class")  # this server is its machine's alone
     page.keyboard.press("Escape")
     expect(page.locator("#class-strip")).to_be_visible()
     wait_until(page, "!location.search.includes('teach')")
@@ -721,7 +723,7 @@ def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: Open
     for page in (phone, late):
         expect(page.locator("#opening")).to_have_count(0)
         expect(page.locator("#stage-text")).to_be_visible()
-    assert wall.evaluate(SETTING, "distance") == "room"
+    assert wall.evaluate(SETTING, "viewMode") == "present"
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "zh-CN")])
@@ -732,7 +734,7 @@ def test_nothing_serious_on_either_side(open_page: OpenPage, scheme: str, locale
     wall.wait_for_selector("#class-open")
     found["start"] = violations(wall)
     wall.click("#class-open")
-    wall.wait_for_selector("#class-door")
+    wall.wait_for_selector("#class-join")
     found["door"] = violations(wall)
     wall.click("#class-begin")
     wall.click("#btn-step")
@@ -788,7 +790,7 @@ def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPa
     wait_until(wall, f"({inside})()")
     expect(wall.locator(".region.detail")).to_be_hidden()
     sizes = wall.evaluate(
-        "[...document.querySelectorAll('#class-wall h2, #class-wall li, .class-counted, .class-code')]"
+        "[...document.querySelectorAll('#class-projector h2, #class-projector li, .class-counted, .class-code')]"
         ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
     )
     assert len(sizes) >= 5 and min(sizes) >= 24
@@ -798,7 +800,7 @@ def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPa
           .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
       };
-      const wall = document.querySelector('#class-wall');
+      const wall = document.querySelector('#class-projector');
       const a = light(getComputedStyle(wall.querySelector('h2')).color);
       const b = light(getComputedStyle(wall).backgroundColor);
       return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);

@@ -66,7 +66,7 @@ def texts(svg: bytes) -> list[str]:
 def test_every_panel_comes_out_as_a_picture_that_is_not_blank(open_page: OpenPage) -> None:
     page = prepared(open_page)
     panels = page.locator("#export-panel option").evaluate_all("(all) => all.map((option) => option.value)")
-    assert {"page", "stage", "strip", "matrix", "overview", "memory-map", "tables"} <= set(panels)
+    assert {"page", "stage", "token-row", "matrix", "overview", "memory-map", "tables"} <= set(panels)
     for panel in panels:
         svg = taken(page, panel, "svg")
         root = ElementTree.fromstring(svg)
@@ -114,12 +114,12 @@ def test_a_picture_has_the_colours_of_the_theme(open_page: OpenPage) -> None:
 def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
     page = prepared(open_page, steps=3)
     page.click("#btn-back")
-    page.select_option("#export-panel", "strip")
+    page.select_option("#export-panel", "token-row")
     page.fill("#export-from", "2")
     page.keyboard.press("Tab")
     with page.expect_download(timeout=60_000) as download:
         page.click("#export-zip")
-    assert download.value.suggested_filename == "kvtheater-strip-2-5.zip"
+    assert download.value.suggested_filename == "kvtheater-token-row-2-5.zip"
     content = zipfile.ZipFile(io.BytesIO(Path(download.value.path()).read_bytes()))
     assert content.testzip() is None
     assert content.namelist() == ["2.png", "3.png", "4.png", "5.png", "captions.txt"]
@@ -170,7 +170,7 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
-    for part in (".running-text", ".strip", ".pool-scroll", "#memory-figures", "#sentence", "#print-link"):
+    for part in (".running-text", ".token-row", ".pool-scroll", "#memory-figures", "#sentence", "#print-link"):
         expect(page.locator(part)).to_be_visible()
     for part in (".setup", "#btn-step", ".header-tools"):
         expect(page.locator(part)).to_be_hidden()
@@ -192,21 +192,21 @@ def test_paper_has_the_strip_however_little_of_it_the_screen_shows(
     shown = page.evaluate(
         """() => {
           dispatchEvent(new Event('beforeprint'));  // what is there when it returns is on paper
-          const canvas = document.querySelector('.strip-window canvas');
+          const canvas = document.querySelector('.token-row-window canvas');
           const at = (row) => document.querySelector(`.gutter-row.of-${row}`).getBoundingClientRect();
           const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
           let painted = 0;
           for (let i = 3; i < pixels.length; i += 4) painted += pixels[i] > 200;
-          return [document.querySelector('.strip').clientHeight, at('k').height, at('v').height,
+          return [document.querySelector('.token-row').clientHeight, at('k').height, at('v').height,
             painted / (canvas.width * canvas.height)];
         }"""
     )
     assert shown[0] >= 330 and shown[1] > 40 and shown[2] > 40 and shown[3] > 0.1, shown
     page.emulate_media(media="print")
-    expect(page.locator(".strip")).to_be_visible()
+    expect(page.locator(".token-row")).to_be_visible()
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("document.querySelector('.strip').style.height") == ""
+    assert page.evaluate("document.querySelector('.token-row').style.height") == ""
 
 
 def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_page: OpenPage) -> None:
@@ -214,13 +214,13 @@ def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_pa
     prefill(page)
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1, timeout=30_000)
-    scrolled = page.evaluate("document.querySelector('#strip-scroll').scrollLeft")
+    scrolled = page.evaluate("document.querySelector('#token-row-scroll').scrollLeft")
     assert scrolled > 100
-    expect(page.locator(".strip-cut")).to_be_hidden()
+    expect(page.locator(".token-row-cut")).to_be_hidden()
     drawn = page.evaluate(
         """() => {
           dispatchEvent(new Event('beforeprint'));  // what is there when it returns is on paper
-          const box = document.querySelector('#strip-scroll').getBoundingClientRect();
+          const box = document.querySelector('#token-row-scroll').getBoundingClientRect();
           const whole = [...document.querySelectorAll('.token')]
             .filter((e) => e.getBoundingClientRect().left >= box.left && e.getBoundingClientRect().right <= box.right)
             .map((e) => Number(e.dataset.position));
@@ -229,8 +229,8 @@ def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_pa
     )
     assert drawn["first"] == 0
     page.emulate_media(media="print")
-    expect(page.locator(".strip-cut")).to_be_visible()
-    expect(page.locator(".strip-cut")).to_contain_text(f"positions 0 to {drawn['last']} of 56")
+    expect(page.locator(".token-row-cut")).to_be_visible()
+    expect(page.locator(".token-row-cut")).to_contain_text(f"positions 0 to {drawn['last']} of 56")
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("document.querySelector('#strip-scroll').scrollLeft") == scrolled
+    assert page.evaluate("document.querySelector('#token-row-scroll').scrollLeft") == scrolled

@@ -115,7 +115,7 @@ def test_blocks_travel_from_pool_to_pool(open_page: OpenPage) -> None:
         """async (index) => {
           const { log } = await import('/static/js/state/store.js');
           const { motionsOf, receivedBytes, travelling } = await import('/static/js/panels/memory/pool_motion.js');
-          const { phaseProgress } = await import('/static/js/state/moment.js');
+          const { phaseProgress } = await import('/static/js/state/playhead.js');
           const motions = motionsOf(log.value.stateAt(index - 1), log.value.records[index]);
           const come = [0, 1.2, 6].map((at) => receivedBytes(motions, phaseProgress(at)));
           return [...[0, 1.2, 6].map((at) => travelling(motions, phaseProgress(at))

@@ -101,10 +101,10 @@ def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
 
 
 OPENED = {  # what opens something by its id -> what it opens
-    "btn-room": "#room-card", "btn-teach": "#class-start", "btn-export": "#export", "btn-help": "#help",
+    "btn-present": "#present-card", "btn-teach": "#class-start", "btn-export": "#export", "btn-help": "#help",
     "position": "#jump", "btn-device": "#models",
 }  # fmt: skip
-ON_A_PHONE = ("btn-room", "btn-export", "btn-help", "position")
+ON_A_PHONE = ("btn-present", "btn-export", "btn-help", "position")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -126,7 +126,7 @@ def test_the_door_of_a_class_gives_the_focus_back(open_page: OpenPage) -> None:
     page.locator("#btn-teach").press("Enter")
     page.locator("#class-open").press("Enter")
     for _ in range(2):  # as it comes with the class, and opened again
-        expect(page.locator("#class-door")).to_be_focused()
+        expect(page.locator("#class-join")).to_be_focused()
         page.keyboard.press("Escape")
         expect(page.locator("#class-corner")).to_be_focused()
         page.keyboard.press("Enter")

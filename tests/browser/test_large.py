@@ -30,7 +30,7 @@ from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
 
 OBSERVED = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
-COLUMNS = """() => import('/static/js/net/surveyed.js').then(({ shown }) => {
+COLUMNS = """() => import('/static/js/net/log_index.js').then(({ shown }) => {
   const now = shown.peek();
   return now && { at: now.at, refs: [...now.window.columns.ref_count], filled: [...now.window.columns.filled],
     kept: now.window.pieces.length };
@@ -96,7 +96,7 @@ def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page,
 
     with TraceReader(log) as reader:
         preempted = [i for i in range(len(reader)) if any(isinstance(op, Preempt) for op in reader.record(i).ops)]
-        strip = page.locator("#large-strip")
+        strip = page.locator("#metric-rows")
         box = strip.bounding_box()
         assert box and preempted
         share = (preempted[0] + 0.5) / len(reader)
@@ -214,7 +214,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
 
     page.locator("#large-library").click()
     page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
-    expect(page.locator(".attached-unknowns")).to_be_visible()
+    expect(page.locator(".monitor-unknowns")).to_be_visible()
     page.locator("#large-library").click()
     expect(page.locator("#large-pool")).to_have_count(0)
     page.locator("#large-library").click()
@@ -223,11 +223,11 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
 
 def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
-    expect(page.locator(".attached-unknowns")).to_contain_text("Who holds a block")
-    ranks = page.locator(".attached-rank")
+    expect(page.locator(".monitor-unknowns")).to_contain_text("Who holds a block")
+    ranks = page.locator(".monitor-rank")
     expect(ranks).to_have_count(2)
-    expect(ranks.nth(1).locator(".attached-since")).to_contain_text("It restarted: known since message 0")
-    expect(ranks.nth(1).locator(".attached-families")).to_contain_text("STORAGE")
+    expect(ranks.nth(1).locator(".monitor-since")).to_contain_text("It restarted: known since message 0")
+    expect(ranks.nth(1).locator(".monitor-families")).to_contain_text("STORAGE")
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
     assert options == ["age", "group", "tier"]
     page.locator("#large-colour").select_option("tier")
@@ -235,8 +235,8 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     assert page.locator(".large-scroll").count() == 0
     expect(page.locator(".large-head")).not_to_contain_text("sequences")
     expect(page.locator("#large-says")).not_to_contain_text("step")
-    expect(page.locator(".large-strip")).to_contain_text("no metrics that say it: Waiting")
-    expect(page.locator("#large-strip")).to_have_attribute("aria-valuetext", re.compile("Running 3 · KV usage 25"))
+    expect(page.locator(".metric-rows")).to_contain_text("no metrics that say it: Waiting")
+    expect(page.locator("#metric-rows")).to_have_attribute("aria-valuetext", re.compile("Running 3 · KV usage 25"))
     page.locator("#large-prefixes summary").click()
     expect(page.locator(".branches thead")).not_to_contain_text("Held")
     page.locator("#large-prefixes select").select_option("1")

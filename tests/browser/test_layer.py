@@ -98,7 +98,7 @@ def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: Op
         step(page)
     prompt = page.locator(".token.prompt").count()
     switch = page.locator("#stage-lens")
-    expect(page.locator("#strip-lens")).to_have_count(0)
+    expect(page.locator("#token-row-lens")).to_have_count(0)
     switch.press("Enter")
     expect(switch).to_have_attribute("aria-pressed", "true")
     tokens = page.locator(".token-text")
@@ -107,7 +107,7 @@ def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: Op
     for grown in (count, count + 1):
         expect(tokens).to_have_count(grown)
         for position in range(prompt - 1, grown - 1):
-            guess = page.locator(f".strip-guess[data-position='{position}']")
+            guess = page.locator(f".token-row-guess[data-position='{position}']")
             expect(guess).to_have_attribute("data-right", "true")
             expect(guess).to_have_text(tokens.nth(position + 1).inner_text())
         step(page)
@@ -116,6 +116,6 @@ def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: Op
     page.locator("#layer").select_option("0")
     expect(column).to_have_attribute("aria-label", re.compile("logit lens after layer 0: "))
     expect(page.locator(".gutter-lens")).to_contain_text("after layer 0")
-    assert page.locator(".strip-guess[data-right=false]").count() > 0
+    assert page.locator(".token-row-guess[data-right=false]").count() > 0
     switch.press("Enter")
-    expect(page.locator("#strip-lens")).to_have_count(0)
+    expect(page.locator("#token-row-lens")).to_have_count(0)

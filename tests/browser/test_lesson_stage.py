@@ -47,7 +47,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
         at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
         wait_until(page, AGREES)
         for rule in page.evaluate(ASKS):
-            expect(page.locator(f".learn-figure {ANSWERING.get(rule, '.answers-nothing')}")).to_have_count(0)
+            expect(page.locator(f".lesson-stage {ANSWERING.get(rule, '.answers-nothing')}")).to_have_count(0)
         if at == ".lesson-over":
             return
         if at == "#lesson-answer":
@@ -62,10 +62,10 @@ def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: Ope
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(1)
-    hidden = """(() => { const box = document.querySelector('.strip-scroll').getBoundingClientRect();
+    hidden = """(() => { const box = document.querySelector('.token-row-scroll').getBoundingClientRect();
       const tokens = [...document.querySelectorAll('.token-text')].map((one) => one.getBoundingClientRect());
       const free = box.right - Math.max(...tokens.map((one) => one.right));
-      const before = document.querySelector('.strip-scroll').scrollLeft;
+      const before = document.querySelector('.token-row-scroll').scrollLeft;
       return tokens.length ? Math.min(free, before) : 999 })()"""
     wait_until(page, f"{hidden} < 60")
 
@@ -89,5 +89,7 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     labels = page.locator('.mark[data-kind="tokens"] .mark-label')
     expect(labels).to_have_count(3)
     still(page)
-    left = page.locator(".learn-figure .strip-window").evaluate("window => window.getBoundingClientRect().left")
+    left = page.locator(".lesson-stage .token-row-window").evaluate(
+        "window => window.getBoundingClientRect().left"
+    )
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left

@@ -16,7 +16,7 @@ TWO = "/?distance=learn&lesson=not-yet"
 
 def open_lesson(open_page: OpenPage, path: str = TWO, **options: object) -> Page:
     page = open_page(path, until=".article", **options)
-    expect(page.locator(".learn-figure .region").first).to_be_visible()
+    expect(page.locator(".lesson-stage .region").first).to_be_visible()
     return page
 
 
@@ -190,8 +190,8 @@ def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_pag
     page.emulate_media(media="print")
     expect(page.locator("#lesson-title")).to_be_visible()
     expect(page.locator(".lesson-rest")).to_be_visible()  # more comes when this is answered
-    expect(page.locator(".learn-figure .strip")).to_be_visible()
-    expect(page.locator(".learn-figure .sentence")).to_be_visible()
+    expect(page.locator(".lesson-stage .token-row")).to_be_visible()
+    expect(page.locator(".lesson-stage .sentence")).to_be_visible()
     pressed = page.evaluate(
         """[...document.querySelectorAll('.lesson button, .transport button, select')]
           .filter((e) => e.checkVisibility() && !e.matches('.lesson-link, .lesson-figure, .term')).map((e) => e.id)"""
@@ -335,16 +335,16 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
     name = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
     wait_until(page, f"{name}.then((found) => found === 'bundled-mha')")
     page.click("#lesson-go")  # prefill
-    expect(page.locator(".learn-regions .figures")).to_be_visible()
+    expect(page.locator(".lesson-regions .figures")).to_be_visible()
     for width, height in ((390, 844), (768, 1024)):
         resized(page, width, height)
         boxes = [
-            page.locator(f".learn-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")
+            page.locator(f".lesson-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")
         ]
         memory, pool, figures = [box for box in boxes if box]
         assert memory["x"] == 0 and memory["width"] == width
         assert pool["y"] + pool["height"] <= figures["y"]
-        style = "getComputedStyle(document.querySelector('.learn-regions .memory'))"
+        style = "getComputedStyle(document.querySelector('.lesson-regions .memory'))"
         assert page.evaluate(f"{style}.overflowY") == "auto"
     resized(page, 1280, 800)
     give(page, "1")
@@ -358,7 +358,7 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
         give(page, held)
         expect(page.locator(".verdict").last).to_have_attribute("data-right", "true")
         page.click("#lesson-go")
-        expect(page.locator(".learn-regions .figures")).to_contain_text(held)
+        expect(page.locator(".lesson-regions .figures")).to_contain_text(held)
 
 
 def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
@@ -483,7 +483,7 @@ def test_marks_of_bytes_leave_the_heading_free_and_a_wrong_reason_has_a_hint(ope
         page,
         """(() => {
           const boxes = (selector) => [...document.querySelectorAll(selector)].map((e) => e.getBoundingClientRect());
-          const [title] = boxes(".learn-figure .figures .panel-title");
+          const [title] = boxes(".lesson-stage .figures .panel-title");
           return boxes('.mark[data-kind="bytes"] .mark-label').every(({ top }) => top >= title.bottom);
         })()""",
         True,

@@ -69,8 +69,8 @@ def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) ->
     page = open_page("/?recording=rec-moon&step=20", connection="replay")
     shows(page, 20)
     missing = """
-      Promise.all(['state/store', 'panels/stage/strip_columns'].map((name) => import(`/static/js/${name}.js`))).then(
-      ([store, { cellOf }]) => {
+      Promise.all(['state/store', 'panels/stage/token_row_columns'].map((name) => import(`/static/js/${name}.js`)))
+      .then(([store, { cellOf }]) => {
         const now = store.sequenceView.value;
         return Array.from({ length: now.numFilled }, (_, i) => cellOf(now, 'k', i).missing);
       },

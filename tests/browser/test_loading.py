@@ -55,7 +55,7 @@ def held() -> Iterator[ToldServer]:
 
 def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
     """A page of that server, whatever it says of its model."""
-    return open_page(url, until="#connection, #look, #model-way", **options)
+    return open_page(url, until="#connection, #intro, #model-way", **options)
 
 
 def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
@@ -101,7 +101,7 @@ def test_nothing_serious_while_the_model_is_on_its_way(
     held.say("weights")
     page = opened(open_page, held.url + path, color_scheme=scheme, locale=locale, width=width, bypass_csp=True)
     page.add_script_tag(path=str(AXE))
-    expect(page.locator("#look-sentence, #model-way").first).to_contain_text("held")
+    expect(page.locator("#intro-sentence, #model-way").first).to_contain_text("held")
     complain({path: violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
@@ -121,8 +121,8 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
     held.say("ready")
     expect(model).to_have_text("The live model is ready.")
     page.click("#opening-skip")
-    expect(page.locator("#look-step")).to_be_enabled()
-    page.click("#look-step")
+    expect(page.locator("#intro-step")).to_be_enabled()
+    page.click("#intro-step")
     wait_until(page, "Number(document.getElementById('look').dataset.records) > 0")
 
 
@@ -139,7 +139,7 @@ def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: T
     page.clock.fast_forward(60_000)
     expect(page.locator("#own-go")).to_have_text("Waiting …")
     held.say("ready")
-    expect(page.locator(".look-text .prompt")).to_have_text("once upon a time")
+    expect(page.locator(".intro-text .prompt")).to_have_text("once upon a time")
 
 
 def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: ToldServer) -> None:

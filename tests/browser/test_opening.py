@@ -65,7 +65,7 @@ def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
 
 
 TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
-  import(`/static/js/panels/look/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
+  import(`/static/js/panels/intro/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
     const { local } = beatAt(Number(document.querySelector('#opening-time').value));
     const [without, kept] = counted(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
     return without / kept;
@@ -98,15 +98,15 @@ def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
 def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     page.keyboard.press("Escape")
-    expect(page.locator("#look")).to_have_attribute("data-records", "2")  # read at once: there is a picture
-    expect(page.locator("#look-head")).to_contain_text("one of 32 heads")
-    expect(page.locator("#look-kept")).to_have_text(
+    expect(page.locator("#intro")).to_have_attribute("data-records", "2")  # read at once: there is a picture
+    expect(page.locator("#intro-head")).to_contain_text("one of 32 heads")
+    expect(page.locator("#intro-kept")).to_have_text(
         "Kept: K and V of 6 tokens, 2\u2009KiB each: 12\u2009KiB, in 2 blocks."
     )
-    page.click("#look-step")
-    expect(page.locator("#look")).to_have_attribute("data-records", "3")
-    expect(page.locator("#look-kept")).to_contain_text("of 7 tokens")
-    page.click("#look-more")
+    page.click("#intro-step")
+    expect(page.locator("#intro")).to_have_attribute("data-records", "3")
+    expect(page.locator("#intro-kept")).to_contain_text("of 7 tokens")
+    page.click("#intro-more")
     page.wait_for_selector("#connection.live")
     page.goto(page.url.split("?")[0])
     page.wait_for_selector("#connection.live")
@@ -119,19 +119,19 @@ def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> Non
     to_the_fan(page)
     word = page.locator(".opening-fan li:nth-child(2) b").inner_text()
     page.click(".opening-fan li:nth-child(2) button")
-    look = page.locator("#look")
+    look = page.locator("#intro")
     expect(look).to_be_visible()
     expect(page).to_have_url(re.compile(r"theater=.*distance=look"))
-    expect(page.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
+    expect(page.locator(".intro-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
     count = int(look.get_attribute("data-records") or 0)
-    page.click("#look-step")
+    page.click("#intro-step")
     expect(look).to_have_attribute("data-records", str(count + 1))
     link = "/?" + page.url.split("?")[1]
-    phone = open_page(link, width=390, height=844, until="#look")
-    expect(phone.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
+    phone = open_page(link, width=390, height=844, until="#intro")
+    expect(phone.locator(".intro-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
 
 
-COVERED = """[...document.querySelectorAll('.look :is(button, a, input)')].filter((e) => e.checkVisibility())
+COVERED = """[...document.querySelectorAll('.intro :is(button, a, input)')].filter((e) => e.checkVisibility())
   .filter((e) => {
     const { left, top, width, height } = e.getBoundingClientRect();
     return !e.contains(document.elementFromPoint(left + width / 2, top + height / 2));
@@ -140,7 +140,7 @@ COVERED = """[...document.querySelectorAll('.look :is(button, a, input)')].filte
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (844, 390), (390, 844)])
 def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: OpenPage, width: int, height: int) -> None:
-    page = open_page("/?distance=look", width=width, height=height, until="#look")
+    page = open_page("/?distance=look", width=width, height=height, until="#intro")
     assert page.evaluate(COVERED) == []
     page.fill("#own-words", "word " * 200)
     page.press("#own-words", "Enter")
@@ -166,31 +166,31 @@ def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: s
         page.click("#own-words")
         page.keyboard.type(text)
         page.keyboard.press("Enter")
-        expect(page.locator(".look-text .prompt")).to_have_text(text)
-        expect(page.locator("#look")).to_have_attribute("data-records", "2")
+        expect(page.locator(".intro-text .prompt")).to_have_text(text)
+        expect(page.locator("#intro")).to_have_attribute("data-records", "2")
         expect(page).not_to_have_url(before)
-        expect(page.locator("#look-head")).to_contain_text("32")
+        expect(page.locator("#intro-head")).to_contain_text("32")
         page.wait_for_timeout(300)
-        assert page.locator("#look").get_attribute("data-records") == "2"  # it was read once
+        assert page.locator("#intro").get_attribute("data-records") == "2"  # it was read once
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
 def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int, height: int) -> None:
-    page = open_page("/?distance=look", until="#look", width=width, height=height)
-    doors = page.locator(".look-door")
+    page = open_page("/?distance=look", until="#intro", width=width, height=height)
+    doors = page.locator(".intro-door")
     expect(doors).to_have_text(["Lessons", "Museum", "Scale", "Prompts", "Benchmarks", "Teach", "Everything"])
     for box in (door.bounding_box() for door in doors.all()):
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
         assert box["height"] >= 44
-    for link in page.locator("a.look-door").all():
+    for link in page.locator("a.intro-door").all():
         assert page.request.get(page.evaluate("(e) => e.href", link.element_handle())).ok
-    page.click("#look-teach")
+    page.click("#intro-teach")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-start .side-close")
-    page.click("#look-museum")
+    page.click("#intro-museum")
     expect(page.locator("#museum")).to_be_visible()
-    page.click("#btn-look")
-    page.click("#look-learn")
+    page.click("#btn-intro")
+    page.click("#intro-learn")
     expect(page.locator(".path-card")).not_to_have_count(0)
     page.go_back()
 
@@ -199,28 +199,28 @@ def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     to_the_fan(page)
     page.click(".opening-fan li:nth-child(1) button")
-    page.wait_for_selector("#look")
+    page.wait_for_selector("#intro")
     for _ in range(3):
         step(page)
     first = page.url
-    page.click("#look-fan")
+    page.click("#intro-fan")
     word = page.locator(".opening-fan li:nth-child(3) b").inner_text()
     page.click(".opening-fan li:nth-child(3) button")
     expect(page).not_to_have_url(first)
-    expect(page.locator(".look-text .generated")).to_have_text(re.compile(re.escape(word) + r"\s*$"))
-    expect(page.locator("#look-head")).to_contain_text("one of 32 heads")
-    kept = page.locator("#look-kept").inner_text()
-    page.click("#look-back")  # to the choice itself
-    expect(page.locator("#look-sentence")).to_have_text(f"You chose “{word}”.")
-    expect(page.locator("#look-kept")).to_contain_text("Kept: K and V of")
-    assert page.locator("#look-kept").inner_text() != kept
-    painted = """(() => { const { width, height } = document.querySelector('.look canvas');
-      const data = document.querySelector('.look canvas').getContext('2d').getImageData(0, 0, width, height).data;
+    expect(page.locator(".intro-text .generated")).to_have_text(re.compile(re.escape(word) + r"\s*$"))
+    expect(page.locator("#intro-head")).to_contain_text("one of 32 heads")
+    kept = page.locator("#intro-kept").inner_text()
+    page.click("#intro-back")  # to the choice itself
+    expect(page.locator("#intro-sentence")).to_have_text(f"You chose “{word}”.")
+    expect(page.locator("#intro-kept")).to_contain_text("Kept: K and V of")
+    assert page.locator("#intro-kept").inner_text() != kept
+    painted = """(() => { const { width, height } = document.querySelector('.intro canvas');
+      const data = document.querySelector('.intro canvas').getContext('2d').getImageData(0, 0, width, height).data;
       return data.filter((value, i) => i % 4 === 3 && value > 0).length > 8000 })()"""
     wait_until(page, painted)  # keys and values are still there
 
 
-KEYS = """Promise.all(['state/store', 'panels/look/paint_moment', 'core/sequence_view'].map((name) =>
+KEYS = """Promise.all(['state/store', 'panels/intro/paint_record', 'core/sequence_view'].map((name) =>
   import(`/static/js/${name}.js`))).then(([store, { headShown }, { vectorOf }]) => {
     const now = store.sequenceView.value;
     const { layer, head } = headShown(now);
@@ -232,8 +232,8 @@ KEYS = """Promise.all(['state/store', 'panels/look/paint_moment', 'core/sequence
 
 def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
     """The head that the picture shows stays, in a run as it grows and over forks, and so do the keys of what was."""
-    page = open_page("/?distance=look", until="#look")
-    label = page.locator("#look-head")
+    page = open_page("/?distance=look", until="#intro")
+    label = page.locator("#intro-head")
     expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))
     said = label.inner_text()
     wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
@@ -242,21 +242,21 @@ def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
         for _ in range(3):
             step(page)
         expect(label).to_have_text(said)
-        page.click("#look-fan")
+        page.click("#intro-fan")
         before = page.url
         page.click(f".opening-fan li:nth-child({rank}) button")
         expect(page).not_to_have_url(before)
         expect(label).to_have_text(said)
         wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
         assert page.evaluate(KEYS) == pytest.approx(keys, abs=1e-5)
-    shared = open_page("/?" + page.url.split("?")[1], until="#look-head")
-    expect(shared.locator("#look-head")).to_have_text(said)
+    shared = open_page("/?" + page.url.split("?")[1], until="#intro-head")
+    expect(shared.locator("#intro-head")).to_have_text(said)
 
 
 def step(page: Page) -> None:
-    records = page.locator("#look").get_attribute("data-records") or ""
-    page.click("#look-step")
-    expect(page.locator("#look")).not_to_have_attribute("data-records", records)
+    records = page.locator("#intro").get_attribute("data-records") or ""
+    page.click("#intro-step")
+    expect(page.locator("#intro")).not_to_have_attribute("data-records", records)
 
 
 def test_its_words_are_in_sight_and_large_enough_for_a_thumb(open_page: OpenPage) -> None:
@@ -285,7 +285,7 @@ def test_it_is_accessible(open_page: OpenPage) -> None:
             assert violations(page) == [], beat
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
-    page.wait_for_selector("#look")
+    page.wait_for_selector("#intro")
     assert violations(page) == []
 
 

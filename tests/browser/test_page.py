@@ -67,7 +67,7 @@ def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_
     owner = open_page()
     prefill(owner)
     step(owner)
-    for view, drive in (("look", "#look-step"), ("bench", "#btn-step")):
+    for view, drive in (("look", "#intro-step"), ("bench", "#btn-step")):
         link = f"/?{owner.url.split('?')[1]}&distance={view}"
         phone = open_page(link, width=390, height=844, until=drive)
         shows(phone, 2)
@@ -134,7 +134,7 @@ def test_a_pointed_key_is_marked_in_the_pool(open_page: OpenPage) -> None:
     before = page.evaluate(f"document.querySelector('{canvas}').toDataURL()")
     page.click('[data-position="9"]')
     expect(page.locator('[data-position="9"]')).to_have_class(re.compile("pointed"))
-    expect(page.locator(".strip-block.pointed")).to_have_text("2")
+    expect(page.locator(".token-row-block.pointed")).to_have_text("2")
     wait_until(page, f"document.querySelector('{canvas}').toDataURL() !== {before!r}")
     page.keyboard.press("Escape")
     page.locator("#prompt").focus()

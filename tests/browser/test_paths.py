@@ -17,14 +17,14 @@ MOVED = 0.02  # cumulative layout shift, at most
 
 # where it begins, what is clicked ("=": typed, and sent by Enter), and what is there then
 WAYS = {
-    "own words after the film": ("film", ["#own-words", "=My name is Kim"], ".look-text .prompt >> text=Kim"),
-    "own words in the first look": ("look", ["#own-words", "=My name is Kim"], ".look-text .prompt >> text=Kim"),
-    "prefill and decode": ("film", ["#opening-skip", "#look-step"], "#look[data-records='3']"),
-    "another word": ("look", ["#look-fan", ".opening-fan li:nth-child(2) button"], "#look[data-records]"),
-    "what a model would cost": ("look", ["#look-doors a[href=scale]"], "#scale-sizes"),
-    "a lesson": ("look", ["#look-learn", "#path-pages"], ".article"),
-    "the museum": ("look", ["#look-museum"], "#museum"),
-    "agents' traffic": ("look", ["#look-doors .look-prompts"], "form"),
+    "own words after the film": ("film", ["#own-words", "=My name is Kim"], ".intro-text .prompt >> text=Kim"),
+    "own words in the first look": ("look", ["#own-words", "=My name is Kim"], ".intro-text .prompt >> text=Kim"),
+    "prefill and decode": ("film", ["#opening-skip", "#intro-step"], "#intro[data-records='3']"),
+    "another word": ("look", ["#intro-fan", ".opening-fan li:nth-child(2) button"], "#intro[data-records]"),
+    "what a model would cost": ("look", ["#intro-doors a[href=scale]"], "#scale-sizes"),
+    "a lesson": ("look", ["#intro-learn", "#path-pages"], ".article"),
+    "the museum": ("look", ["#intro-museum"], "#museum"),
+    "agents' traffic": ("look", ["#intro-doors .intro-prompts"], "form"),
     "why a request missed": (
         "/?recording=rec-prefix",
         ["#detail-requests", "tr[data-seq] button >> nth=0"],
@@ -67,7 +67,7 @@ def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, 
     for path, there in {
         "/?distance=bench": "#connection.live",
         "/?distance=room": "#btn-step:enabled",
-        "/?distance=look": "#look-step:enabled",
+        "/?distance=look": "#intro-step:enabled",
         "/?distance=learn&lesson=pages": ".article",
         "/?recording=rec-moon": "#connection.replay",
         "/scale": "#scale-sizes",

@@ -172,7 +172,7 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     expect(page.locator(".lesson-over")).to_contain_text("0 of 8 right")
     page.click("#lesson-bench")
     expect(page.locator("#connection.replay")).to_be_visible()
-    expect(page.locator(".strip")).to_be_visible()
+    expect(page.locator(".token-row")).to_be_visible()
     page.click("#btn-learn")
     expect(page.locator("#lesson-title")).to_be_visible()
 

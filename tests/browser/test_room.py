@@ -11,7 +11,7 @@ from tests.browser.settling import still
 
 
 def in_the_room(open_page: OpenPage, **options: int | str) -> Page:
-    page = open_page("/?scene=moon&distance=room", until=".room-title", **options)
+    page = open_page("/?scene=moon&distance=room", until=".present-title", **options)
     wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     return page
 
@@ -22,7 +22,7 @@ def test_everything_is_in_sight_and_in_proportion(open_page: OpenPage, width: in
     for _ in range(3):
         page.keyboard.press("PageDown")
     expect(page.locator("#sentence")).not_to_be_empty()
-    for selector in ("#room-card", ".strip", ".pool", "#sentence"):
+    for selector in ("#present-card", ".token-row", ".pool", "#sentence"):
         box = page.locator(selector).bounding_box()
         assert box and box["y"] >= 0 and box["y"] + box["height"] <= height + 1 and box["x"] + box["width"] <= width + 1
     shown = page.evaluate(
@@ -36,13 +36,13 @@ def test_everything_is_in_sight_and_in_proportion(open_page: OpenPage, width: in
 
 def test_a_remote_goes_step_by_step_and_from_scene_to_scene(open_page: OpenPage) -> None:
     page = in_the_room(open_page)
-    title = page.locator(".room-title").inner_text()
+    title = page.locator(".present-title").inner_text()
     page.keyboard.press("PageDown")
     expect(page.locator("html")).to_have_attribute("data-num-records", re.compile("[2-9]"))
     page.keyboard.press("Shift+PageDown")
-    expect(page.locator(".room-title")).not_to_have_text(title)
+    expect(page.locator(".present-title")).not_to_have_text(title)
     page.keyboard.press("Shift+PageUp")
-    expect(page.locator(".room-title")).to_have_text(title)
+    expect(page.locator(".present-title")).to_have_text(title)
 
 
 def test_the_moment_stays_between_the_room_and_everything(open_page: OpenPage) -> None:
@@ -60,9 +60,9 @@ def test_the_moment_stays_between_the_room_and_everything(open_page: OpenPage) -
     expect(page.locator(".setup")).to_be_visible()
     expect(page.locator("#sentence")).to_have_text(said)
     page.keyboard.press("v")
-    expect(page.locator("#room-card")).to_be_visible()
+    expect(page.locator("#present-card")).to_be_visible()
     expect(page).to_have_url(re.compile("distance=room"))
-    page.click("#room-leave")
+    page.click("#present-leave")
     expect(page.locator(".setup")).to_be_visible()
 
 
@@ -71,12 +71,12 @@ def test_a_click_finds_the_column_under_the_pointer_when_it_is_enlarged(open_pag
     page.keyboard.press("PageDown")
     page.keyboard.press("PageDown")
     box = page.locator('[data-position="3"]').bounding_box()
-    strip = page.locator(".strip canvas").first.bounding_box()
+    strip = page.locator(".token-row canvas").first.bounding_box()
     assert box and strip
     page.mouse.click(box["x"] + box["width"] / 2, strip["y"] + strip["height"] * 0.4)
     expect(page).to_have_url(re.compile("select=[^&]*3"))
 
 
 def test_it_is_accessible(open_page: OpenPage) -> None:
-    page = open_with_axe(open_page, "/?scene=moon&distance=room", until=".room-title")
+    page = open_with_axe(open_page, "/?scene=moon&distance=room", until=".present-title")
     assert violations(page) == []

@@ -98,24 +98,24 @@ def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, 
         visit.keyboard.press("ArrowRight")
     word = visit.locator(".opening-fan li:nth-child(2) b").inner_text()
     visit.click(".opening-fan li:nth-child(2) button")
-    generated = visit.locator(".look-text .generated")
+    generated = visit.locator(".intro-text .generated")
     expect(generated).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
-    visit.click("#look-step")
-    visit.click("#look-step")
+    visit.click("#intro-step")
+    visit.click("#intro-step")
     expect(visit).to_have_url(re.compile(r"recording=rec-opening-en-.*step=\d+.*distance=look"))
     visit.wait_for_timeout(500)  # the address follows where one looks after 150 ms without a change
     text = generated.inner_text()
     visit.reload()
-    expect(visit.locator(".look-text .generated")).to_have_text(text)
-    visit.click("#look-more")
+    expect(visit.locator(".intro-text .generated")).to_have_text(text)
+    visit.click("#intro-more")
     expect(visit.locator("#connection.replay")).to_be_visible()
-    expect(visit.locator(".strip")).to_be_visible()
+    expect(visit.locator(".token-row")).to_be_visible()
 
 
 def test_only_words_with_a_recorded_future_can_be_taken(visit: Page, address: str) -> None:
     visit.goto(f"{address}?distance=look&recording=rec-opening-en&step=30")
-    visit.wait_for_selector("#look")
-    visit.click("#look-fan")
+    visit.wait_for_selector("#intro")
+    visit.click("#intro-fan")
     expect(visit.locator(".opening-word").first).to_be_disabled()
 
 

@@ -99,7 +99,7 @@ def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: 
         page.click(button)
         shows(page, record)
         expect(page.locator("#tab-stage")).to_have_attribute("aria-pressed", "true")
-        tokens, transport, tabs = box(page, ".strip-tokens"), box(page, ".transport"), box(page, ".tabs")
+        tokens, transport, tabs = box(page, ".token-row-tokens"), box(page, ".transport"), box(page, ".tabs")
         attention = box(page, ".gutter-row")
         assert attention["top"] >= tabs["bottom"] and tokens["top"] + 44 <= transport["top"], (attention, tokens)
 
@@ -114,8 +114,8 @@ def test_the_strip_keeps_its_newest_column_in_sight_when_a_phone_is_turned(open_
         still(page)
     wait_until(
         page,
-        "(() => { const all = document.querySelectorAll('.strip-tokens .token'); const last = all[all.length - 1];"
-        " const strip = document.querySelector('.strip-scroll').getBoundingClientRect();"
+        "(() => { const all = document.querySelectorAll('.token-row-tokens .token'); const last = all[all.length - 1];"
+        " const strip = document.querySelector('.token-row-scroll').getBoundingClientRect();"
         " const box = last?.getBoundingClientRect();"
         " return Boolean(box) && box.left >= strip.left - 1 && box.right <= strip.right + 1 })()",
     )
@@ -138,7 +138,7 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
     for width, height in ((768, 1024), (820, 1180), (1024, 768)):
         resized(page, width, height)
         foot = box(page, ".transport")["top"]
-        for selector in (".strip", ".pool", "#prompt"):
+        for selector in (".token-row", ".pool", "#prompt"):
             at = box(page, selector)
             assert at["top"] >= 48 and at["bottom"] <= foot and at["right"] <= width, (selector, width, at)
         assert share(page) <= 0.2 and stays_in_width(page)
@@ -205,13 +205,13 @@ def test_the_tour_on_a_phone_asks_for_a_tap_and_takes_it(open_page: OpenPage) ->
     page.click("#tour-next")
     expect(page.locator(".tour-task")).to_have_text("Tap the tallest bar.")
     still(page)
-    strip = box(page, ".strip-window")
+    strip = box(page, ".token-row-window")
     page.touchscreen.tap(strip["left"] + 40, strip["top"] + 40)
     expect(page.locator("#tour")).to_have_attribute("data-done", "true")
 
 
 def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage) -> None:
-    page = open_page("/?scene=shared-prefix&distance=room", until=".room-title", has_touch=True, **PHONE)
+    page = open_page("/?scene=shared-prefix&distance=room", until=".present-title", has_touch=True, **PHONE)
     wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     for _ in range(3):
         page.keyboard.press("PageDown")
@@ -219,19 +219,19 @@ def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage) -> None:
     for width, height in ((390, 844), (360, 640), (844, 390), (768, 1024)):
         resized(page, width, height)
         foot = box(page, ".transport")["top"]
-        for selector in (".strip", ".pool"):
+        for selector in (".token-row", ".pool"):
             at = box(page, selector)
             assert at["bottom"] <= foot + 1 and at["right"] <= width + 1 and at["height"] >= 60, (selector, at)
-        for selector in ("#room-card", "#sentence", "#btn-step", "#room-leave", "#room-next"):
+        for selector in ("#present-card", "#sentence", "#btn-step", "#present-leave", "#present-next"):
             at = box(page, selector)
             assert at["top"] >= 0 and at["bottom"] <= height and at["right"] <= width, (selector, at)
         assert page.evaluate("document.scrollingElement.scrollHeight") <= height and stays_in_width(page)
-        assert overlapping(page, ".transport") == overlapping(page, "#room-card") == []
+        assert overlapping(page, ".transport") == overlapping(page, "#present-card") == []
         assert float(page.evaluate("parseFloat(getComputedStyle(document.querySelector('#sentence')).fontSize)")) >= 16
 
 
 def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None:
-    page = open_page("/?scene=moon&distance=room", until=".room-title")
+    page = open_page("/?scene=moon&distance=room", until=".present-title")
     wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     page.keyboard.press("PageDown")
     wait_until(page, "Number(document.documentElement.dataset.painted) >= 1")
@@ -253,21 +253,21 @@ def test_the_first_look_of_a_recording_shows_its_vectors_and_fits(
 ) -> None:
     """Several sequences run; the first look shows one, which needs no number."""
     page = open_page(
-        "/?recording=rec-samples&step=6&distance=look", until="#look", width=width, height=height, locale=locale
+        "/?recording=rec-samples&step=6&distance=look", until="#intro", width=width, height=height, locale=locale
     )
     wait_until(page, SHOWS_KEYS)
-    for selector in ("#look-opening", "#look-learn", "#look-more", "#look-sentence", "#look-step", "#look-fan"):
+    for selector in ("#intro-opening", "#intro-learn", "#intro-more", "#intro-sentence", "#intro-step", "#intro-fan"):
         at = box(page, selector)
         assert at["left"] >= 0 and at["right"] <= width and at["top"] >= 0 and at["bottom"] <= height, (selector, at)
         assert at["height"] < 180, (selector, at)
-    assert overlapping(page, "#look") == [] and stays_in_width(page)
-    said = page.locator("#look-sentence").inner_text()
+    assert overlapping(page, "#intro") == [] and stays_in_width(page)
+    said = page.locator("#intro-sentence").inner_text()
     assert "seq" not in said and "序列 0" not in said
-    page.click("#look-fan")
+    page.click("#intro-fan")
     page.wait_for_selector(".opening-word")
     still(page)
     words = "[...document.querySelectorAll('.opening-word')]"
     boxes = page.evaluate(f"{words}.map((e) => e.getBoundingClientRect().toJSON())")
     assert len(boxes) >= 2
     for above, below in itertools.pairwise(boxes):
-        assert below["top"] >= above["bottom"] and below["bottom"] <= box(page, "#look-sentence")["top"], boxes
+        assert below["top"] >= above["bottom"] and below["bottom"] <= box(page, "#intro-sentence")["top"], boxes

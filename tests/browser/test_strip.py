@@ -1,4 +1,4 @@
-"""The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
+"""The token row and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def in_sight(page: Page, position: int) -> bool:
         page.evaluate(
             """(position) => {
               const token = document.querySelector(`.token[data-position="${position}"]`)?.getBoundingClientRect();
-              const sight = document.querySelector('.strip-scroll').getBoundingClientRect();
+              const sight = document.querySelector('.token-row-scroll').getBoundingClientRect();
               return Boolean(token) && token.left >= sight.left - 1 && token.right <= sight.right + 1;
             }""",
             position,
@@ -217,12 +217,12 @@ def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_
     shows(page, 9)
     newest = positions(page)[-1]
     assert in_sight(page, newest)
-    page.locator(".strip-scroll").hover()
+    page.locator(".token-row-scroll").hover()
     page.mouse.wheel(-5000, 0)
     expect(page.locator('.token[data-position="0"]')).to_have_count(1)
     expect(page.locator(".minimap-newest")).to_be_visible()
     step(page, 2)
-    assert page.locator(".strip-scroll").evaluate("(e) => e.scrollLeft") == 0
+    assert page.locator(".token-row-scroll").evaluate("(e) => e.scrollLeft") == 0
     page.locator(".minimap-newest").click()
     assert in_sight(page, newest + 2)
     step(page, 8)
@@ -233,9 +233,9 @@ def test_another_run_is_followed_whatever_was_scrolled_to_before(open_page: Open
     page = open_page("/?motion=0")
     drop_recording(page, long_recording)
     rests(page, 2 + NUM_DECODED)
-    page.locator(".strip-scroll").hover()
+    page.locator(".token-row-scroll").hover()
     page.evaluate(
-        """() => document.querySelector('.strip-scroll')
+        """() => document.querySelector('.token-row-scroll')
           .addEventListener('scrollend', () => { globalThis.wheelIsOver = true; }, { once: true })"""
     )
     page.mouse.wheel(-100_000, 0)
@@ -256,12 +256,12 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
             for (const entry of list.getEntries())
               for (const source of entry.sources) {
                 const node = source.node?.closest?.('.stage *');
-                if (node && !node.closest('.strip-tokens')) globalThis.shifts.push(node.className);
+                if (node && !node.closest('.token-row-tokens')) globalThis.shifts.push(node.className);
               }
           }).observe({ type: 'layout-shift', buffered: false });
         }"""
     )
-    boxes = """[...document.querySelectorAll('.stage-head, .strip, .strip-window, .minimap, .gutter, .chain')]
+    boxes = """[...document.querySelectorAll('.stage-head, .token-row, .token-row-window, .minimap, .gutter, .chain')]
       .map((e) => { const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })"""
     places = """[...document.querySelectorAll('.pool, .tables, .figures, .below, .transport')]
       .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
@@ -285,7 +285,9 @@ def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_pa
     page.wait_for_selector(".token")
     newest = max(positions(page))
     assert in_sight(page, newest)
-    page.evaluate("import('/static/js/state/settings.js').then(({settings}) => { settings.distance.value = 'room'; })")
-    page.wait_for_selector(".room-regions .token")
+    page.evaluate(
+        "import('/static/js/state/settings.js').then(({settings}) => { settings.viewMode.value = 'present'; })"
+    )
+    page.wait_for_selector(".present-regions .token")
     page.wait_for_timeout(300)  # what would come wrong has come
     assert in_sight(page, newest)

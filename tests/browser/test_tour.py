@@ -40,7 +40,7 @@ def covers(page: Page, selector: str) -> bool:
 def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage) -> None:
     page = open_page(tour=True, motion=True)
     at(page, "ask", False)
-    assert not covers(page, ".strip") and not covers(page, "#btn-step")
+    assert not covers(page, ".token-row") and not covers(page, "#btn-step")
     page.click("#btn-step")
     page.click("#btn-step")
     at(page, "ask", True)

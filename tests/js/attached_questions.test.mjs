@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heardIn } from "../../static/js/core/observed_cache.js";
+import { observedCacheOf } from "../../static/js/core/observed_cache.js";
 import { hitsSince, ranksOf } from "../../static/js/core/observed_ranks.js";
-import { cachedFor, idsIn } from "../../static/js/panels/attached/asked.js";
-import { whyNoHits } from "../../static/js/panels/attached/hits.js";
+import { cachedFor, idsIn } from "../../static/js/panels/monitor/cached_prefix.js";
+import { whyNoHits } from "../../static/js/panels/monitor/no_hits.js";
 
 const bytes = (text) => new TextEncoder().encode(text);
 const tokens = (first, count = 4) => Array.from({ length: count }, (_, i) => first + i);
@@ -43,7 +43,7 @@ function logOf(messages, { hits = 0, asked = 100, settings = {}, ranks = 1 } = {
 }
 
 function whyAt(log, index = log.records.length - 1) {
-  const heard = heardIn(log);
+  const heard = observedCacheOf(log);
   return whyNoHits(heard.said(index)[0], 4, () => heard.roots(0, index));
 }
 
@@ -110,7 +110,7 @@ test("hits are counted on over a restart, after which the counters are small", (
 /** What is cached for tokens after the last record of these messages, under each salt. */
 function cached(messages, ids, upTo = messages.length) {
   const log = logOf(messages);
-  return cachedFor(heardIn(log).chains(ids, upTo)[0], ids.length);
+  return cachedFor(observedCacheOf(log).chains(ids, upTo)[0], ids.length);
 }
 
 const B = stored(1, "b", tokens(4), "a");

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { followClassLesson } from "../../static/js/control/class_lesson.js";
-import { told } from "../../static/js/state/classroom.js";
+import { classState } from "../../static/js/state/classroom.js";
 import { opened } from "../../static/js/state/lessons.js";
 import { language } from "../../static/js/i18n/language.js";
 import { following, socket, soon } from "./session_page.mjs";
@@ -16,7 +16,7 @@ test("an answer to an earlier look at the lesson does not take the place of a la
   language.value = "en";
   followClassLesson();
   for (const at of [0, 1]) {
-    told.value = { id: "c", lesson: { theater: "L", at, version: at }, poll: null };
+    classState.value = { id: "c", lesson: { theater: "L", at, version: at }, poll: null };
     await soon();
   }
   const [first, second] = [socket.question("lesson_look"), socket.question("lesson_look")];

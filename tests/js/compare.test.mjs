@@ -19,7 +19,7 @@ import { differenceText } from "../../static/js/panels/compare/figures.js";
 import { verdict } from "../../static/js/panels/compare/lanes.js";
 import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
-import { inWords, tellEntry } from "../../static/js/i18n/operations.js";
+import { inWords, entryText } from "../../static/js/i18n/operations.js";
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import "./words.mjs";
 
@@ -218,11 +218,11 @@ test("what came from outside is told in the decisions and in the sentence", () =
   };
   const log = { header: { engine: {} }, records: [{ index: 0, kind: "adjust", ops: [choose, adjust] }, step] };
   const chosen = "From outside: the token of seq 0 at position 5 will be “白”, whatever is sampled.";
-  assert.deepEqual(operationsOf(log, 0).map(tellEntry), [
+  assert.deepEqual(operationsOf(log, 0).map(entryText), [
     chosen,
     "From outside: r samples with other parameters from here on, 8 new tokens at most.",
   ]);
-  assert.deepEqual(operationsOf(log, 1).map(tellEntry), [
+  assert.deepEqual(operationsOf(log, 1).map(entryText), [
     "3 tokens chosen, 3 sequences. seq 0: the token was settled from outside; the sampler took “明”. " +
       "seq 1: the token was settled from outside; the sampler took “#7”.",
   ]);

@@ -14,7 +14,7 @@ import { kvTerms, latencies } from "../../static/js/core/metrics.js";
 import { requestFigures } from "../../static/js/core/requests.js";
 import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../static/js/core/series.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import { storyOf } from "../../static/js/core/timeline.js";
+import { timelineOf } from "../../static/js/core/timeline.js";
 import { keysRead } from "../../static/js/i18n/sentence.js";
 
 const trace = parseTrace(readFileSync(process.argv[2]));
@@ -49,7 +49,7 @@ function figuresAt(index) {
 /** A story as JSON; its moments with the types of their operations. */
 function story(seq) {
   const said = (wait) => wait && { ...wait, deferred: Object.fromEntries(wait.deferred) };
-  const { moments, waiting, ...rest } = storyOf(log, seq);
+  const { moments, waiting, ...rest } = timelineOf(log, seq);
   const typed = ({ wait, ...moment }) => ({
     ...moment,
     type: log.records[moment.record].ops[moment.at].type,

@@ -7,7 +7,7 @@ import { parseTrace } from "../../static/js/core/file.js";
 import { askingOf, filmOf, vectorIn } from "../../static/js/core/film.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { widestHead } from "../../static/js/core/wide_rows.js";
-import { BEATS, beatAt, END, endOf } from "../../static/js/panels/look/time.js";
+import { BEATS, beatAt, END, endOf } from "../../static/js/panels/intro/time.js";
 
 const RECORDINGS = "static/recordings";
 const LANGUAGES = readdirSync(RECORDINGS)

@@ -12,7 +12,7 @@ import * as store from "../../static/js/state/store.js";
 import { batch } from "../../static/vendor/signals/signals.js";
 import { header, op, recordsOf } from "./log_builder.mjs";
 
-moment.followMoment();
+moment.followPlayhead();
 
 /** Sequence 0 has two tokens in block 0 and ends in record 2; sequence 1 takes block 0 in record 4; 2 is aborted in the queue. */
 const RECORDS = recordsOf([

@@ -4,14 +4,14 @@ import { readFileSync } from "node:fs";
 
 import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { parseTrace } from "../../static/js/core/file.js";
-import { heardIn } from "../../static/js/core/observed_cache.js";
+import { observedCacheOf } from "../../static/js/core/observed_cache.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 
 const trace = parseTrace(readFileSync(process.argv[2]));
 const log = new TraceLog(trace.header);
 for (const bytes of trace.records) log.append(bytes);
-const heard = heardIn(log);
+const heard = observedCacheOf(log);
 const prompts = JSON.parse(process.argv[3]);
 const found = [];
 for (let index = -1; index < log.length; index++) {

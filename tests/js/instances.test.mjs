@@ -17,7 +17,7 @@ import { barOf, segmentsOf } from "../../static/js/core/request_phases.js";
 import { lanesOfParts, requestFigures } from "../../static/js/core/requests.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { sequenceRows } from "../../static/js/core/series.js";
-import { storyOf } from "../../static/js/core/timeline.js";
+import { timelineOf } from "../../static/js/core/timeline.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/instances.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);
@@ -225,7 +225,7 @@ test("a lost instance: its blocks say so, its sequences' stories end with it", (
     for (const seq of [...before.running, ...before.waiting, ...before.receiving].filter(
       (id) => instanceOf(id) === instance,
     ))
-      assert.equal(records[storyOf(log, seq).moments.at(-1).record].ops[0].type, "lost");
+      assert.equal(records[timelineOf(log, seq).events.at(-1).record].ops[0].type, "lost");
   }
 });
 

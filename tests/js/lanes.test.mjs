@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { cellAt, Lanes, lanesIn, lanesOf, marksIn } from "../../static/js/core/lanes.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
-import { tellEntry } from "../../static/js/i18n/operations.js";
+import { entryText } from "../../static/js/i18n/operations.js";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };
@@ -281,12 +281,12 @@ test("roofline: 600 FLOPs over 300 bytes in 2 s are 2 FLOPs a byte and 300 FLOP/
 
 test("decisions are told in order, with the numbers they rest on", () => {
   speak("en");
-  assert.deepEqual(operationsOf(log, 1).map(tellEntry), [
+  assert.deepEqual(operationsOf(log, 1).map(entryText), [
     "seq 0 is admitted: 0 tokens come from the cache. 5 tokens are computed in this step.",
     "seq 1 waits: it needs 1 token, 0 of the budget of 8 left (max_num_batched_tokens).",
   ]);
   const [hit] = operationsOf(log, 5);
-  assert.equal(tellEntry(hit), "seq 1: the prefix cache has 4 of 7 tokens, 1 block (3).");
+  assert.equal(entryText(hit), "seq 1: the prefix cache has 4 of 7 tokens, 1 block (3).");
   const [gone] = operationsOf(log, 4);
   assert.deepEqual(gone.later, [["later.cost", { record: 6, steps: 1, again: 2 }]]);
 });
@@ -318,7 +318,7 @@ test("operations that alternate or come once a sequence are told together", () =
       [11, "finish", 1],
     ],
   );
-  assert.deepEqual(told.map(tellEntry), [
+  assert.deepEqual(told.map(entryText), [
     "2 cached blocks (4, 2) evicted: seq 0 needs the room.",
     "seq 0 gets 2 blocks (4, 2). The next chunk of its tokens, 0–7, needs room.",
     "K and V of 9 tokens written, 2 sequences.",

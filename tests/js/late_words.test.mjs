@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addLateWords, bringLateWords } from "../../static/js/state/lazy_words.js";
+import { addLazyWords, loadLazyWords } from "../../static/js/state/lazy_words.js";
 import { LANGUAGES } from "../../static/js/i18n/language.js";
 import { tIn } from "../../static/js/i18n/words.js";
 
@@ -15,12 +15,12 @@ test("late words of a language that has no such file, or half of one, are Englis
     const found = Object.entries(texts).find(([name]) => address.endsWith(`${name}.json`))?.[1];
     return { ok: Boolean(found), status: found ? 200 : 404, json: async () => found };
   };
-  await addLateWords("alpha");
+  await addLazyWords("alpha");
   assert.ok(asked.every((address) => address.includes("en.json")));
-  await bringLateWords("eo");
+  await loadLazyWords("eo");
   assert.equal(tIn("eo", "a.one"), "one");
   texts["late.eo"] = { "a.one": "unu" };
-  await addLateWords("beta");
-  await bringLateWords("eo");
+  await addLazyWords("beta");
+  await loadLazyWords("eo");
   assert.deepEqual([tIn("eo", "a.one"), tIn("eo", "a.two")], ["unu", "two"]);
 });

@@ -23,7 +23,7 @@ function showLog(count = 3) {
   return log;
 }
 
-moment.followMoment();
+moment.followPlayhead();
 
 /** Let a motion run to its end, sampled every 10 ms; [index, at as the sum of the phases] at each frame. */
 function play() {
@@ -145,19 +145,19 @@ test("sub-steps walk through a record and on to the next; records that are no st
   store.goTo(0);
   play();
   const walked = [];
-  while (moment.stepMoment(1)) {
+  while (moment.stepPlayhead(1)) {
     play();
     walked.push([store.viewIndex.value, moment.viewSub.value]);
   }
   const whole = (index) => [0, 1, 2, 3, 4, 5].map((sub) => [index, sub]);
   assert.deepEqual(walked, [...whole(1), ...whole(2)]);
   const back = [];
-  while (moment.stepMoment(-1)) back.push([store.viewIndex.value, moment.viewSub.value]);
+  while (moment.stepPlayhead(-1)) back.push([store.viewIndex.value, moment.viewSub.value]);
   assert.deepEqual(back, [...whole(2).slice(0, -1).reverse(), ...whole(1).reverse(), [0, null], [-1, null]]);
 });
 
 test("a sub-step rests with its phase done and the later ones not begun, and is in the link", () => {
-  moment.goToMoment(2, 2);
+  moment.movePlayhead(2, 2);
   play();
   assert.deepEqual(moment.phasesNow(), { schedule: 1, allocate: 1, qkv: 1, write: 0, attend: 0, sample: 0 });
   assert.deepEqual([settings.step.value, settings.sub.value], [2, 2]);

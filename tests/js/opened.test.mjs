@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { firstDecodes, tellingEvent, tellingRecord } from "../../static/js/core/initial_record.js";
+import { firstDecodes, initialEvent, initialRecord } from "../../static/js/core/initial_record.js";
 import { header, op, recordsOf } from "./log_builder.mjs";
 import { file, later, session, settings, store } from "./session_page.mjs";
 
@@ -27,24 +27,24 @@ const has = (log, index, type) => log.records[index].ops.some((one) => one.type 
 
 test("a preemption comes before a hit, and both before any decode step", () => {
   const preempting = shipped("preemption");
-  const at = tellingRecord(preempting, 0, 0);
+  const at = initialRecord(preempting, 0, 0);
   assert.ok(has(preempting, at, "preempt"));
   assert.ok(preempting.records.slice(0, at).every((_, i) => !has(preempting, i, "preempt")));
   const sharing = shipped("prefix");
-  const hit = tellingRecord(sharing, 0, 0);
+  const hit = initialRecord(sharing, 0, 0);
   assert.ok(has(sharing, hit, "share"));
   assert.ok(sharing.records.slice(0, hit).every((_, i) => !has(sharing, i, "share")));
 });
 
 test("else the first decode step with a broad row: 8 keys or more, none with more than half of the weight", () => {
   const log = shipped("moon");
-  assert.equal(tellingEvent(log), null);
+  assert.equal(initialEvent(log), null);
   for (const [layer, head] of [
     [0, 0],
     [1, 3],
     [3, 7],
   ]) {
-    const at = tellingRecord(log, layer, head);
+    const at = initialRecord(log, layer, head);
     const maxOf = (index) => {
       const [{ seq_id, context_len }] = log.records[index].batch;
       const found = log.layer(index, layer).rows.find((rows) => rows.seq_id === seq_id);
@@ -64,10 +64,10 @@ test("without arrays the first decode step, without any the last record", () => 
       ops: [op.admit(0), op.allocate(0, 0, 0), op.write(0, 0, 1), op.sample(0)],
     },
   ];
-  assert.equal(tellingRecord(logOf(steps), 0, 0), 1);
+  assert.equal(initialRecord(logOf(steps), 0, 0), 1);
   const decode = { batch: [op.entry(0, "decode", 1, [7])], ops: [op.write(0, 1, 1), op.sample(0)] };
-  assert.equal(tellingRecord(logOf([...steps, decode]), 0, 0), 2);
-  assert.equal(tellingRecord(logOf([]), 0, 0), -1);
+  assert.equal(initialRecord(logOf([...steps, decode]), 0, 0), 2);
+  assert.equal(initialRecord(logOf([]), 0, 0), -1);
 });
 
 followOpened();

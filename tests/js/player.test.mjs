@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { next } from "../../static/js/control/playback.js";
 import { beneath, player, takeOver } from "../../static/js/control/player.js";
 import { show } from "../../static/js/control/drawn.js";
-import { onShow, own } from "../../static/js/state/run.js";
+import { shownRun, own } from "../../static/js/state/run.js";
 
 /** A driver whose run is at its end, and what it was asked for. */
 function driver() {
@@ -42,9 +42,9 @@ test("a run goes from the stage with who put it there, whoever drives by then", 
     const leave = first === "race" ? [takeOver(race), takeOver(lesson)] : [takeOver(lesson), takeOver(race)];
     const [leaveLesson, leaveRace] = first === "race" ? leave.toReversed() : leave;
     show(race.shown);
-    assert.equal(onShow.value, race.shown);
+    assert.equal(shownRun.value, race.shown);
     leaveRace();
-    assert.equal(onShow.value, own, `${first} came first`);
+    assert.equal(shownRun.value, own, `${first} came first`);
     leaveLesson();
   }
 });
@@ -54,9 +54,9 @@ test("who gives the page back and shows nothing leaves on the stage what others 
   const [leaveRace, leaveLesson] = [takeOver(race), takeOver(lesson)];
   show(race.shown);
   leaveLesson();
-  assert.deepEqual([player.value, onShow.value], [race, race.shown]);
+  assert.deepEqual([player.value, shownRun.value], [race, race.shown]);
   leaveRace();
-  assert.equal(onShow.value, own);
+  assert.equal(shownRun.value, own);
 });
 
 test("at the end of the lanes a presenter's key goes on with the lesson", async () => {

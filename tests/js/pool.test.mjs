@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { flown } from "../../static/js/kit/anchors.js";
+import { writeProgress } from "../../static/js/kit/anchors.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import {
@@ -147,11 +147,11 @@ test("a slot fills in the phase write, when its K and V land in it, one after th
 });
 
 test("K and V fly one position after the other, evenly, and all have landed in the end", () => {
-  const at = (i, time) => flown(i, 3, 1 - (1 - time) ** 3); // the phase begins fast and ends slowly
+  const at = (i, time) => writeProgress(i, 3, 1 - (1 - time) ** 3); // the phase begins fast and ends slowly
   const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
   [0.4 / 0.6, 0.2 / 0.6, 0].forEach((share, i) => near(at(i, 0.4), share));
-  near(flown(0, 1, 1 - 0.7 ** 3), 0.5);
-  assert.deepEqual([flown(0, 1, 0), flown(2, 3, 1)], [0, 1]);
+  near(writeProgress(0, 1, 1 - 0.7 ** 3), 0.5);
+  assert.deepEqual([writeProgress(0, 1, 0), writeProgress(2, 3, 1)], [0, 1]);
 });
 
 test("allocation takes blocks one after the other out of the queue's head", () => {

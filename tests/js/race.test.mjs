@@ -18,7 +18,7 @@ import {
 import { decades } from "../../static/js/panels/race/intensity.js";
 import { names, race } from "../../static/js/panels/race/model.js";
 import { player } from "../../static/js/panels/race/player.js";
-import { LaneStrip } from "../../static/js/panels/race/strip.js";
+import { LaneSlots } from "../../static/js/panels/race/lane_slots.js";
 import { agreement, CopyNote, raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
 import { verdict } from "../../static/js/runs/words.js";
 import { settings } from "../../static/js/state/settings.js";
@@ -334,7 +334,7 @@ test("a strip is told in slots: read, computed, reserved and empty", () => {
   // five positions at the third step: three blocks of two slots, or one of eight
   const logs = lanesOf();
   const { lanes } = raceAt(logs, 3);
-  const labels = names().map((name, index) => LaneStrip({ name, index, lane: lanes[index], logs }).props.label);
+  const labels = names().map((name, index) => LaneSlots({ name, index, lane: lanes[index], logs }).props.label);
   assert.deepEqual(labels, [
     "no cache: 0 positions read from the cache, 5 computed, 1 reserved and empty; " +
       "each of the prompt’s 3 tokens computed 3 times; 12 in all", // 3 + 4 + 5

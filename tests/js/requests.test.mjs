@@ -7,11 +7,11 @@ import { test } from "node:test";
 import { lanesOf } from "../../static/js/core/lanes.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
-import { storyOf } from "../../static/js/core/timeline.js";
+import { timelineOf } from "../../static/js/core/timeline.js";
 import { nextOrder, orderOf } from "../../static/js/kit/table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";
-import { tellMoment, tellWaiting } from "../../static/js/i18n/timeline.js";
+import { eventText, waitingText } from "../../static/js/i18n/timeline.js";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 1, max_num_batched_tokens: 8, strategy: "paged" } };
@@ -237,9 +237,9 @@ test("beside the bar there are as many columns as have room; a client and its la
 
 test("a story is told with what came before each turn", () => {
   const told = (seq) => {
-    const story = storyOf(log, seq);
-    const said = story.moments.map((moment) => tellMoment(log, moment));
-    return [...said, ...(story.waiting ? [tellWaiting(story.waiting)] : [])];
+    const story = timelineOf(log, seq);
+    const said = story.events.map((moment) => eventText(log, moment));
+    return [...said, ...(story.waiting ? [waitingText(story.waiting)] : [])];
   };
   speak("en");
   const [arrived, , preempted, back] = told(0);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asksToDrive, rememberRun } from "../../static/js/net/created_sessions.js";
+import { asksForControl, rememberSession } from "../../static/js/net/created_sessions.js";
 import { header } from "./log_builder.mjs";
 import {
   coming,
@@ -135,13 +135,13 @@ test("a run that came by a link is not driven before its reader has said so", as
   socket.question("join", "another's").answer(joined("another's"));
   await soon();
   assert.equal(await command("step"), null);
-  assert.deepEqual([asksToDrive.value, socket.asked.length], [true, 0]);
-  rememberRun("another's");
+  assert.deepEqual([asksForControl.value, socket.asked.length], [true, 0]);
+  rememberSession("another's");
   const step = command("step");
   await soon();
   socket.question("step").answer({ num_records: 1, performed: 1 });
   await step;
-  assert.equal(asksToDrive.value, false);
+  assert.equal(asksForControl.value, false);
 });
 
 test("a WebSocket that nobody answers is followed by polling, and by a WebSocket again if that is not answered", async () => {

@@ -72,7 +72,7 @@ globalThis.setTimeout = (action, ms) => (ms > 1000 ? wait(action, ms).unref() : 
 
 export const { session } = await import("../../static/js/net/session.js");
 export const { command } = await import("../../static/js/net/commands.js");
-const { rememberRun } = await import("../../static/js/net/created_sessions.js");
+const { rememberSession: rememberRun } = await import("../../static/js/net/created_sessions.js");
 export const store = await import("../../static/js/state/store.js");
 export const { settings } = await import("../../static/js/state/settings.js");
 

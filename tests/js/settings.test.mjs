@@ -29,6 +29,15 @@ test("a link of version 0.2 opens the region that it meant", () => {
   assert.equal(writeQuery({ ...initial(), ...parseQuery("region=score") }), "region=setup");
 });
 
+test("links keep the name and the values that the view mode has always had in them", () => {
+  for (const [viewMode, written] of [["intro", "look"], ["present", "room"], ["lesson", "learn"], ["teacher", "desk"]]) {
+    assert.deepEqual(parseQuery(`distance=${written}`), { viewMode });
+    assert.equal(writeQuery({ ...initial(), viewMode }), `distance=${written}`);
+  }
+  assert.deepEqual(parseQuery("distance=bench"), { viewMode: "workspace" });
+  assert.deepEqual(parseQuery("viewMode=intro&distance=intro"), {});
+});
+
 test("initial values are not written", () => {
   assert.equal(writeQuery(initial()), "");
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keptStates } from "../../static/js/core/stored_states.js";
+import { storedStates } from "../../static/js/core/stored_states.js";
 import { sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { crossing } from "../../static/js/core/state_bytes.js";
 import { laneAt } from "../../static/js/panels/race/figures.js";
@@ -49,7 +49,7 @@ const withStates = () =>
     },
   );
 
-const statesAt = (log, index) => keptStates(sequenceViewAt(log, index, 0, 0, 0));
+const statesAt = (log, index) => storedStates(sequenceViewAt(log, index, 0, 0, 0));
 
 test("a state stands under the newest token; where one was kept it can be found again", () => {
   const log = withStates();

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { arriving, placeKey } from "../../static/js/panels/memory/pool_scene.js";
-import { followMoment, goToMoment, reducedMotion } from "../../static/js/state/playhead.js";
+import { followPlayhead, movePlayhead, reducedMotion } from "../../static/js/state/playhead.js";
 import * as store from "../../static/js/state/store.js";
 import { shared } from "./histories.mjs";
 
@@ -15,10 +15,10 @@ test("a block that is shared is on its way into the second table, and stays in t
   reducedMotion.value = true;
   store.own.log.value = log;
   store.own.numRecords.value = log.length;
-  followMoment();
-  goToMoment(index, 0); // the scheduler has decided, nothing is allocated yet
+  followPlayhead();
+  movePlayhead(index, 0); // the scheduler has decided, nothing is allocated yet
   assert.equal(arriving.value.has(placeKey(second, block)), true);
   assert.equal(arriving.value.has(placeKey(0, block)), false);
-  goToMoment(index, 1); // allocated
+  movePlayhead(index, 1); // allocated
   assert.equal(arriving.value.has(placeKey(second, block)), false);
 });

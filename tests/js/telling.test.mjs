@@ -5,8 +5,8 @@ import { test } from "node:test";
 
 import { kindOf, OPERATION_KINDS } from "../../static/js/core/operation_kinds.js";
 import { STRUCTS } from "../../static/js/core/schema.js";
-import { aspectsOf, partsOf } from "../../static/js/core/messages.js";
-import { operationName, rangesText, tell } from "../../static/js/i18n/operations.js";
+import { facetsOf, messagesOf } from "../../static/js/core/messages.js";
+import { operationName, rangesText, messagesText } from "../../static/js/i18n/operations.js";
 import { grouped } from "../../static/js/i18n/words.js";
 import { speak } from "./words.mjs";
 
@@ -18,22 +18,22 @@ test("ids are listed, numbers of things added up, steps told from the least to t
     ...{ type: "evict", block_id, seq_id: 1, lifetime_steps, idle_steps: 2, num_hits },
   });
   assert.equal(
-    tell(partsOf([evict(4, 3, 1), evict(5, 12, 1), evict(9, 5, 0)])),
+    messagesText(messagesOf([evict(4, 3, 1), evict(5, 12, 1), evict(9, 5, 0)])),
     "3 cached blocks (4, 5, 9) evicted: – needs the room. They lived 3–12 steps, were found 2 times, and idle for 2.",
   );
   const share = (block_id, revived) => ({ type: "share", seq_id: 1, block_id, logical: block_id, revived });
   assert.equal(
-    tell(partsOf([share(3, true), share(4, false), share(5, true)])),
+    messagesText(messagesOf([share(3, true), share(4, false), share(5, true)])),
     "seq 1 shares 3 cached blocks (3–5), 2 of them taken back from the free queue.",
   );
   speak("zh");
-  assert.equal(tell(partsOf([share(3, true)]), "chain"), "共享：前缀缓存命中");
+  assert.equal(messagesText(messagesOf([share(3, true)]), "chain"), "共享：前缀缓存命中");
 });
 
 test("each value of an aspect is told of the operations that have it", () => {
   speak("en");
   const free = (block_id, to) => ({ type: "free", seq_id: 0, block_id, to, reason: "finish" });
-  const parts = partsOf([free(3, "back"), free(2, null), free(1, "back")]);
+  const parts = messagesOf([free(3, "back"), free(2, null), free(1, "back")]);
   assert.deepEqual(
     parts.map(([key, { n, block_id }]) => [key, n, block_id]),
     [
@@ -44,7 +44,7 @@ test("each value of an aspect is told of the operations that have it", () => {
     ],
   );
   assert.deepEqual(
-    aspectsOf("preempt").map(({ name }) => name),
+    facetsOf("preempt").map(({ name }) => name),
     ["whom", "reason", "cost", "swap_refused"],
   );
 });

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { partsOf } from "../../static/js/core/messages.js";
+import { messagesOf } from "../../static/js/core/messages.js";
 import { language } from "../../static/js/i18n/language.js";
-import { tell } from "../../static/js/i18n/operations.js";
+import { messagesText } from "../../static/js/i18n/operations.js";
 import { addWords } from "../../static/js/i18n/words.js";
 import { tellingTexts } from "./telling_words.mjs";
 
@@ -19,10 +19,10 @@ const log = new TraceLog(header);
 for (const bytes of records) log.append(bytes);
 for (const record of log.records) {
   const told = record.ops.map((op, place) => {
-    const parts = partsOf([op], [{ header: log.header, record, ops: record.ops, place }]);
+    const parts = messagesOf([op], [{ header: log.header, record, ops: record.ops, place }]);
     return LANGUAGES.flatMap((code) => {
       language.value = code;
-      return REGISTERS.map((register) => tell(parts, register));
+      return REGISTERS.map((register) => messagesText(parts, register));
     });
   });
   process.stdout.write(`${JSON.stringify(told)}\n`);

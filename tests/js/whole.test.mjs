@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { COLUMNS, differenceOf, kindOf, sorted } from "../../static/js/panels/whole/model.js";
+import { COLUMNS, differenceOf, kindOf, sorted } from "../../static/js/panels/queries/model.js";
 
 const NONE = { ttft_p50: null, ttft_p99: null, tpot_p50: null, tpot_p99: null, cached_share: null };
 const figures = (more) => ({ requests: 1, preemptions: 0, aborted: 0, ...NONE, ...more });

@@ -43,7 +43,7 @@ PREFIXES, PREFIX_BLOCKS, OWN_BLOCKS = 400, 8, 2
 MESSAGES = 100  # a second
 SETTLE = 60.0  # seconds in which the last message must arrive
 LOOK = 3  # seconds between two looks at the page
-SHOWN = """() => Promise.all(['net/surveyed', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
+SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
   .then(([surveyed, store]) => store.longRun.peek()
     ? { record: surveyed.shown.peek()?.at ?? -1, windows: true }
     : { record: store.drawnIndex.peek(), windows: false })"""
@@ -228,7 +228,7 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
                 "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
             )
             page.goto(found[0])
-            page.locator("#region-attached").wait_for()  # a selector that is waited for would hold what it found
+            page.locator("#region-monitor").wait_for()  # a selector that is waited for would hold what it found
         publisher.stdin.write("\n")
         publisher.stdin.flush()
         rss, worked, began, since = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic(), time.time()

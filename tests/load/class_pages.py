@@ -83,7 +83,7 @@ def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[
     wall.add_init_script("for (const k of ['opening','tour']) localStorage.setItem('kvtheater.' + k, 'done')")
     wall.goto(f"{url}/?teach=1")
     wall.click("#class-open", timeout=60_000)
-    wall.wait_for_selector("#class-door")
+    wall.wait_for_selector("#class-join")
     join = url + wall.evaluate(CLASS + "s.presenting.value.join)")
     phones, came = [], []
     for number in range(options.phones):
@@ -96,7 +96,7 @@ def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[
     wall.click("#class-begin")
     wall.evaluate(
         "(lesson) => import('/static/js/state/settings.js').then(({ settings }) => {"
-        " settings.lesson.value = lesson; settings.distance.value = 'learn' })",
+        " settings.lesson.value = lesson; settings.viewMode.value = 'lesson' })",
         options.lesson,
     )
     wall.wait_for_selector(".article")
@@ -187,7 +187,7 @@ def question(
     if sum(one["count"] for one in tally["answers"]) != len(phones):
         raise Failed(f"the tally has other answers than were given: {tally}")
     shoot(options, wall, phones, f"shown-{number}")
-    wall.click("#class-wall-close")
+    wall.click("#class-projector-close")
     return back
 
 

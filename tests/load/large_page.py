@@ -35,7 +35,7 @@ BARS = {"first_paint_seconds": 3.0, "paint_seconds": 3.0, "seek_ms": 100.0, "fra
 SEEKS = 40
 WALK_SECONDS = 8
 MODULES = (
-    "Promise.all(['net/surveyed', 'state/store', 'control/playback', 'state/settings']"
+    "Promise.all(['net/log_index', 'state/store', 'control/playback', 'state/settings']"
     ".map((m) => import(`/static/js/${m}.js`)))"
 )
 SEEK = f"""(index) => {MODULES}.then(([indexed, store]) => new Promise((done) => {{

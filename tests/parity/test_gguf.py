@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from app.cli import main
+from engine.bench.peers.foreign.gguf_file import ARCHITECTURES
 from engine.model import gguf_hub
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
@@ -20,7 +21,7 @@ from tests.unit.prompts.sessions import chat
 
 
 @pytest.mark.parametrize("is_quantized", [False, True], ids=["f32", "q8_0"])
-@pytest.mark.parametrize("family", gguf_files.ARCHITECTURES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     plain = gguf_files.write(family, file, is_quantized)

@@ -15,6 +15,7 @@ PEERS = {
     "simulation": "simulation:SimulationPeer",
     "onnxruntime-genai": "process:OnnxRuntimeGenaiPeer",
     "openvino-genai": "process:OpenvinoGenaiPeer",
+    "llama.cpp": "process:LlamaCppPeer",
     "vllm": "process:VllmPeer",
 }
 

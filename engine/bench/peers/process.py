@@ -76,6 +76,7 @@ class ProcessPeer(Peer):
                 "num_slots": (config.num_blocks or 0) * config.block_size or asked,
                 "max_num_seqs": config.max_num_seqs,
                 "max_num_batched_tokens": config.max_num_batched_tokens,
+                "prompt_logprobs": sampling.prompt_logprobs is not None,
             }
         )
         return Measurement(
@@ -83,6 +84,7 @@ class ProcessPeer(Peer):
             requests=[RequestTimes(0.0, ticks, ask.late) for ask, ticks in zip(asks, found["times"], strict=True)],
             outputs=[[output] for output in found["outputs"]],
             resident_bytes=found["resident_bytes"],
+            peer_logprobs=found.get("prompt_logprobs", []),
         )
 
     def close(self) -> None:
@@ -125,6 +127,14 @@ class OpenvinoGenaiPeer(ProcessPeer):
     package: ClassVar[str] = "openvino-genai"
     module: ClassVar[str] = "openvino_genai"
     program: ClassVar[str] = "engine.bench.peers.foreign.openvino"
+
+
+class LlamaCppPeer(ProcessPeer):
+    """llama.cpp, with its own quantized weights where the engine's are."""
+
+    package: ClassVar[str] = "cyllama"
+    module: ClassVar[str] = "cyllama"
+    program: ClassVar[str] = "engine.bench.peers.foreign.llama_cpp"
 
 
 class VllmPeer(ProcessPeer):

@@ -1,7 +1,7 @@
 """State that a monitored server has reported up to a record, for a log that is too long to load whole.
 
-The page computes the same from a short log (`static/js/core/observed_cache.js`). Both explain misses and show which blocks of a
-prompt are cached.
+The page computes the same from a short log (`static/js/core/observed_cache.js`). Both explain misses and show which
+blocks of a prompt are cached.
 """
 
 from __future__ import annotations

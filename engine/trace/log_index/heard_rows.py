@@ -1,7 +1,7 @@
 """Tables of a monitored server's reports, appended to by each record: messages, breaks, metrics, standings.
 
-The page folds a short log in the same way (`static/js/core/observed_ranks.js`, `observed_residency.js`); a longer one is
-indexed here.
+The page folds a short log in the same way (`static/js/core/observed_ranks.js`, `observed_residency.js`); a longer one
+is indexed here.
 """
 
 from __future__ import annotations

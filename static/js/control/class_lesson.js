@@ -5,34 +5,35 @@ import { language } from "../i18n/language.js";
 import { addMoreWords } from "../i18n/words.js";
 import { look } from "../net/live_course.js";
 import { session } from "../net/session.js";
-import { answersTo, attends, lessonAsks, mine, presents, roaming, told } from "../state/classroom.js";
+import { answersTo, attends, classState, lessonQuestion, ownSeat, presents, roaming } from "../state/classroom.js";
 import { opened, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
-import { askOfClass } from "./class_requests.js";
+import { requestOfClass } from "./class_requests.js";
 
 /** Start following the class's lesson, while the page is in a class. */
 export function followClassLesson() {
   effect(() => {
-    const [lesson, code] = [told.value?.lesson, language.value];
+    const [lesson, code] = [classState.value?.lesson, language.value];
     if (!lesson || roaming.value) return;
     const now = opened.peek();
     const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     // the teacher view shows the lesson on its own page
-    const leads = presents.value && settings.distance.value !== "desk";
+    const leads = presents.value && settings.viewMode.value !== "teacher";
     const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews;
     if (isWanted) untracked(() => read(lesson.theater));
   });
   effect(() => {
-    const [theater, item, code] = [told.value?.poll?.theater, told.value?.poll?.item, language.value];
-    const known = lessonAsks.peek();
+    const [theater, item, code] = [classState.value?.poll?.theater, classState.value?.poll?.item, language.value];
+    const known = lessonQuestion.peek();
     const isKnown = known?.theater === theater && known?.item.index === item && known?.language === code;
     if (theater && !isKnown) untracked(() => readQuestion(theater, item ?? -1));
   });
   effect(() => {
-    if (attends.value && told.value && !told.value.lesson && opened.peek()?.source === "class") opened.value = null;
+    if (attends.value && classState.value && !classState.value.lesson && opened.peek()?.source === "class")
+      opened.value = null;
   });
   effect(() => {
-    const [poll, own] = [told.value?.poll, mine.value];
+    const [poll, own] = [classState.value?.poll, ownSeat.value];
     if (poll && own && attends.value) untracked(() => markOwn());
   });
 }
@@ -43,8 +44,8 @@ export function followClassLesson() {
  * @param {import("../core/wire.js").PollTold["right"]} given
  */
 export async function answerToClass(given) {
-  const poll = told.peek()?.poll;
-  if (poll) await askOfClass("class_answer", { poll: poll.id, round: poll.round, given });
+  const poll = classState.peek()?.poll;
+  if (poll) await requestOfClass("class_answer", { poll: poll.id, round: poll.round, given });
 }
 
 /**
@@ -59,7 +60,7 @@ async function readQuestion(theater, index) {
     const heard = await look(theater);
     addMoreWords(code, heard.words);
     const item = heard.items.find((one) => one.index === index);
-    if (item?.kind === "ask") lessonAsks.value = { theater, language: code, item };
+    if (item?.kind === "ask") lessonQuestion.value = { theater, language: code, item };
   } catch (error) {
     session.complain(error, client);
   }
@@ -74,10 +75,10 @@ async function read(theater) {
   try {
     const heard = await look(theater);
     if (own !== reads) return;
-    if (told.peek()?.lesson?.theater !== heard.theater) return;
+    if (classState.peek()?.lesson?.theater !== heard.theater) return;
     const code = language.peek();
     addMoreWords(code, heard.words);
-    const source = presents.peek() && settings.distance.peek() !== "desk" ? "live" : "class";
+    const source = presents.peek() && settings.viewMode.peek() !== "teacher" ? "live" : "class";
     const { changes, again } = { changes: {}, again: [], ...opened.peek() };
     batch(() => {
       opened.value = openedAs(heard, { language: code, source, changes, again });
@@ -90,7 +91,7 @@ async function read(theater) {
 
 /** Mark this seat's answer at the class's current or last question. */
 function markOwn() {
-  const [now, poll] = [opened.peek(), told.peek()?.poll];
+  const [now, poll] = [opened.peek(), classState.peek()?.poll];
   if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
   const given = answersTo(poll);
   const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));

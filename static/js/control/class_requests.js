@@ -3,7 +3,7 @@
 import { address, end, keep, take } from "../net/classroom.js";
 import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
-import { mine, told } from "../state/classroom.js";
+import { classState, ownSeat } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 
 /** @typedef {import("../core/wire.js").Events} Events */
@@ -36,14 +36,14 @@ export async function openClass(wish) {
  * @param {Omit<Events[E]["asked"], "id">} body
  * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer knows ends here, without a toast
  */
-export async function askOfClass(event, body) {
+export async function requestOfClass(event, body) {
   const { client } = session;
-  const now = told.peek();
+  const now = classState.peek();
   if (!client || !now) return false;
   try {
     const whole = /** @type {Events[E]["asked"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
     const answer = await client.ask(event, whole);
-    if ("answers" in answer && "seat" in answer) mine.value = /** @type {import("../core/wire.js").Mine} */ (answer);
+    if ("answers" in answer && "seat" in answer) ownSeat.value = /** @type {import("../core/wire.js").Mine} */ (answer);
     return true;
   } catch (error) {
     if (error instanceof Refusal && error.code === "not_found" && !now.over) end();

@@ -5,10 +5,10 @@ import { t } from "../i18n/words.js";
 import { end, leaveClass } from "../net/classroom.js";
 import { BARRED } from "../net/errors.js";
 import { session } from "../net/session.js";
-import { attends, drives, isLed, mine, pressed, roaming, sentAway, told } from "../state/classroom.js";
+import { attends, classState, drives, isLed, ownSeat, pressed, removed, roaming } from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { askOfClass } from "./class_requests.js";
+import { requestOfClass } from "./class_requests.js";
 import * as playback from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 import * as room from "./present.js";
@@ -31,27 +31,27 @@ export function comeBack() {
 
 /** Leave the class's view to roam. */
 export function wander() {
-  if (!told.peek()?.held) roaming.value = true;
+  if (!classState.peek()?.held) roaming.value = true;
 }
 
 /** Enter or leave an own run on the class's model, or the queue for one. @param {boolean} open */
 export async function lab(open) {
-  if (!(await askOfClass("class_lab", { open }))) return;
+  if (!(await requestOfClass("class_lab", { open }))) return;
   if (!open) return comeBack();
   toLab();
 }
 
 /** Switch to the own run once it exists. */
 async function toLab() {
-  const run = mine.peek()?.lab;
-  if (!run || theater() === run || told.peek()?.held) return;
+  const run = ownSeat.peek()?.lab;
+  if (!run || theater() === run || classState.peek()?.held) return;
   roaming.value = true;
-  settings.distance.value = "bench";
+  settings.viewMode.value = "workspace";
   await session.watch(run);
 }
 
 /** Press a key of a remote control. @param {"next" | "back"} key */
-export const press = (key) => askOfClass("class_press", { key });
+export const press = (key) => requestOfClass("class_press", { key });
 
 /** Start following the class, while the page is in one. */
 export function followClass() {
@@ -62,16 +62,16 @@ export function followClass() {
     if (drives.value && store.connection.value !== "lost") cast(theater(), view()); // sent again after a reconnect
   });
   effect(() => {
-    if (told.value?.held && roaming.value && isLed.value) untracked(comeBack);
+    if (classState.value?.held && roaming.value && isLed.value) untracked(comeBack);
   });
   effect(() => {
-    const now = told.value;
+    const now = classState.value;
     if (now && isLed.value && !roaming.value) untracked(lead);
   });
   effect(() => {
     const [here, run] = [view(), theater()];
     untracked(() => {
-      const now = told.peek();
+      const now = classState.peek();
       if (!now || !isLed.peek() || roaming.peek() || leading || performance.now() - touched > INTENT) return;
       if (same(here, wanted(now.view)) && (now.theater === null || run === now.theater)) return;
       if (now.held) lead();
@@ -80,21 +80,21 @@ export function followClass() {
   });
   let waited = false; // for an own run
   effect(() => {
-    const own = mine.value;
+    const own = ownSeat.value;
     const isMine = waited && Boolean(own?.lab);
     waited = own?.queue !== null && own?.queue !== undefined;
     if (isMine) untracked(toLab);
   });
   effect(() => {
-    if (!sentAway.value) return;
-    sentAway.value = false;
+    if (!removed.value) return;
+    removed.value = false;
     untracked(() => {
       leaveClass();
       store.toast(t("class.sent_away"));
     });
   });
   effect(() => {
-    if (session.trouble.value?.key === BARRED && mine.value) untracked(end); // the pass is no longer valid
+    if (session.trouble.value?.key === BARRED && ownSeat.value) untracked(end); // the pass is no longer valid
   });
   effect(() => {
     // hides the controls that drive the run
@@ -104,14 +104,14 @@ export function followClass() {
     const { key, lesson } = pressed.value ?? {};
     untracked(() => {
       if (!drives.peek()) return;
-      if (lesson) batch(() => ([settings.lesson.value, settings.distance.value] = [lesson, "learn"]));
+      if (lesson) batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
       else if (key) key === "next" ? room.next() : playback.previous();
     });
   });
   /** @type {(() => void) | null} */
   let release = null;
   effect(() => {
-    const looks = isLed.value && theater() === told.value?.theater;
+    const looks = isLed.value && theater() === classState.value?.theater;
     untracked(() => {
       if (looks) release ??= takeOver(ledPlayer);
       else {
@@ -135,24 +135,25 @@ const view = () =>
  * Adapt the class's view to this device.
  *
  * @param {Record<string, string>} given
+ * @returns {Record<string, unknown>} settings by name
  */
 function wanted(given) {
-  const distance = given.distance ?? "bench";
-  if (settings.distance.peek() === "desk") return { ...given, distance: "desk" };
-  if (!attends.peek() || distance === "learn") return given;
-  return { ...given, distance: distance === "look" || innerWidth < NARROW ? "room" : distance };
+  const values = parseQuery(String(new URLSearchParams(given)), CAST);
+  const viewMode = values.viewMode ?? TABLE.viewMode.initial;
+  if (settings.viewMode.peek() === "teacher") return { ...values, viewMode: "teacher" };
+  if (!attends.peek() || viewMode === "lesson") return values;
+  return { ...values, viewMode: viewMode === "intro" || innerWidth < NARROW ? "present" : viewMode };
 }
 
-/** @param {Record<string, string>} a @param {Record<string, string>} b */
-const same = (a, b) =>
-  writeQuery(parseQuery(String(new URLSearchParams(a)), CAST), CAST) ===
-  writeQuery(parseQuery(String(new URLSearchParams(b)), CAST), CAST);
+/** @param {Record<string, string>} shown as in a link @param {Record<string, unknown>} values settings by name */
+const same = (shown, values) =>
+  writeQuery(parseQuery(String(new URLSearchParams(shown)), CAST), CAST) === writeQuery(values, CAST);
 
 let leading = 0; // number of pending switches of the run: changes meanwhile are not the user's
 
 /** Apply the class's view. */
 async function lead() {
-  const now = told.peek();
+  const now = classState.peek();
   if (!now?.theater) return;
   const isElsewhere = session.run?.theater !== now.theater && store.connection.peek() !== "gone";
   if (theater() !== now.theater || isElsewhere) {
@@ -160,8 +161,8 @@ async function lead() {
     await session.watch(now.theater);
     leading -= 1;
   }
-  if (told.peek() !== now || roaming.peek()) return; // the class or the user has moved on meanwhile
-  const values = parseQuery(String(new URLSearchParams(wanted(now.view))), CAST);
+  if (classState.peek() !== now || roaming.peek()) return; // the class or the user has moved on meanwhile
+  const values = wanted(now.view);
   batch(() => {
     for (const [name, row] of Object.entries(CAST)) all[name].value = values[name] ?? row.initial;
   });
@@ -182,7 +183,7 @@ function cast(run, place) {
   const wait = Math.max(0, castAt + CAST_EVERY - performance.now());
   later = setTimeout(() => {
     castAt = performance.now();
-    if (drives.peek()) askOfClass("class_cast", { theater: run, view: place });
+    if (drives.peek()) requestOfClass("class_cast", { theater: run, view: place });
   }, wait);
 }
 

@@ -2,7 +2,7 @@
 // shown at, and the invitation to play from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
-import { firstDecodes, tellingEvent, tellingRecord } from "../core/initial_record.js";
+import { firstDecodes, initialEvent, initialRecord } from "../core/initial_record.js";
 import { wantLayer } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { markPlace, parseAddress, settings } from "../state/settings.js";
@@ -74,7 +74,7 @@ export function followOpened() {
     if (connection !== "replay" || !count || count < whole) return;
     seen = log;
     offered.value = null;
-    if (opening.peek() || settings.distance.peek() !== "bench") return; // these views choose their own position
+    if (opening.peek() || settings.viewMode.peek() !== "workspace") return; // these views choose their own position
     // a monitored run is shown at its newest record
     if (settings.step.peek() === null && !log.header.observed) open(log);
   });
@@ -87,12 +87,12 @@ export function followOpened() {
  */
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];
-  const near = tellingRecord(log, layer, head);
+  const near = initialRecord(log, layer, head);
   store.goTo(near);
-  if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
+  if (initialEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
   const elsewhere = store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek();
   if (elsewhere) return; // the user went elsewhere meanwhile
-  const record = tellingRecord(log, layer, head);
+  const record = initialRecord(log, layer, head);
   batch(() => {
     store.goTo(record);
     offered.value = record;

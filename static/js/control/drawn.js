@@ -2,7 +2,7 @@
 // was left.
 
 import { batch } from "../../vendor/signals/signals.js";
-import { onShow, own } from "../state/run.js";
+import { own, shownRun } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 
@@ -20,8 +20,8 @@ let left = NEWEST; // last position in the page's own run
  * @param {number | null} [step]
  */
 export function show(run, step = null) {
-  if (onShow.peek() === run) return;
-  if (onShow.peek() === own) {
+  if (shownRun.peek() === run) return;
+  if (shownRun.peek() === own) {
     const { step: record, sub, seq } = settings;
     left = { step: record.peek(), sub: sub.peek(), seq: seq.peek() };
   }
@@ -30,7 +30,7 @@ export function show(run, step = null) {
 
 /** Show the page's own run again, where it was left. */
 export function showOwn() {
-  if (onShow.peek() !== own) swap(own, left);
+  if (shownRun.peek() !== own) swap(own, left);
 }
 
 /**
@@ -41,7 +41,7 @@ export function showOwn() {
  */
 function swap(run, place) {
   batch(() => {
-    onShow.value = run;
+    shownRun.value = run;
     store.selected.value = store.hovered.value = null;
     for (const name of /** @type {(keyof Place)[]} */ (["step", "sub", "seq"])) settings[name].value = place[name];
   });

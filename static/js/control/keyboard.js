@@ -76,7 +76,7 @@ export function toggleTelling() {
 function letGo() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
-  else if (room.inRoom()) room.toggle();
+  else if (room.isPresenting()) room.toggle();
 }
 
 /**

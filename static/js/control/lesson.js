@@ -22,7 +22,7 @@ import {
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_navigation.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, startOf } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
@@ -82,7 +82,7 @@ export function followLessons(memory) {
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value) return; // the class determines the lesson
-    if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
+    if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
@@ -111,7 +111,7 @@ function openWanted(lost, can) {
 export function learn(id) {
   batch(() => {
     settings.lesson.value = id;
-    settings.distance.value = "learn";
+    settings.viewMode.value = "lesson";
   });
 }
 
@@ -188,7 +188,7 @@ async function open(wanted) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
   }
-  const begun = await begin({ lesson: wanted, changes: {}, ...wayInto(wanted) });
+  const begun = await begin({ lesson: wanted, changes: {}, ...startOf(wanted) });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
 }
 

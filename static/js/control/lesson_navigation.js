@@ -69,7 +69,7 @@ export async function here(holds) {
  *
  * @param {string} wanted
  */
-export function wayInto(wanted) {
+export function startOf(wanted) {
   const before = kept.peek()[wanted];
   const isReview = wanted === REVIEW;
   if (!before || (isReview && before.over)) {

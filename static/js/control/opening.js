@@ -57,7 +57,7 @@ const PLACES = [
   "run_a",
   "run_b",
   "detail",
-  "distance",
+  "viewMode",
   "fault",
   "scene",
   "lesson",
@@ -96,7 +96,7 @@ function begin() {
 export function endOpening() {
   batch(() => {
     opening.value = playing.value = false;
-    settings.distance.value = presents.peek() ? "room" : "look";
+    settings.viewMode.value = presents.peek() ? "present" : "intro";
   });
   try {
     storage?.setItem(MEMORY_KEY, "seen");
@@ -232,7 +232,7 @@ export async function takeWord(theater, record, seq, token) {
  */
 export async function writeOwn(text) {
   writeDraft(text);
-  if (!(await live(null))) return void store.toast(t("look.own.wait"));
+  if (!(await live(null))) return void store.toast(t("intro.own.wait"));
   if (!(await session.startAnew())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
   if (opening.peek()) endOpening(); // the intro view starts a new run at once

@@ -3,7 +3,7 @@
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/events.js";
-import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/playhead.js";
+import { enterNextAt, movePlayhead, playSpeed, stepPlayhead, viewSub } from "../state/playhead.js";
 import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { beneath, player } from "./player.js";
@@ -118,7 +118,7 @@ export function followPlaying() {
  * @param {number} direction
  */
 function move(direction) {
-  if (viewSub.peek() !== null) return stepMoment(direction);
+  if (viewSub.peek() !== null) return stepPlayhead(direction);
   const next = store.viewIndex.peek() + direction;
   if (next < -1 || next >= store.numRecords.peek()) return false;
   store.goTo(next);
@@ -149,7 +149,7 @@ export function stepRecord(direction) {
  */
 export function stepSub(direction) {
   stop();
-  stepMoment(direction);
+  stepPlayhead(direction);
 }
 
 /**
@@ -241,7 +241,7 @@ export function chooseSub(sub) {
   stop();
   const index = store.viewIndex.peek();
   if (viewSub.peek() === sub) store.goTo(index);
-  else goToMoment(index, sub);
+  else movePlayhead(index, sub);
 }
 
 const isReplay = () => store.connection.peek() === "replay";

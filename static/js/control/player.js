@@ -2,7 +2,7 @@
 // lanes in lockstep while their panel is open.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { onShow, own } from "../state/run.js";
+import { own, shownRun } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
@@ -90,7 +90,7 @@ export function takeOver(other) {
     drivers.splice(place, 1);
     batch(() => {
       player.value = drivers[drivers.length - 1];
-      if (onShow.peek() === other.shown) showOwn();
+      if (shownRun.peek() === other.shown) showOwn();
     });
   };
 }

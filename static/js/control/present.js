@@ -5,12 +5,12 @@ import { following } from "../state/store.js";
 import * as playback from "./playback.js";
 import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
-export const inRoom = () => settings.distance.value === "room";
+export const isPresenting = () => settings.viewMode.value === "present";
 
 /** Toggle between the room view and the workspace; record and selection are kept. */
 export function toggle() {
   markPlace();
-  settings.distance.value = inRoom() ? "bench" : "room";
+  settings.viewMode.value = isPresenting() ? "workspace" : "present";
 }
 
 /**
@@ -28,6 +28,6 @@ export function toScene(direction) {
 
 /** Handle a remote's "next": take a step; at the end of a scene in the room view, play the next scene. */
 export function next() {
-  const over = inRoom() && following.peek() && sceneEnd.peek() !== null;
+  const over = isPresenting() && following.peek() && sceneEnd.peek() !== null;
   return over ? toScene(1) : playback.next();
 }

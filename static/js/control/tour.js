@@ -44,10 +44,16 @@ export const raced = signal(0);
 
 /** @type {Stop[]} */
 export const STOPS = [
-  { id: "ask", target: "#region-stage .strip", region: "stage", side: "below", done: () => decodes() > before.decodes },
+  {
+    id: "ask",
+    target: "#region-stage .token-row",
+    region: "stage",
+    side: "below",
+    done: () => decodes() > before.decodes,
+  },
   {
     id: "answer",
-    target: "#region-stage .strip",
+    target: "#region-stage .token-row",
     region: "stage",
     side: "below",
     points: true,
@@ -63,7 +69,7 @@ export const STOPS = [
   },
   {
     id: "keep",
-    target: "#region-stage .strip",
+    target: "#region-stage .token-row",
     region: "stage",
     side: "below",
     done: () => decodes() > before.decodes,
@@ -124,7 +130,7 @@ export function offerTour(memory) {
   const invited = settings.teach.value || PLACES.some((name) => settings[name].value !== null);
   if (!isAsked && (kept === "done" || kept?.startsWith(LEFT) || (kept === null && invited))) return;
   const wait = effect(() => {
-    if (opening.value || settings.class.value || settings.distance.value !== "bench") return;
+    if (opening.value || settings.class.value || settings.viewMode.value !== "workspace") return;
     if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && goOnTour()));
   });
 }
@@ -136,7 +142,7 @@ function wayOf(kept) {
   return at >= 0 ? { state: "begun", at: Math.min(STOPS.length - 1, at) } : { state: "new", at: 0 };
 }
 
-const toBench = () => batch(() => ([settings.lesson.value, settings.distance.value] = [null, "bench"]));
+const toBench = () => batch(() => ([settings.lesson.value, settings.viewMode.value] = [null, "workspace"]));
 
 export function startTour() {
   helpOpen.value = false;
@@ -172,7 +178,7 @@ export function endTour() {
 /** Go from the tour's end to the first lesson. */
 export function toFirstLesson() {
   endTour();
-  batch(() => ([settings.lesson.value, settings.distance.value] = [NEXT_LESSON, "learn"]));
+  batch(() => ([settings.lesson.value, settings.viewMode.value] = [NEXT_LESSON, "lesson"]));
 }
 
 const at = () => stop.value ?? 0;

@@ -5,7 +5,7 @@ import { figuresByGroup } from "./groups.js";
 import { ownAtCompute, ownGroups, placesOf } from "./instances.js";
 import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
-import { storyOf } from "./timeline.js";
+import { timelineOf } from "./timeline.js";
 
 /** Strategies that store K and V in the slots of one pool. */
 const POOLED = new Set(["paged", "first_fit", "contiguous"]);
@@ -119,11 +119,11 @@ function freeBlocks(state, instance) {
  * @param {number} seqId
  */
 function submissionOf(log, seqId) {
-  let [first] = storyOf(log, seqId)?.moments ?? [];
+  let [first] = timelineOf(log, seqId)?.events ?? [];
   for (;;) {
     const op = first && log.records[first.record].ops?.[first.at];
     if (op?.type !== "fork") return first?.record ?? 0;
-    [first] = storyOf(log, op.parent_seq_id)?.moments ?? [];
+    [first] = timelineOf(log, op.parent_seq_id)?.events ?? [];
   }
 }
 

@@ -15,7 +15,7 @@ const BROAD = 0.5; // maximum of its largest weight
  * pool, else the first prefix cache hit; null if there is none.
  * @param {Log} log
  */
-export function tellingEvent(log) {
+export function initialEvent(log) {
   const marks = marksIn(log);
   return marks.get("preempt")?.[0] ?? marks.get("load")?.[0] ?? marks.get("hit")?.[0] ?? null;
 }
@@ -41,12 +41,12 @@ export function firstDecodes(log) {
  * @param {number} layer
  * @param {number} head
  */
-export function tellingRecord(log, layer, head) {
+export function initialRecord(log, layer, head) {
   const decodes = firstDecodes(log);
   const broad = decodes.find((index) => {
     const [{ seq_id, context_len }] = log.records[index].batch ?? [];
     const row = attentionRow(log, index, seq_id, layer, head, context_len - 1);
     return row !== null && row.weights.length >= KEYS && row.max <= BROAD;
   });
-  return tellingEvent(log) ?? broad ?? decodes[0] ?? log.length - 1;
+  return initialEvent(log) ?? broad ?? decodes[0] ?? log.length - 1;
 }

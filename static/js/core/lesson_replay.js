@@ -37,7 +37,7 @@ import { canMove, moved, wouldBeRight } from "./prompt_order.js";
  * @param {Answers} answers
  * @returns {Way}
  */
-export function wayOf(transcript, at, answers) {
+export function progressOf(transcript, at, answers) {
   const { items, keys, works, mended = {}, num_sections, num_optional } = transcript;
   const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
   const isOver = (/** @type {number} */ index) => {

@@ -11,10 +11,10 @@ import { STRUCTS } from "./schema.js";
  * @typedef {string | number | boolean | null | undefined} Scalar
  * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by
  * name
- * @typedef {[key: string, values: Values]} Part a text without its register
+ * @typedef {[key: string, values: Values]} MessageKey a text without its register
  * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context position of an operation: `ops` are
  * the record's, with reasons
- * @typedef {object} Aspect
+ * @typedef {object} Facet
  * @property {string} name
  * @property {string[]} values
  * @property {(op: any, context: Context | null) => string | null} of `op` has the type of the facet
@@ -26,20 +26,20 @@ import { STRUCTS } from "./schema.js";
  * position of each; null: only the operations are known.
  * @param {Op[]} ops
  * @param {(Context | null)[]} contexts
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
-export function partsOf(ops, contexts = ops.map(() => null)) {
+export function messagesOf(ops, contexts = ops.map(() => null)) {
   const [{ type }] = ops;
   const own = ops.map((op, i) => valuesOf(op, contexts[i]));
-  /** @type {Part[]} */
-  const found = [[`op.${type}`, together(own)]];
-  for (const aspect of aspectsOf(type)) {
-    const said = ops.map((op, i) => aspect.of(op, contexts[i]));
+  /** @type {MessageKey[]} */
+  const found = [[`op.${type}`, merged(own)]];
+  for (const facet of facetsOf(type)) {
+    const said = ops.map((op, i) => facet.of(op, contexts[i]));
     for (const value of new Set(said)) {
       if (value === null) continue;
       const those = own.filter((_, i) => said[i] === value);
-      for (const some of aspect.apart ? those.map((one) => [one]) : [those])
-        found.push([`op.${type}.${aspect.name}.${value}`, together(some)]);
+      for (const some of facet.apart ? those.map((one) => [one]) : [those])
+        found.push([`op.${type}.${facet.name}.${value}`, merged(some)]);
     }
   }
   return found;
@@ -47,18 +47,18 @@ export function partsOf(ops, contexts = ops.map(() => null)) {
 
 // ── Facets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** @type {Map<string, Aspect[]>} */
-const aspects = new Map();
+/** @type {Map<string, Facet[]>} */
+const facets = new Map();
 
-/** Return the facets of an operation type, in order. @param {string} type @returns {Aspect[]} */
-export function aspectsOf(type) {
-  let found = aspects.get(type);
+/** Return the facets of an operation type, in order. @param {string} type @returns {Facet[]} */
+export function facetsOf(type) {
+  let found = facets.get(type);
   if (!found) {
-    const fields = fieldAspects(type);
+    const fields = fieldFacets(type);
     found = (CASES[type] ?? fields).map((one) =>
-      typeof one === "string" ? /** @type {Aspect} */ (fields.find(({ name }) => name === one)) : one,
+      typeof one === "string" ? /** @type {Facet} */ (fields.find(({ name }) => name === one)) : one,
     );
-    aspects.set(type, found);
+    facets.set(type, found);
   }
   return found;
 }
@@ -66,9 +66,9 @@ export function aspectsOf(type) {
 /**
  * Return a facet for every field with a fixed set of values; a required field missing from the log has none.
  * @param {string} type
- * @returns {Aspect[]}
+ * @returns {Facet[]}
  */
-function fieldAspects(type) {
+function fieldFacets(type) {
   const [required, optional] = structs[structOf[type]] ?? [{}, {}];
   return Object.entries({ ...required, ...optional }).flatMap(([name, kind]) => {
     if (kind === "bool") return [{ name, values: ["false", "true"], of: (op) => String(op[name] ?? false) }];
@@ -84,19 +84,19 @@ const structs = STRUCTS;
 /** @type {Record<string, string>} type -> name of its struct */
 const structOf = structs.StepRecord[1].ops.list.tagged;
 
-/** @param {string} name @param {string} values @param {Aspect["of"]} of @returns {Aspect} */
-const aspect = (name, values, of) => ({ name, values: values.split(" "), of });
+/** @param {string} name @param {string} values @param {Facet["of"]} of @returns {Facet} */
+const facet = (name, values, of) => ({ name, values: values.split(" "), of });
 
-/** @type {Record<string, (string | Aspect)[]>} by type: facets that are not fields, in order with those that are */
+/** @type {Record<string, (string | Facet)[]>} by type: facets that are not fields, in order with those that are */
 const CASES = {
   submit: [
-    aspect("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
-    aspect("salt", "none given", (op) => (op.cache_salt ? "given" : "none")),
+    facet("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
+    facet("salt", "none given", (op) => (op.cache_salt ? "given" : "none")),
   ],
   lookup: [
     "verdict",
     "reason",
-    aspect("last_block", "asked spared", (op, at) => {
+    facet("last_block", "asked spared", (op, at) => {
       const size = Number(at?.header.engine.block_size);
       if (!size) return null;
       const whole = op.verdict === "miss" || (op.verdict === "hit" && op.num_hit_tokens === op.num_tokens - size);
@@ -105,42 +105,42 @@ const CASES = {
   ],
   lookup_external: [
     "verdict",
-    aspect("times", "none known unknown", (op) => {
+    facet("times", "none known unknown", (op) => {
       const known = (op.load_seconds ?? null) !== null && (op.compute_seconds ?? null) !== null;
       return known ? "known" : op.verdict === "miss" ? "none" : "unknown";
     }),
   ],
   admit: [
-    aspect("entry", "new resumed swapped", (op) =>
+    facet("entry", "new resumed swapped", (op) =>
       op.num_swapped_tokens > 0 ? "swapped" : op.resumed ? "resumed" : "new",
     ),
-    aspect("external", "none some", (op) => (op.num_external_tokens > 0 ? "some" : "none")),
-    aspect("computed", "now later", (op, at) => at && (batchEntry(op.seq_id, at) ? "now" : "later")),
+    facet("external", "none some", (op) => (op.num_external_tokens > 0 ? "some" : "none")),
+    facet("computed", "now later", (op, at) => at && (batchEntry(op.seq_id, at) ? "now" : "later")),
   ],
   evict: [
-    aspect("cause", "allocation promise", (op, at) => (at && takerOf(op, at) === null ? "promise" : "allocation")),
-    aspect("life", "unknown known", (op) => (op.lifetime_steps > 0 ? "known" : "unknown")),
+    facet("cause", "allocation promise", (op, at) => (at && takerOf(op, at) === null ? "promise" : "allocation")),
+    facet("life", "unknown known", (op) => (op.lifetime_steps > 0 ? "known" : "unknown")),
   ],
   free: ["reason", "to"],
   release: ["reason", "to"],
   stored: ["again"],
-  removed: [aspect("copies", "none left", (op) => ((op.num_left ?? 0) > 0 ? "left" : "none"))],
+  removed: [facet("copies", "none left", (op) => ((op.num_left ?? 0) > 0 ? "left" : "none"))],
   share: [], // its own texts include revived blocks
   sample: [
     {
-      ...aspect("settled", "no outside", (op) => ((op.sampled_token_id ?? null) === null ? "no" : "outside")),
+      ...facet("settled", "no outside", (op) => ((op.sampled_token_id ?? null) === null ? "no" : "outside")),
       apart: true,
     },
   ],
   preempt: [
-    aspect("whom", "other itself", (op) => (op.for_seq_id === op.seq_id ? "itself" : "other")),
+    facet("whom", "other itself", (op) => (op.for_seq_id === op.seq_id ? "itself" : "other")),
     "reason",
-    aspect("cost", "swap lost kept", (op) =>
+    facet("cost", "swap lost kept", (op) =>
       op.mode !== "recompute" ? op.mode : op.num_kept_tokens > 0 ? "kept" : "lost",
     ),
     "swap_refused",
   ],
-  finish: ["reason", aspect("cause", "unsaid said", (op) => (op.detail ? "said" : "unsaid"))],
+  finish: ["reason", facet("cause", "unsaid said", (op) => (op.detail ? "said" : "unsaid"))],
 };
 
 // ── Values ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +272,7 @@ export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);
  * @param {Values[]} all
  * @returns {Values}
  */
-function together(all) {
+function merged(all) {
   const seqs = new Set(all.map(({ seq_id }) => seq_id));
   /** @type {Values} */
   const found = { n: all.length, num_seqs: seqs.size };

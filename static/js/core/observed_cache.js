@@ -3,7 +3,7 @@
 
 import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";
-import { standingAt, standingsOf } from "./observed_residency.js";
+import { residenciesOf, residencyAt } from "./observed_residency.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
@@ -18,7 +18,7 @@ import { standingAt, standingsOf } from "./observed_residency.js";
  *   lora: string | null, count: number,
  * }} Family contents with the same properties
  * @typedef {[at: number, value: number]} Point a metric at one scrape; `at`: seconds
- * @typedef {object} Said state of one rank
+ * @typedef {object} RankReport state of one rank
  * @property {Since | null} since last
  * @property {number} gaps
  * @property {number} messages
@@ -37,51 +37,51 @@ import { standingAt, standingsOf } from "./observed_residency.js";
  * resident; `most`: largest end in tokens; and how often a group lacked what another one had
  * @property {number} roots contents that begin a sequence
  * @property {number} elsewhere roots that another rank also has
- * @typedef {{salt: string | null, tokens: number[]}} Root start of a sequence
+ * @typedef {{salt: string | null, tokens: number[]}} PrefixRoot start of a sequence
  * @typedef {{end: number, groups: number[], ever: number[], media: string[]}} Link a content of a prompt: its end in
  * tokens, groups that have it on the GPU, groups that ever had it there, media outside that have it
  * @typedef {{groups: Group[], chains: {salt: string | null, size: number, links: Link[]}[], unkept: number}} Chains
  * contents of a prompt on one rank as far as they were ever reported, without a salt and for each known salt, in blocks
  * of each size; `unkept`: contents that the server drops because of too many predecessors
- * @typedef {object} Heard queries on an observed cache
+ * @typedef {object} ObservedCache queries on an observed cache
  * @property {number} still ms that a record stays on view before the query
- * @property {(index: number) => Said[] | Promise<Said[]>} said for each rank
- * @property {(rank: number, index: number) => Root[] | Promise<Root[]>} roots the last ones
+ * @property {(index: number) => RankReport[] | Promise<RankReport[]>} said for each rank
+ * @property {(rank: number, index: number) => PrefixRoot[] | Promise<PrefixRoot[]>} roots the last ones
  * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
  */
 
 const POINTS = 120;
 const MAX_ROOTS = 4096;
 
-/** @type {WeakMap<TraceLog, Heard>} */
-const heards = new WeakMap();
+/** @type {WeakMap<TraceLog, ObservedCache>} */
+const caches = new WeakMap();
 
-/** Return the queries on a loaded log. @param {TraceLog} log @returns {Heard} */
-export function heardIn(log) {
-  let found = heards.get(log);
+/** Return the queries on a loaded log. @param {TraceLog} log @returns {ObservedCache} */
+export function observedCacheOf(log) {
+  let found = caches.get(log);
   if (!found) {
-    /** @type {{rank: number, count: number, some: Root[]} | null} cached result for repeated queries */
+    /** @type {{rank: number, count: number, some: PrefixRoot[]} | null} cached result for repeated queries */
     let last = null;
     found = {
       still: 0,
-      said: (index) => ranksOf(log).map((_, rank) => saidBy(log, rank, index)),
+      said: (index) => ranksOf(log).map((_, rank) => reportOf(log, rank, index)),
       roots: (rank, index) => {
-        const { roots } = standingsOf(log)[rank];
+        const { roots } = residenciesOf(log)[rank];
         const count = countUpTo(roots, index);
         if (last?.rank !== rank || last.count !== count)
           last = { rank, count, some: roots.slice(Math.max(0, count - MAX_ROOTS), count) };
         return last.some;
       },
-      chains: (tokens, index) => standingsOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),
+      chains: (tokens, index) => residenciesOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),
     };
-    heards.set(log, found);
+    caches.set(log, found);
   }
   return found;
 }
 
-/** @param {TraceLog} log @param {number} which @param {number} index @returns {Said} */
-function saidBy(log, which, index) {
-  const [rank, standings] = [ranksOf(log)[which], standingsOf(log)[which]];
+/** @param {TraceLog} log @param {number} which @param {number} index @returns {RankReport} */
+function reportOf(log, which, index) {
+  const [rank, standings] = [ranksOf(log)[which], residenciesOf(log)[which]];
   const breaks = rank.since.slice(0, countUpTo(rank.since, index));
   const sums = lastUpTo(rank.sums, index);
   const message = lastUpTo(rank.messages, index);
@@ -131,7 +131,7 @@ function saidBy(log, which, index) {
  * @param {number} count
  */
 function elsewhere(log, which, index, count) {
-  const all = standingsOf(log);
+  const all = residenciesOf(log);
   const others = all.filter((_, rank) => rank !== which);
   if (!others.length) return 0;
   return all[which].roots
@@ -141,7 +141,7 @@ function elsewhere(log, which, index, count) {
 
 /** @param {TraceLog} log @param {number} which @param {number[]} tokens @param {number} index @returns {Chains} */
 function chainsOn(log, which, tokens, index) {
-  const rank = standingsOf(log)[which];
+  const rank = residenciesOf(log)[which];
   const groups = [...rank.groups.values()];
   const sizes = [...new Set(groups.map(({ size }) => size).filter(Boolean))].sort((a, b) => a - b);
   const salts = new Set(rank.roots.slice(0, countUpTo(rank.roots, index)).map(({ salt }) => salt));
@@ -157,7 +157,7 @@ function chainsOn(log, which, tokens, index) {
  * @param {string | null} salt @param {number} size @returns {Link[]}
  */
 function linksOf(log, which, tokens, index, salt, size) {
-  const [rank, contents] = [standingsOf(log)[which], contentsOf(log)];
+  const [rank, contents] = [residenciesOf(log)[which], contentsOf(log)];
   /** @type {Link[]} */
   const links = [];
   /** @type {string | null} */
@@ -165,7 +165,7 @@ function linksOf(log, which, tokens, index, salt, size) {
   for (let end = size; end <= tokens.length; end += size) {
     const content = contents.after(parent, salt, tokens.slice(end - size, end));
     if (!content || content.record > index) break;
-    links.push({ end, ...standingAt(rank, content.hash, index) });
+    links.push({ end, ...residencyAt(rank, content.hash, index) });
     parent = content.hash;
   }
   return links;

@@ -6,7 +6,7 @@ import { contentsOf, hashKey } from "./cached_contents.js";
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./cached_contents.js").Contents} Contents
  * @typedef {import("./trace.js").Stored} Stored
- * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Standing `to`: the record that
+ * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Residency `to`: the record that
  * ended it, Infinity: none
  * @typedef {object} Group of layers whose blocks are cached together
  * @property {number} id 0: not reported, or the first
@@ -15,8 +15,8 @@ import { contentsOf, hashKey } from "./cached_contents.js";
  * @property {number} size tokens of one of its contents; 0: not reported
  * @typedef {{index: number, count: number}} Count cumulative up to that record
  * @typedef {{index: number, hash: string, salt: string | null, tokens: number[]}} Root content that begins a sequence
- * @typedef {object} Standings of one rank
- * @property {Map<string, Standing[]>} byHash residencies of each content, ascending
+ * @typedef {object} Residencies of one rank
+ * @property {Map<string, Residency[]>} byHash residencies of each content, ascending
  * @property {Map<number, Group>} groups of the GPU
  * @property {Root[]} roots without duplicates
  * @property {Count[]} stored contents stored on the GPU
@@ -28,7 +28,7 @@ import { contentsOf, hashKey } from "./cached_contents.js";
 
 const GPU = "GPU";
 
-/** @returns {Standings & {open: Map<string, Standing>}} */
+/** @returns {Residencies & {open: Map<string, Residency>}} */
 const empty = () => ({
   byHash: new Map(),
   groups: new Map(),
@@ -47,9 +47,9 @@ const read = new WeakMap();
  * Return the residencies of each rank, up to the log's end.
  *
  * @param {import("./log.js").TraceLog} log
- * @returns {Standings[]}
+ * @returns {Residencies[]}
  */
-export function standingsOf(log) {
+export function residenciesOf(log) {
   let found = read.get(log);
   if (!found) {
     const count = Math.max(1, log.header.instances?.length ?? 0);
@@ -78,7 +78,7 @@ function append(rank, contents, { index, ops = [] }) {
 const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
   `${outside ? "-" : ""}${place}`;
 
-/** @param {Standings} rank @param {Stored} op */
+/** @param {Residencies} rank @param {Stored} op */
 function groupOf({ groups }, { group: id, medium, kind = null, window = null, token_ids: tokens }) {
   const key = id ?? 0;
   let group = groups.get(key);
@@ -110,7 +110,7 @@ function stand(rank, op, group, index) {
 
 /**
  * Count a content reported again while resident: it was recomputed because a group lacked it.
- * @param {Standings} rank
+ * @param {Residencies} rank
  * @param {Contents} contents
  * @param {Stored} op
  * @param {Group} group
@@ -156,15 +156,15 @@ function add(counts, index) {
 /**
  * Return the residency of a content after record `index`: groups that have it on the GPU, groups that ever had it
  * there, and media outside.
- * @param {Standings} rank
+ * @param {Residencies} rank
  * @param {string} hash
  * @param {number} index
  * @returns {{groups: number[], ever: number[], media: string[]}}
  */
-export function standingAt(rank, hash, index) {
+export function residencyAt(rank, hash, index) {
   const all = rank.byHash.get(hash) ?? [];
   const now = all.filter(({ from, to }) => from <= index && to > index);
-  const groupsOf = (/** @type {Standing[]} */ some) =>
+  const groupsOf = (/** @type {Residency[]} */ some) =>
     [...new Set(some.filter(({ medium }) => medium === GPU).map(({ group }) => group.id))].sort((a, b) => a - b);
   const media = new Set(now.filter(({ medium }) => medium !== GPU).map(({ medium }) => medium));
   return { groups: groupsOf(now), ever: groupsOf(all), media: [...media].sort() };

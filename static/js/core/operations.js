@@ -4,14 +4,14 @@
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf, hasSiblings } from "./groups.js";
 import { lanesOf } from "./lanes.js";
-import { partsOf } from "./messages.js";
+import { messagesOf } from "./messages.js";
 import { kindOf, sequenceOf } from "./operation_kinds.js";
 
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./trace.js").Header} Header
  * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./messages.js").Part} Part
+ * @typedef {import("./messages.js").MessageKey} MessageKey
  * @typedef {{header: Header, records: StepRecord[]}} Log
  * @typedef {object} Entry
  * @property {number} at index of the first operation in `ops`
@@ -19,8 +19,8 @@ import { kindOf, sequenceOf } from "./operation_kinds.js";
  * @property {number | null} seq its sequence; null: several or none
  * @property {number} group block group of its blocks; -1: none
  * @property {number[] | null} layers of that group, if a run has several
- * @property {Part[]} parts texts of the entry
- * @property {Part[]} later additions from later records, which may still arrive
+ * @property {MessageKey[]} parts texts of the entry
+ * @property {MessageKey[]} later additions from later records, which may still arrive
  */
 
 /**
@@ -42,7 +42,7 @@ export function operationsOf(log, index) {
  * @param {Log} log
  * @param {number} index
  * @param {(op: Op, at: number) => boolean} wanted
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function partsWhere(log, index, wanted) {
   const record = log.records[index];
@@ -53,7 +53,7 @@ export function partsWhere(log, index, wanted) {
 
 /** @param {Log} log @param {StepRecord} record @param {Op[]} ops @param {number[]} places */
 const partsAt = ({ header }, record, ops, places) =>
-  partsOf(
+  messagesOf(
     places.map((at) => ops[at]),
     places.map((place) => ({ header, record, ops, place })),
   );
@@ -112,7 +112,7 @@ function toldTogether(ops, groups) {
  * @param {StepRecord} record
  * @param {import("./trace.js").Preempt} op
  * @param {number} at
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 function costOf(log, record, op, at) {
   const lane = lanesOf(log).byId.get(op.seq_id);

@@ -5,7 +5,7 @@ import { lanesOf } from "./lanes.js";
 import { latestTime, stepSeconds, timesOf } from "./metrics.js";
 import { RequestParts, requestOf } from "./request_parts.js";
 import { phaseSeconds } from "./request_phases.js";
-import { allStories, lostTokens, storyOf } from "./timeline.js";
+import { allTimelines, lostTokens, timelineOf } from "./timeline.js";
 
 /** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;
@@ -176,14 +176,14 @@ export function requestFigures(log, arriving = false) {
   found = {
     counts,
     length: counts.length,
-    rows: allStories(log).flatMap((story) => {
+    rows: allTimelines(log).flatMap((story) => {
       const row = counts.bySeq.get(story.seq);
       if (row?.seq !== story.seq) return []; // an earlier part of the request
       const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
       const phases = phaseSeconds(log, lanesOfParts(log, row.parts));
       const { prefill, decode, receiving: moving, preempted: away, begin, until } = phases;
       const sum = (/** @type {(seq: number) => number} */ of) => row.parts.reduce((total, seq) => total + of(seq), 0);
-      const lost = sum((seq) => lostTokens(storyOf(log, seq)));
+      const lost = sum((seq) => lostTokens(timelineOf(log, seq)));
       const slow = sum((seq) => slowSteps.get(seq) ?? 0);
       const times = { queue, ttft, tpot, prefill, moving, decode, away, begin, until };
       return [{ ...row, parts: row.parts.slice(), output, ...times, lost, slow }];

@@ -5,11 +5,11 @@ import { isOfStates } from "./groups.js";
 
 /**
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
- * @typedef {{position: number, block: number, isNewest: boolean}} Kept position after which the state was stored, and
- * its block
+ * @typedef {{position: number, block: number, isNewest: boolean}} StoredState position after which the state was
+ * stored, and its block
  */
 
-/** @type {WeakMap<SequenceView, Kept[]>} */
+/** @type {WeakMap<SequenceView, StoredState[]>} */
 const known = new WeakMap();
 
 /**
@@ -17,13 +17,13 @@ const known = new WeakMap();
  * block of states has the hash of the keys up to there, whether or not the sequence still holds it.
  * @param {SequenceView} view
  */
-export function keptStates(view) {
+export function storedStates(view) {
   let found = known.get(view);
   if (!found) known.set(view, (found = find(view)));
   return found;
 }
 
-/** @param {SequenceView} view @returns {Kept[]} */
+/** @param {SequenceView} view @returns {StoredState[]} */
 function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {
   const at = log.groups.findIndex((group) => isOfStates(group) && group.instance === seq.instance);
   const own = tables[at];
@@ -33,7 +33,7 @@ function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {
   const byHash = new Map();
   for (const { block_id, block_hash } of state.blocks.slice(first, first + count))
     if (block_hash !== null) byHash.set(hashKey(block_hash), block_id);
-  /** @type {Kept[]} */
+  /** @type {StoredState[]} */
   const kept = [];
   for (let logical = 0; (logical + 1) * size < numFilled; logical++) {
     const hash = state.blocks[table[logical]]?.block_hash ?? null;

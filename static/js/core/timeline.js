@@ -11,19 +11,19 @@
  * @property {number} behind steps of them in which the engine did not consider it
  * @property {Map<Defer["reason"], number>} deferred steps in which it could not be admitted, by reason
  * @property {Defer | null} last
- * @typedef {object} Moment event in the life of a sequence
+ * @typedef {object} TimelineEvent event in the life of a sequence
  * @property {number} record
  * @property {number} step
  * @property {number} at index of its operation in the record's `ops`
  * @property {Wait | null} wait before an admission or an end
  * @property {number} again for an admission after a preemption: tokens to recompute
- * @typedef {{seq: number, request_id: string, moments: Moment[], waiting: Wait | null}} Story `waiting`: at the log's
- * end
+ * @typedef {{seq: number, request_id: string, events: TimelineEvent[], waiting: Wait | null}} Timeline `waiting`: at
+ * the log's end
  */
 
-class Stories {
+class Timelines {
   length = 0;
-  /** @type {Map<number, Story>} by sequence, in the order of arrival */
+  /** @type {Map<number, Timeline>} by sequence, in the order of arrival */
   bySeq = new Map();
   /** @type {Map<number, number>} by instance: steps read so far */
   #steps = new Map();
@@ -55,50 +55,50 @@ class Stories {
       case "submit":
       case "fork":
         this.#instances.set(op.seq_id, record.instance ?? 0);
-        this.bySeq.set(op.seq_id, { seq: op.seq_id, request_id: op.request_id, moments: [], waiting: null });
-        this.#tell(op.seq_id, at, record);
+        this.bySeq.set(op.seq_id, { seq: op.seq_id, request_id: op.request_id, events: [], waiting: null });
+        this.#add(op.seq_id, at, record);
         if (op.type === "submit") this.#beginWaiting(op.seq_id, record);
         break;
       case "lookup":
       case "lookup_external":
-        this.#tell(op.seq_id, at, record);
+        this.#add(op.seq_id, at, record);
         break;
       case "finish":
         this.#ended.add(op.seq_id);
-        this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id));
+        this.#add(op.seq_id, at, record, this.#endWaiting(op.seq_id));
         break;
       case "await":
-        this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id));
+        this.#add(op.seq_id, at, record, this.#endWaiting(op.seq_id));
         break;
       case "arrive":
       case "transfer_failed":
-        this.#tell(op.seq_id, at, record);
+        this.#add(op.seq_id, at, record);
         this.#beginWaiting(op.seq_id, record);
         break;
       case "hold":
       case "send":
       case "expire":
-        this.#tell(op.seq_id, at, record);
+        this.#add(op.seq_id, at, record);
         break;
       case "lost":
         for (const [seq, instance] of this.#instances)
           if (instance === (record.instance ?? 0) && !this.#ended.has(seq)) {
             this.#ended.add(seq);
-            this.#tell(seq, at, record, this.#endWaiting(seq));
+            this.#add(seq, at, record, this.#endWaiting(seq));
           }
         break;
       case "adjust":
-        for (const seq of op.seq_ids) this.#tell(seq, at, record);
+        for (const seq of op.seq_ids) this.#add(seq, at, record);
         break;
       case "admit": {
         const there = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
         const again = Math.max(0, (this.#lost.get(op.seq_id) ?? 0) - there);
         this.#lost.delete(op.seq_id);
-        this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id), again);
+        this.#add(op.seq_id, at, record, this.#endWaiting(op.seq_id), again);
         break;
       }
       case "preempt":
-        this.#tell(op.seq_id, at, record);
+        this.#add(op.seq_id, at, record);
         this.#lost.set(op.seq_id, op.num_computed_tokens);
         this.#beginWaiting(op.seq_id, record);
         break;
@@ -115,22 +115,22 @@ class Stories {
    * @param {number} seq @param {number} at @param {StepRecord} record
    * @param {Wait | null} [wait] @param {number} [again]
    */
-  #tell(seq, at, { index, step }, wait = null, again = 0) {
-    this.bySeq.get(seq)?.moments.push({ record: index, step, at, wait, again });
+  #add(seq, at, { index, step }, wait = null, again = 0) {
+    this.bySeq.get(seq)?.events.push({ record: index, step, at, wait, again });
   }
 
   /** @param {number} seq @param {StepRecord} record */
   #beginWaiting(seq, { index, kind }) {
-    const story = this.bySeq.get(seq);
-    if (story) story.waiting = { since: index, steps: 0, behind: 0, deferred: new Map(), last: null };
+    const timeline = this.bySeq.get(seq);
+    if (timeline) timeline.waiting = { since: index, steps: 0, behind: 0, deferred: new Map(), last: null };
     this.#waitsFrom.set(seq, this.#stepsOf(this.#instances.get(seq) ?? 0) + Number(kind === "step"));
   }
 
   /** End a wait and count its steps. @param {number} seq */
   #endWaiting(seq) {
     const wait = this.counted(seq);
-    const story = this.bySeq.get(seq);
-    if (story) story.waiting = null;
+    const timeline = this.bySeq.get(seq);
+    if (timeline) timeline.waiting = null;
     return wait;
   }
 
@@ -146,33 +146,33 @@ class Stories {
   }
 }
 
-/** @type {WeakMap<object, Stories>} */
+/** @type {WeakMap<object, Timelines>} */
 const read = new WeakMap();
 
 /** Return the timelines of a log up to its end. @param {{records: StepRecord[]}} log */
-function storiesOf(log) {
-  let stories = read.get(log);
-  if (!stories) read.set(log, (stories = new Stories()));
-  while (stories.length < log.records.length) stories.append(log.records[stories.length]);
-  return stories;
+function timelinesOf(log) {
+  let timelines = read.get(log);
+  if (!timelines) read.set(log, (timelines = new Timelines()));
+  while (timelines.length < log.records.length) timelines.append(log.records[timelines.length]);
+  return timelines;
 }
 
 /**
  * Return the timeline of a sequence up to the log's end; null if there is no such sequence.
  * @param {{records: StepRecord[]}} log
  * @param {number} seq
- * @returns {Story | null}
+ * @returns {Timeline | null}
  */
-export function storyOf(log, seq) {
-  const stories = storiesOf(log);
-  const story = stories.bySeq.get(seq);
-  if (!story) return null;
-  stories.counted(seq);
-  return story;
+export function timelineOf(log, seq) {
+  const timelines = timelinesOf(log);
+  const timeline = timelines.bySeq.get(seq);
+  if (!timeline) return null;
+  timelines.counted(seq);
+  return timeline;
 }
 
-/** Return the tokens that a sequence had to recompute after preemptions. @param {Story | null} story */
-export const lostTokens = (story) => story?.moments.reduce((sum, { again }) => sum + again, 0) ?? 0;
+/** Return the tokens that a sequence had to recompute after preemptions. @param {Timeline | null} timeline */
+export const lostTokens = (timeline) => timeline?.events.reduce((sum, { again }) => sum + again, 0) ?? 0;
 
 /** Return the timelines of all sequences of a log, in the order of arrival. @param {{records: StepRecord[]}} log */
-export const allStories = (log) => [...storiesOf(log).bySeq.values()];
+export const allTimelines = (log) => [...timelinesOf(log).bySeq.values()];

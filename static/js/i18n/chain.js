@@ -3,7 +3,7 @@
 import { labelText } from "../core/labels.js";
 import { FIGURES, sentence } from "./chain_figures.js";
 import { inLayers, keysText, layersText } from "./groups.js";
-import { hashText, sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
+import { entryText, hashText, messagesText, sequenceName as name, operationName } from "./operations.js";
 import { probabilityText, t } from "./words.js";
 
 /** Return the name of the record that a link leads to, counted from 1. @param {{go?: number}} link */
@@ -153,8 +153,8 @@ const WORDS = {
     value: recordName(l),
     second: t(`op.allocate.reason.${l.why}.chain`),
     lines: [
-      tell(l.parts, "short"),
-      tell(l.parts.slice(1), "long"),
+      messagesText(l.parts, "short"),
+      messagesText(l.parts.slice(1), "long"),
       t("chain.decision.request", { request: l.request_id }),
       l.evicted ? t("chain.took", { hash: hashText(l.evicted) }) : "",
     ],
@@ -189,7 +189,7 @@ const WORDS = {
     term: null,
     value: operationName(l.op.type),
     second: recordName(l),
-    lines: [l.told ? tellEntry(l.told) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
+    lines: [l.told ? entryText(l.told) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({
     name: t("chain.given"),
@@ -230,7 +230,7 @@ const WORDS = {
     term: "offload",
     value: recordName(l),
     second: t(`op.lookup_external.verdict.${l.verdict}.chain`),
-    lines: [tell(l.parts, "long")],
+    lines: [messagesText(l.parts, "long")],
   }),
   blocks: (l) => ({
     name: t("chain.blocks"),

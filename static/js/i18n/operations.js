@@ -21,7 +21,7 @@ export function objectionWords(one) {
 export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });
 
 /**
- * @typedef {import("../core/messages.js").Part} Part
+ * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/messages.js").Values} Values
  * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
  */
@@ -42,25 +42,25 @@ export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${ty
 
 /**
  * Select the texts of parts in a register, with their values; parts without a plain text use the short one.
- * @param {Part[]} parts
+ * @param {MessageKey[]} parts
  * @param {Register} register
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function inRegister(parts, register) {
   const found = parts
-    .map(([key, values]) => /** @type {Part} */ ([`${key}.${register}`, values]))
+    .map(([key, values]) => /** @type {MessageKey} */ ([`${key}.${register}`, values]))
     .filter(([key]) => hasText(key));
   return found.length || register !== "plain" ? found : inRegister(parts, "short");
 }
 
-/** Return parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
-export const tell = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));
+/** Return parts in words, sentence after sentence. @param {MessageKey[]} parts @param {Register} [register] */
+export const messagesText = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));
 
 /**
  * Return an entry of `operationsOf` in words, with additions of later records.
  * @param {import("../core/operations.js").Entry} entry
  */
-export function tellEntry({ parts, later, layers }) {
+export function entryText({ parts, later, layers }) {
   const said = [...inRegister(parts, "long"), ...later].map(inWords);
   if (layers) said[0] = inLayers(layers, said[0]);
   return sentences(said);
@@ -68,7 +68,7 @@ export function tellEntry({ parts, later, layers }) {
 
 /**
  * Return a text with its values in words, by name: sequences, layers, bytes, blocks. Parts in `within` come first.
- * @param {Part} part
+ * @param {MessageKey} part
  */
 export function inWords([key, values]) {
   /** @type {Record<string, any>} */

@@ -8,7 +8,7 @@ import { slotOf } from "../core/metrics.js";
 import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
 
 /**
- * @typedef {import("../core/messages.js").Part} Part
+ * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/trace.js").Op} Op
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
@@ -52,7 +52,7 @@ const AFTER_TOGETHER = ["fork", "release", "evict", "store"];
  * @param {number} index
  * @param {number | null} shownSeq
  * @param {boolean} [onlyOne]
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   if (index < 0) return [[log.length ? "sentence.before" : "sentence.start.plain", {}]];
@@ -104,7 +104,7 @@ function beginsToWait(log, index, op) {
  * @param {BatchEntry} entry
  * @param {boolean} brief
  * @param {boolean} onlyOne
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 function computed(log, index, entry, brief, onlyOne) {
   const state = log.stateAt(index);
@@ -121,10 +121,10 @@ function computed(log, index, entry, brief, onlyOne) {
   return brief ? chosen : [...chosen, ...decode(at)];
 }
 
-/** @param {string} key @param {Record<string, any>} values @returns {Part} */
+/** @param {string} key @param {Record<string, any>} values @returns {MessageKey} */
 const part = (key, values) => [key, values];
 
-/** Return the chosen token; empty until the whole prompt is processed. @param {At} at @returns {Part[]} */
+/** Return the chosen token; empty until the whole prompt is processed. @param {At} at @returns {MessageKey[]} */
 function next({ log, record, seq, end, alone }) {
   const output = outputIn(record, seq.seq_id);
   if (!output) return [];
@@ -133,7 +133,7 @@ function next({ log, record, seq, end, alone }) {
   return [[alone ? "sentence.plain.next" : "sentence.plain.next_of", values]];
 }
 
-/** @param {At} at @returns {Part} */
+/** @param {At} at @returns {MessageKey} */
 function prefill({ log, record, entry, seq, table, end, alone }) {
   const size = log.stateAt(record.index).block_size;
   const block_ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
@@ -151,7 +151,7 @@ function prefill({ log, record, entry, seq, table, end, alone }) {
   return [alone ? "sentence.plain.prefill" : "sentence.plain.prefill_of", values];
 }
 
-/** @param {At} at @returns {Part[]} */
+/** @param {At} at @returns {MessageKey[]} */
 function decode({ log, record, entry, seq, groups, table, end }) {
   const place = slotOf(table, log.stateAt(record.index).block_size, end - 1);
   const values = {

@@ -14,7 +14,7 @@ import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
 
 /**
- * @typedef {import("../core/messages.js").Part} Part
+ * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/instances.js").Own} Own
  * @typedef {import("../core/trace.js").Op} Op
@@ -49,7 +49,7 @@ const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); //
  * @param {Log} log
  * @param {number} index
  * @param {number | null} shownSeq
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function sentencesOf(log, index, shownSeq) {
   if (index < 0) return [[log.length ? "sentence.before" : "sentence.start", {}]];
@@ -76,7 +76,7 @@ export const foundOutside = (op) => op.type === "lookup_external" && op.verdict 
  * @param {number} index
  * @param {(op: Op) => boolean} wanted
  * @param {Register} [register]
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export const each = (log, index, wanted, register = "short") =>
   (log.records[index].ops ?? []).flatMap((op, place) =>
@@ -89,11 +89,17 @@ export const each = (log, index, wanted, register = "short") =>
  * @param {number} index
  * @param {(op: Op, at: number) => boolean} wanted
  * @param {Register} [register]
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export const briefly = (log, index, wanted, register = "short") => inRegister(partsWhere(log, index, wanted), register);
 
-/** @param {Log} log @param {number} index @param {StepRecord} record @param {BatchEntry} entry @returns {Part[]} */
+/**
+ * @param {Log} log
+ * @param {number} index
+ * @param {StepRecord} record
+ * @param {BatchEntry} entry
+ * @returns {MessageKey[]}
+ */
 function entrySentences(log, index, record, entry) {
   const state = log.stateAt(index);
   const seq = state.sequences.get(entry.seq_id);
@@ -103,7 +109,7 @@ function entrySentences(log, index, record, entry) {
   const table = own.tables[0] ?? []; // in the layers that retain most
   const count = entry.token_ids.length;
   const end = endOf(record, entry);
-  /** @type {Part[]} */
+  /** @type {MessageKey[]} */
   const sentences = [];
   const lookup = briefly(log, index, (op) => op.type === "lookup" && op.seq_id === entry.seq_id);
   const hit = lookup.some(([key]) => key.startsWith("op.lookup.verdict.hit"));
@@ -174,7 +180,7 @@ function otherPlaces(log, { groups, tables }, position) {
  * @param {Log} log
  * @param {Own} own
  * @param {number} position
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function alsoSlot(log, own, position) {
   return otherPlaces(log, own, position).map(([{ layers }, place]) => [
@@ -189,7 +195,7 @@ export function alsoSlot(log, own, position) {
  * @param {Own} own
  * @param {number} start
  * @param {number} end
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function alsoBlocks(log, { groups, tables }, start, end) {
   const size = blockSize(log.header);

@@ -2,11 +2,11 @@
 // texts.
 
 import { partsWhere } from "../core/operations.js";
-import { tell } from "./operations.js";
+import { messagesText } from "./operations.js";
 import { sentences, t } from "./words.js";
 
 /**
- * @typedef {import("../core/timeline.js").Moment} Moment
+ * @typedef {import("../core/timeline.js").TimelineEvent} TimelineEvent
  * @typedef {import("../core/timeline.js").Wait} Wait
  * @typedef {Parameters<typeof partsWhere>[0]} Log
  */
@@ -14,20 +14,20 @@ import { sentences, t } from "./words.js";
 /**
  * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.
  * @param {Log} log
- * @param {Moment} moment
+ * @param {TimelineEvent} moment
  */
-export function tellMoment(log, { record, at, again, wait }) {
-  const said = [tell(partsWhere(log, record, (_, place) => place === at))];
+export function eventText(log, { record, at, again, wait }) {
+  const said = [messagesText(partsWhere(log, record, (_, place) => place === at))];
   if (again) said.push(t("story.again", { n: again }));
-  if (wait?.steps) said.push(tellWait("story.waited", wait));
+  if (wait?.steps) said.push(waitText("story.waited", wait));
   return sentences(said);
 }
 
 /** Return a wait that lasts until the end of the log. @param {Wait} wait */
-export const tellWaiting = (wait) => tellWait("story.waits", wait);
+export const waitingText = (wait) => waitText("story.waits", wait);
 
 /** @param {string} key @param {Wait} wait */
-function tellWait(key, { steps, behind, deferred, last }) {
+function waitText(key, { steps, behind, deferred, last }) {
   const parts = behind ? [t("story.behind", { n: behind })] : [];
   for (const [reason, n] of deferred)
     parts.push(t("story.deferred", { n, reason: t(`op.defer.reason.${reason}.chain`) }));

@@ -13,20 +13,20 @@
  *   columns: (seq: number, first: number, count: number) => Box | null,
  *   lane: (seq: number) => Box | null,
  *   record: (index: number) => Box | null,
- * }} Places
+ * }} Anchors
  */
 
-/** @type {Partial<Places>} */
+/** @type {Partial<Anchors>} */
 const known = {};
 
 /**
  * Register the position of `kind`. Returns a function that unregisters it.
  *
- * @template {keyof Places} K
+ * @template {keyof Anchors} K
  * @param {K} kind
- * @param {Places[K]} find
+ * @param {Anchors[K]} find
  */
-export function placed(kind, find) {
+export function registerAnchor(kind, find) {
   known[kind] = find;
   return () => {
     if (known[kind] === find) delete known[kind];
@@ -36,9 +36,9 @@ export function placed(kind, find) {
 /**
  * Return the position of `kind` in the window.
  *
- * @template {keyof Places} K
+ * @template {keyof Anchors} K
  * @param {K} kind
- * @param {Parameters<Places[K]>} of
+ * @param {Parameters<Anchors[K]>} of
  * @returns {Box | null}
  */
 export const boxOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
@@ -53,7 +53,7 @@ const FLIGHT = 0.6; // share of the writing phase that one position's K and V ta
  * @param {number} count
  * @param {number} progress
  */
-export function flown(i, count, progress) {
+export function writeProgress(i, count, progress) {
   const start = count > 1 ? ((1 - FLIGHT) * i) / (count - 1) : 0;
   const time = 1 - Math.cbrt(1 - progress);
   return Math.max(0, Math.min(1, (time - start) / FLIGHT));

@@ -2,7 +2,7 @@
 
 import { kindOf } from "../core/operation_kinds.js";
 import { operationsOf } from "../core/operations.js";
-import { tellEntry } from "../i18n/operations.js";
+import { entryText } from "../i18n/operations.js";
 import { grouped, t } from "../i18n/words.js";
 import { log, record, select, selected } from "../state/store.js";
 import { Swatch } from "./colour.js";
@@ -49,7 +49,7 @@ function Decision({ entry, index }) {
     <button class=${`decision ${kindOf(entry.type).routine ? "routine" : (kindOf(entry.type).tone ?? "")}`}
       aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
       <span class="decision-seq">${entry.seq === null ? null : html`<${Swatch} id=${entry.seq} />`}</span>
-      <span>${tellEntry(entry)}</span>
+      <span>${entryText(entry)}</span>
     </button>
   </li>`;
 }

@@ -1,7 +1,7 @@
 // Shared animation frame of all painters, and the signal that the page has been painted.
 
 import { effect } from "../../vendor/signals/signals.js";
-import { advance, drawnIndex, followMoment, moving, reducedMotion, still, viewSub } from "../state/playhead.js";
+import { advance, drawnIndex, followPlayhead, moving, reducedMotion, still, viewSub } from "../state/playhead.js";
 import { numRecords, viewIndex } from "../state/store.js";
 
 const FADE = 80; // ms; replaces motion
@@ -79,7 +79,7 @@ export function startMotion() {
   const query = matchMedia("(prefers-reduced-motion: reduce)");
   reducedMotion.value = query.matches;
   query.addEventListener("change", () => (reducedMotion.value = query.matches));
-  followMoment();
+  followPlayhead();
   effect(() => {
     drawnIndex.value;
     viewSub.value;

@@ -4,7 +4,7 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
 import { isEmbedded } from "../state/embedded.js";
-import { addLateWords } from "../state/lazy_words.js";
+import { addLazyWords } from "../state/lazy_words.js";
 import { toast } from "../state/store.js";
 import { html } from "./html.js";
 
@@ -20,7 +20,7 @@ import { html } from "./html.js";
  */
 export const lazyPanel = (load, late = null, sheets = ["late"]) =>
   lazy(async () => {
-    const more = late && !isEmbedded ? [...sheets.map((name) => addSheet(late, name)), addLateWords(late)] : [];
+    const more = late && !isEmbedded ? [...sheets.map((name) => addSheet(late, name)), addLazyWords(late)] : [];
     const [found] = await Promise.all([load(), ...more]);
     return found.Panel;
   });

@@ -21,7 +21,7 @@ export function loadingSentence() {
 }
 
 /** List of finished, current and pending stages. */
-export function ModelOnItsWay() {
+export function ModelLoading() {
   const now = onItsWay.value;
   if (!now) return null;
   const at = placeOf(now);

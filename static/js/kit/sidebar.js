@@ -7,7 +7,7 @@ import { html } from "./html.js";
 import { Icon } from "./icon.js";
 
 /** @param {{id: string, label: string, close: () => void, children: import("./html.js").Children}} props */
-export function Side({ id, label, close, children }) {
+export function Sidebar({ id, label, close, children }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const latest = useRef(close);
   useReturnedFocus(true);

@@ -5,5 +5,5 @@ import { isAsked } from "../state/lessons.js";
 import { html } from "./html.js";
 
 /** @param {{rule: string, children: import("./html.js").Children}} props `rule`: of the question */
-export const Asked = ({ rule, children }) =>
+export const Spoiler = ({ rule, children }) =>
   isAsked(rule) ? html`<p class="hint figure-asked" data-rule=${rule}>${t("figure.asked")}</p>` : children;

@@ -12,7 +12,7 @@ import { useEffect, useMemo, useState } from "../../vendor/preact/hooks.js";
  * @param {number} [still] ms that `about` must stay unchanged before the query
  * @returns {{answer: T | null, problem: string}}
  */
-export function useAnswer(ask, about, still = 0) {
+export function useQuery(ask, about, still = 0) {
   const [late, setLate] = useState(/** @type {{answer: T | null, problem: string}} */ ({ answer: null, problem: "" }));
   const now = useMemo(() => (ask && !still ? ask() : null), about);
   useEffect(() => {

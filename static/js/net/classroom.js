@@ -4,11 +4,20 @@
 import { batch } from "../../vendor/signals/signals.js";
 import { language } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
-import { desk, forgotten, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
+import {
+  attendance,
+  classState,
+  forgotten,
+  isLed,
+  ownSeat,
+  presenting,
+  receiveState,
+  roaming,
+} from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { complain } from "./errors.js";
+import { showFailure } from "./errors.js";
 
 /**
  * storage key of the secrets of the classes this browser presents
@@ -35,26 +44,26 @@ const secrets = {};
 export async function runOfClass(client, own) {
   const id = settings.class.peek() ?? "";
   const wasPresenter = secretOf(id) !== null;
-  if (isIn(id) && told.peek()?.over) return own;
+  if (isIn(id) && classState.peek()?.over) return own;
   try {
-    if (await asPresenter(client, id)) return isLed.peek() ? (told.peek()?.theater ?? own) : own;
+    if (await asPresenter(client, id)) return isLed.peek() ? (classState.peek()?.theater ?? own) : own;
     const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
     batch(() => {
-      hear(entered.told);
-      mine.value = entered.mine;
-      presenting.value = desk.value = null;
+      receiveState(entered.told);
+      ownSeat.value = entered.mine;
+      presenting.value = attendance.value = null;
     });
-    return roaming.peek() ? own : (told.peek()?.theater ?? "");
+    return roaming.peek() ? own : (classState.peek()?.theater ?? "");
   } catch (error) {
     if (error instanceof NoAnswer) return ""; // the next connect enters the class
-    const isForgotten = error instanceof Refusal && error.code === (mine.peek() ? "forbidden" : "not_found");
+    const isForgotten = error instanceof Refusal && error.code === (ownSeat.peek() ? "forbidden" : "not_found");
     if (isIn(id) && isForgotten) {
       end();
       return own;
     }
     // without a valid secret the page asks for a seat, and the errors of that are worded for followers
     if (wasPresenter && error instanceof Refusal) toast(t("class.gone"), "error");
-    else complain(error);
+    else showFailure(error);
     leaveClass();
     return own;
   }
@@ -100,14 +109,14 @@ async function untilTaken(ask) {
 }
 
 /** Return whether this page has entered the class, which may be over. @param {string} id */
-const isIn = (id) => told.peek()?.id === id && (mine.peek() !== null || presenting.peek() !== null);
+const isIn = (id) => classState.peek()?.id === id && (ownSeat.peek() !== null || presenting.peek() !== null);
 
 /** Mark the class as over for this page: the server no longer knows it. */
 export function end() {
-  const now = told.peek();
+  const now = classState.peek();
   if (!now) return;
   batch(() => {
-    told.value = { ...now, over: true };
+    classState.value = { ...now, over: true };
     forgotten.value = true;
   });
 }
@@ -116,8 +125,8 @@ export function end() {
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
-    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // the teacher view needs a class
-    told.value = mine.value = presenting.value = desk.value = null;
+    if (settings.viewMode.peek() === "teacher") settings.viewMode.value = "intro"; // the teacher view needs a class
+    classState.value = ownSeat.value = presenting.value = attendance.value = null;
     roaming.value = forgotten.value = false;
   });
 }
@@ -127,9 +136,9 @@ export function take(now) {
   batch(() => {
     forgotten.value = false;
     presenting.value = now;
-    hear(now.told);
-    desk.value = now.desk;
-    mine.value = null;
+    receiveState(now.told);
+    attendance.value = now.desk;
+    ownSeat.value = null;
   });
 }
 
@@ -140,7 +149,7 @@ export function take(now) {
  * @returns {Promise<Blob>}
  */
 export async function fileOf(name) {
-  const id = told.peek()?.id ?? "";
+  const id = classState.peek()?.id ?? "";
   const answer = await fetch(`api/${forgotten.peek() ? "classes" : "class"}/${id}/${name}?lang=${language.peek()}`, {
     headers: { "X-KVTheater-Class": secretOf(id) ?? "" },
   });

@@ -1,10 +1,10 @@
 // Commands that the page sends for the run it follows.
 
-import { onShow } from "../state/run.js";
+import { shownRun } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/store.js";
-import { asksToDrive, ownRuns, rememberRun } from "./created_sessions.js";
+import { asksForControl, createdSessions, rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
 /**
@@ -23,7 +23,7 @@ const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configur
  *
  * @param {string} theater
  */
-export const isForeign = (theater) => !settings.class.peek() && !ownRuns.peek().includes(theater);
+export const isForeign = (theater) => !settings.class.peek() && !createdSessions.peek().includes(theater);
 
 /**
  * Send a command for the followed run, unless `body` names another session.
@@ -38,7 +38,7 @@ export async function command(event, body = {}, refused = () => {}) {
   const { client, run } = session;
   if (!client || !run) return null;
   if (!("theater" in body) && DRIVING.includes(event) && isForeign(run.theater)) {
-    asksToDrive.value = true;
+    asksForControl.value = true;
     return null;
   }
   const asked = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
@@ -46,7 +46,7 @@ export async function command(event, body = {}, refused = () => {}) {
   if (resets) run.resetting += 1;
   try {
     const answer = await whileBusy(() => client.ask(event, asked, event === "fork" ? { timeout: LONG } : {}));
-    if (event === "fork" && "theater" in answer) rememberRun(String(answer.theater));
+    if (event === "fork" && "theater" in answer) rememberSession(String(answer.theater));
     if ("epoch" in answer && resets) run.ownEpoch = answer.epoch;
     return answer;
   } catch (error) {
@@ -161,6 +161,6 @@ export async function wantLayer(index, layer) {
  * endpoint that answers queries on it
  */
 export function runAddress(what) {
-  const theater = ownIsShown.value ? session.run?.theater : onShow.value.theater.value;
+  const theater = ownIsShown.value ? session.run?.theater : shownRun.value.theater.value;
   return theater ? `api/theaters/${theater}/${what}` : null;
 }

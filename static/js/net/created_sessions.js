@@ -10,10 +10,10 @@ const MAX = 32;
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
  */
-export const ownRuns = signal(remembered());
+export const createdSessions = signal(remembered());
 
 /** Whether the user tried to change a run of another browser, opened by a link; the page asks for confirmation. */
-export const asksToDrive = signal(false);
+export const asksForControl = signal(false);
 
 /** @returns {string[]} */
 function remembered() {
@@ -26,11 +26,11 @@ function remembered() {
 }
 
 /** @param {string} theater a session just created here, or controlled from here from now on */
-export function rememberRun(theater) {
-  asksToDrive.value = false;
-  ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MAX);
+export function rememberSession(theater) {
+  asksForControl.value = false;
+  createdSessions.value = [...createdSessions.peek().filter((id) => id !== theater), theater].slice(-MAX);
   try {
-    globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(ownRuns.peek()));
+    globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(createdSessions.peek()));
   } catch {
     // this page still knows them
   }

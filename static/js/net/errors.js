@@ -12,7 +12,7 @@ import { NoAnswer, Refusal } from "./client.js";
  * @param {string} message
  * @param {Objection} objection
  */
-export async function tell(message, objection) {
+export async function showError(message, objection) {
   const words = objection ? await import("../i18n/operations.js").catch(() => null) : null;
   toast(words && objection ? words.stepFailed(objection) : message, "error");
 }
@@ -22,14 +22,14 @@ export async function tell(message, objection) {
  *
  * @param {unknown} error
  */
-export function complain(error) {
+export function showFailure(error) {
   if (error instanceof NoAnswer) toast(t("error.no_answer"), "error");
   else if (error instanceof Refusal && error.code === "loading") toast(t("connection.not_yet"), "error");
-  else if (error instanceof Refusal) tell(error.message || t("error.internal"), error.objection);
+  else if (error instanceof Refusal) showError(error.message || t("error.internal"), error.objection);
   else throw error;
 }
 
-/** @typedef {{key: string, values?: Record<string, string>}} Trouble */
+/** @typedef {{key: string, values?: Record<string, string>}} Reason */
 
 /** Key for a server that has neither a model nor a recording. */
 export const NOTHING_HERE = "library.nothing_here";
@@ -41,7 +41,7 @@ export const BARRED = "closed.barred";
  * Return the reason of a run closed by the server.
  *
  * @param {import("../core/wire.js").Closed} message
- * @returns {Trouble}
+ * @returns {Reason}
  */
 export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
 
@@ -49,7 +49,7 @@ export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, v
  * Return the reason of a refused request.
  *
  * @param {{message: string}} refusal
- * @returns {Trouble}
+ * @returns {Reason}
  */
 export const refusedBy = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 

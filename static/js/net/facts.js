@@ -5,7 +5,7 @@ import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { connection, modelFacts, models, own, serverModel } from "../state/store.js";
 import { Refusal } from "./client.js";
-import { complain } from "./errors.js";
+import { showFailure } from "./errors.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 
@@ -32,7 +32,7 @@ async function fetchFacts() {
       await new Promise((resolve) => setTimeout(resolve, AGAIN));
       return fetchFacts();
     }
-    complain(error); // for example a model of another server's link: fall back to the first
+    showFailure(error); // for example a model of another server's link: fall back to the first
     settings.model.value = null;
     return fetchFacts();
   }

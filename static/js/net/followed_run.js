@@ -7,7 +7,7 @@ import { grouped, t } from "../i18n/words.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { tell } from "./errors.js";
+import { showError } from "./errors.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
@@ -136,7 +136,7 @@ export class FollowedRun {
     const before = store.status.value;
     store.status.value = message;
     if (store.own.large.value) store.own.numRecords.value = message.num_records; // the records are not sent
-    if (message.error && message.error !== before?.error) tell(message.error, message.objection);
+    if (message.error && message.error !== before?.error) showError(message.error, message.objection);
     if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
   }
 

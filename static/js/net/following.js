@@ -12,7 +12,7 @@ export class Following {
   /**
    * Reason that there is no run to follow; null if unknown or if there is one.
    *
-   * @type {import("../../vendor/signals/signals.js").Signal<import("./errors.js").Trouble | null>}
+   * @type {import("../../vendor/signals/signals.js").Signal<import("./errors.js").Reason | null>}
    */
   trouble = signal(null);
   /** @type {import("./states.js").SessionState} */
@@ -95,7 +95,7 @@ export class Following {
   /**
    * Mark the run as gone: the loaded log stays readable, and another run can be started.
    *
-   * @param {import("./errors.js").Trouble | null} [why]
+   * @param {import("./errors.js").Reason | null} [why]
    */
   lose(why = null) {
     settings.recording.value = null;

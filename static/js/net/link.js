@@ -3,7 +3,7 @@
 import { effect } from "../../vendor/signals/signals.js";
 import { isLoading } from "../state/store.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
-import { rememberRun } from "./created_sessions.js";
+import { rememberSession } from "./created_sessions.js";
 
 /**
  * @typedef {import("../core/wire.js").Joined} Joined
@@ -130,7 +130,7 @@ export class Link {
     const hear = this.#ifLast(wish, heard);
     /** @param {Joined} answer */
     const made = (answer) => {
-      rememberRun(answer.theater);
+      rememberSession(answer.theater);
       hear(answer);
     };
     for (;;)

@@ -3,7 +3,7 @@
 
 import { language } from "../i18n/language.js";
 import { Refusal } from "./client.js";
-import { rememberRun } from "./created_sessions.js";
+import { rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
 /**
@@ -47,7 +47,7 @@ export const liveCourse = {
   open: (wish, isWanted) => ask("lesson_open", wish, isWanted),
   go: (theater, item) => ask("lesson_go", { theater, item }),
   answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
-  follow: (theater) => (rememberRun(theater), session.watch(theater)), // created for this learner
+  follow: (theater) => (rememberSession(theater), session.watch(theater)), // created for this learner
 };
 
 /**

@@ -270,7 +270,7 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
 /**
  * Observed cache of a monitored server, up to a record.
  *
- * @type {import("../core/observed_cache.js").Heard}
+ * @type {import("../core/observed_cache.js").ObservedCache}
  */
 export const heard = {
   still: STILL,

@@ -1,7 +1,7 @@
 // Course of a lesson whose runs are recordings: only the part that the learner may see is copied into the page's log.
 
 import { parseTrace } from "../core/file.js";
-import { wayOf } from "../core/lesson_replay.js";
+import { progressOf } from "../core/lesson_replay.js";
 import { embeddedLesson, embeddedRun, isEmbedded } from "../state/embedded.js";
 import { own } from "../state/run.js";
 import { siteLesson, siteLessonRun } from "../state/site.js";
@@ -86,7 +86,7 @@ async function retoldByServer(asked) {
 /** @type {Retell} */
 async function retoldHere({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
   const transcript = await transcriptOf(lesson, language);
-  const way = wayOf(transcript, at, answers);
+  const way = progressOf(transcript, at, answers);
   const trace = await traceOf(transcript, way.moment);
   const from = run === way.moment.run ? first : 0;
   const { kind, title, minutes, words } = transcript;

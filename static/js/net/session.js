@@ -3,14 +3,14 @@
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
-import { heardOfClass } from "../state/classroom.js";
+import { CLASS_HANDLERS } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
 import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { BARRED, closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./errors.js";
+import { BARRED, closedBecause, isUnknown, NOTHING_HERE, refusedBy, showFailure } from "./errors.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
@@ -68,7 +68,7 @@ export class Session {
         disconnect: () => (forgetModel(), this.#now.drop()),
         barred: () => this.state === "gone" || this.#now.lose({ key: BARRED }),
         model: heardModel,
-        ...heardOfClass,
+        ...CLASS_HANDLERS,
         status: (message) => this.run?.heardStatus(message),
         reset: (message) => this.run?.heardReset(message),
         large: (message) => this.run?.heardLarge(message, (known) => link.joinAgain(known, this.#now.enterAgain)),
@@ -105,7 +105,7 @@ export class Session {
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
       else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedBy(error));
-      else complain(error);
+      else showFailure(error);
     }
   }
 
@@ -240,7 +240,7 @@ export class Session {
    * @param {Session["client"]} client
    */
   complain(error, client) {
-    if (!(error instanceof NoAnswer) || client === this.client) complain(error);
+    if (!(error instanceof NoAnswer) || client === this.client) showFailure(error);
   }
 
   // ── Without a live run ─────────────────────────────────────────────────────────────────────────────────────────────

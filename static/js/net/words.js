@@ -4,7 +4,7 @@ import { effect } from "../../vendor/signals/signals.js";
 import { language, languageOf } from "../i18n/language.js";
 import { addWords, hasWords, t } from "../i18n/words.js";
 import { embeddedWords, isEmbedded } from "../state/embedded.js";
-import { bringLateWords } from "../state/lazy_words.js";
+import { loadLazyWords } from "../state/lazy_words.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 
@@ -18,7 +18,7 @@ async function load(code) {
     if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
     addWords(code, await answer.json());
   }
-  while (await bringLateWords(code));
+  while (await loadLazyWords(code));
 }
 
 const RETRY = 2000; // ms

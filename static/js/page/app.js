@@ -8,30 +8,30 @@ import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
-import { startOpen, told } from "../state/classroom.js";
+import { classState, startOpen } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
 
-const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
+const CLASS_SHEETS = ["late", "late_projector_view", "late_teacher_view"];
 
-const Look = lazyPanel(() => import("../panels/look/panel.js"));
-const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
+const Intro = lazyPanel(() => import("../panels/intro/panel.js"));
+const Opening = lazyPanel(() => import("../panels/intro/opening_panel.js"));
 const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
-const Everything = lazy(() => import("./workspace.js").then((found) => found.Everything));
-const Room = lazy(() => import("./present.js").then((found) => found.Room));
-const Learn = lazy(() => import("./lesson.js").then((found) => found.Learn));
+const Workspace = lazy(() => import("./workspace.js").then((found) => found.Workspace));
+const Present = lazy(() => import("./present.js").then((found) => found.PresentView));
+const Lesson = lazy(() => import("./lesson.js").then((found) => found.LessonView));
 
 export function App() {
-  useFocusOfViews(opening.value ? "opening" : settings.distance.value);
+  useFocusOfViews(opening.value ? "opening" : settings.viewMode.value);
   // the other views need data that a monitored server does not report and a long log does not load
-  const whole = log.value?.header.observed || longRun.value ? Everything : null;
+  const whole = log.value?.header.observed || longRun.value ? Workspace : null;
   const shown = opening.value
     ? Opening
-    : { look: whole ?? Look, room: whole ?? Room, bench: Everything, learn: Learn, desk: null }[
-        settings.distance.value
+    : { intro: whole ?? Intro, present: whole ?? Present, workspace: Workspace, lesson: Lesson, teacher: null }[
+        settings.viewMode.value
       ];
   return html`${shown ? html`<${shown} />` : null}
-    ${told.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
+    ${classState.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
 }
 
 function Toasts() {

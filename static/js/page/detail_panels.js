@@ -6,7 +6,7 @@ import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
 
 /** Queries over a whole log: beside the requests, and for a log too long to load. */
-export const Whole = lazyPanel(() => import("../panels/whole/panel.js"), "whole");
+export const Queries = lazyPanel(() => import("../panels/queries/panel.js"), "queries");
 /** The largest branches of the prefix cache: for a log too long to load, and for a monitored server. */
 export const Branches = lazyPanel(() => import("../panels/branches/panel.js"), "branches");
 const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");
@@ -31,7 +31,7 @@ export const DETAIL_PANELS = [
     needsForgetting: true,
   },
   { name: "prefix", component: lazyPanel(() => import("../panels/prefix/panel.js"), "prefix") },
-  { name: "requests", component: () => html`<${Requests} whole=${Whole} />` },
+  { name: "requests", component: () => html`<${Requests} queries=${Queries} />` },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },
   { name: "race", component: lazyPanel(() => import("../panels/race/panel.js"), "race"), needs: "files" },
   { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js"), "museum"), needs: "files" },

@@ -13,23 +13,31 @@ import { opened, shownPart } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { provenance } from "../state/store.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
-import { Around } from "./overlays.js";
+import { Overlays } from "./overlays.js";
 
-const SHEETS = ["late", "late_figure", "late_marks", "late_mend", "late_path", "late_print", "late_work"];
+const SHEETS = [
+  "late",
+  "late_figure",
+  "late_marks",
+  "late_allocator",
+  "late_lesson_list",
+  "late_print",
+  "late_prompt_order",
+];
 
 const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);
 const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
-export function Learn() {
+export function LessonView() {
   const isThere = opened.value !== null;
   // above a lesson, its figure has enough space
   const isOpen = settings.lesson.value !== null && (isThere || isPhone());
-  return html`<div class="learn" data-open=${isOpen}>
+  return html`<div class="lesson-view" data-open=${isOpen}>
     <${Lesson} />
-    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="learn-figure"></div>`) : null}
+    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="lesson-stage"></div>`) : null}
   </div>
-  <${Around} />`;
+  <${Overlays} />`;
 }
 
 const WHOLE = new Set(["pool", "race"]); // parts that take the whole height
@@ -38,8 +46,8 @@ function Figure() {
   const part = shownPart.value?.part ?? "stage";
   const panel = DETAIL_PANELS.find(({ name }) => name === part);
   const isMissing = part === "race" && !canRace();
-  return html`<div class="learn-figure">
-    <div class="regions learn-regions" data-region="learn" data-part=${part}
+  return html`<div class="lesson-stage">
+    <div class="regions lesson-regions" data-region="lesson" data-part=${part}
       data-pool=${isInPool.value}>
       ${provenance.value ? html`<${Provenance} />` : null}
       ${WHOLE.has(part) ? null : html`<${Stage} />`}

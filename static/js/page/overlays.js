@@ -11,14 +11,14 @@ import { moving } from "../state/playhead.js";
 const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
 const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
-const Flights = lazy(() => import("./write_animation.js").then((found) => found.Flights));
+const Flights = lazy(() => import("./write_animation.js").then((found) => found.WriteAnimation));
 
 const moved = signal(false); // set by the first motion; without motion there are no flights
 effect(() => {
   if (moving.value) moved.value = true;
 });
 
-export function Around() {
+export function Overlays() {
   return html`${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
     ${modelsOpen.value ? html`<${Models} />` : null}

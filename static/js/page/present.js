@@ -11,35 +11,35 @@ import { Icon } from "../kit/icon.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
-import { Around } from "./overlays.js";
+import { Overlays } from "./overlays.js";
 
 const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up
 
-export function Room() {
+export function PresentView() {
   useLayoutEffect(enlarge, []); // before the first paint
   return html`<${Card} />
     <${Transport} />
-    <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
-    <${Around} />`;
+    <main class="regions present-regions" data-region="stage"><${Stage} /><${Memory} /></main>
+    <${Overlays} />`;
 }
 
 function Card() {
   const all = scenes.value;
   const now = scene.value;
   const at = now ? all.indexOf(now) : -1;
-  const text = now ? (sceneEnd.value ?? inLanguage(now.watch)) : t("room.choose");
-  return html`<header class="room-card" id="room-card">
-    <div class="room-scene">
-      ${now ? html`<h1 class="room-title">${inLanguage(now.title)}</h1>` : null}
-      <p class="room-watch" data-over=${sceneEnd.value !== null}>${text}</p>
+  const text = now ? (sceneEnd.value ?? inLanguage(now.watch)) : t("present.choose");
+  return html`<header class="present-card" id="present-card">
+    <div class="present-scene">
+      ${now ? html`<h1 class="present-title">${inLanguage(now.title)}</h1>` : null}
+      <p class="present-watch" data-over=${sceneEnd.value !== null}>${text}</p>
     </div>
-    <nav class="room-tools">
-      <button class="tool" id="room-previous" disabled=${at <= 0} aria-label=${t("room.previous")}
+    <nav class="present-tools">
+      <button class="tool" id="present-previous" disabled=${at <= 0} aria-label=${t("present.previous")}
         onClick=${() => toScene(-1)}><${Icon} name="back" /></button>
-      <span class="num">${now ? t("room.position", { i: at + 1, n: all.length }) : ""}</span>
-      <button class="tool" id="room-next" disabled=${at >= all.length - 1} aria-label=${t("room.next")}
+      <span class="num">${now ? t("present.position", { i: at + 1, n: all.length }) : ""}</span>
+      <button class="tool" id="present-next" disabled=${at >= all.length - 1} aria-label=${t("present.next")}
         onClick=${() => toScene(1)}><${Icon} name="forward" /></button>
-      <button class="quiet" id="room-leave" onClick=${toggle}>${t("room.leave")}</button>
+      <button class="quiet" id="present-leave" onClick=${toggle}>${t("present.leave")}</button>
     </nav>
   </header>`;
 }

@@ -5,7 +5,7 @@ import { measureNow, sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
 import { flushNow } from "../kit/frame.js";
 
-const PAINTED = ".strip, .matrix .panel-canvas, .pool-scroll";
+const PAINTED = ".token-row, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
 const COLUMN = 420; // px of the column with the matrix
 const SHARP = 3; // canvas pixels per px
@@ -49,7 +49,7 @@ function freeze() {
   /** @type {NodeListOf<HTMLElement>} */
   const painted = document.querySelectorAll(PAINTED);
   const changed = Array.from(painted, (element) => {
-    const least = element.matches(".strip") ? { width: SHEET, height: STRIP } : { width: 0, height: 0 };
+    const least = element.matches(".token-row") ? { width: SHEET, height: STRIP } : { width: 0, height: 0 };
     return {
       element,
       width: Math.max(least.width, element.offsetWidth),
@@ -71,7 +71,7 @@ const zoomed = () =>
 /** Scale the stage down to the sheet, and the matrix up to its column. */
 function fit() {
   const stage = document.getElementById("region-stage");
-  const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .strip"));
+  const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .token-row"));
   if (stage) stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, strip?.offsetWidth ?? 0)));
   const matrix = /** @type {HTMLElement | null} */ (document.querySelector(".matrix .panel-canvas"));
   if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));

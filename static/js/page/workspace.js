@@ -15,16 +15,16 @@ import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
 import { log, longRun, provenance } from "../state/store.js";
 import { Detail } from "./detail.js";
-import { Branches, panelOf, Whole } from "./detail_panels.js";
-import { Around } from "./overlays.js";
+import { Branches, panelOf, Queries } from "./detail_panels.js";
+import { Overlays } from "./overlays.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
-const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
-const AttachedHead = lazyPanel(() => import("../panels/attached/head.js"), "attached");
+const Monitor = lazyPanel(() => import("../panels/monitor/panel.js"), "monitor");
+const MonitorHeader = lazyPanel(() => import("../panels/monitor/header.js"), "monitor");
 const Large = lazyPanel(() => import("../panels/large/panel.js"), "large");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
-export function Everything() {
+export function Workspace() {
   useLayoutEffect(toTop, [settings.region.value]);
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
@@ -35,14 +35,14 @@ export function Everything() {
       <${longRun.value ? LongRun : log.value?.header.observed ? Watched : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
-    <${Around} />`;
+    <${Overlays} />`;
 }
 
 const LongRun = () =>
-  html`<${Large} library=${panelOf("library")} attached=${Attached} attachedHead=${AttachedHead} whole=${Whole}
+  html`<${Large} library=${panelOf("library")} monitor=${Monitor} monitorHeader=${MonitorHeader} queries=${Queries}
     branches=${Branches} />`;
 
-const Watched = () => html`<${Attached} whole=${Whole} branches=${Branches} />`;
+const Watched = () => html`<${Monitor} queries=${Queries} branches=${Branches} />`;
 
 const Regions = () => html`<${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}

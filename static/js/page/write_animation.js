@@ -2,7 +2,7 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { slotOf } from "../core/metrics.js";
-import { boxOf, flown } from "../kit/anchors.js";
+import { boxOf, writeProgress } from "../kit/anchors.js";
 import { prepare, roundRect, usePainter } from "../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
@@ -24,7 +24,7 @@ const written = computed(() => {
   });
 });
 
-export function Flights() {
+export function WriteAnimation() {
   const ref = usePainter(() => [written.value, phase("write"), themeVersion.value], paint);
   return html`<div class="flights" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
 }
@@ -43,7 +43,7 @@ function paint(box, { width, height }) {
   const palette = colours();
   under.forEach(([position, block, offset], i) => {
     const slot = boxOf("slot", block, offset);
-    const p = flown(i, under.length, write);
+    const p = writeProgress(i, under.length, write);
     if (!slot || p <= 0 || p >= 1) return;
     for (const kind of /** @type {const} */ (["k", "v"])) {
       const from = boxOf("vector", kind, position);

@@ -10,7 +10,7 @@ const LOW = 900; // px of the window
  * Enlarge the panel while `wanted`, and restore its size afterwards.
  * @param {boolean} wanted
  */
-export function useRoom(wanted) {
+export function useEnlarged(wanted) {
   useEffect(() => {
     if (!wanted) return undefined;
     const before = settings.detail_large.peek();
@@ -20,7 +20,7 @@ export function useRoom(wanted) {
 }
 
 /** Same as `useRoom`, only for windows so low that little of the panel would fit below the stage. */
-export const useRoomWhereLow = () => useRoom(globalThis.innerHeight < LOW);
+export const useEnlargedWhereLow = () => useEnlarged(globalThis.innerHeight < LOW);
 
 /**
  * While `on`: enlarge the panel, and make its lanes the shown and controlled runs of the page.
@@ -28,7 +28,7 @@ export const useRoomWhereLow = () => useRoom(globalThis.innerHeight < LOW);
  * @param {boolean} on
  */
 export function useLanes(player, on) {
-  useRoom(true);
+  useEnlarged(true);
   useEffect(() => (on ? player.enter() : undefined), [on]);
 }
 

@@ -6,7 +6,7 @@ import { Refusal } from "../net/client.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import { recordedLanes } from "./recorded.js";
-import { lost, Theaters } from "./sessions.js";
+import { LaneSessions, lost } from "./sessions.js";
 import { stepRecords } from "./steps.js";
 
 /**
@@ -52,7 +52,7 @@ export class Lockstep {
     this.asked = signal(/** @type {Wish | null} */ (null));
     /** Reason that the lanes cannot continue, or null. */
     this.problem = signal(/** @type {Problem | null} */ (null));
-    this.theaters = new Theaters(kind, names, captures, {
+    this.theaters = new LaneSessions(kind, names, captures, {
       lost: (message) => this.#lost(message),
       failed: (error) => this.#fail(error),
     });

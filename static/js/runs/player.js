@@ -3,7 +3,7 @@
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { show } from "../control/drawn.js";
 import { player as driver, takeOver } from "../control/player.js";
-import { onShow, own } from "../state/run.js";
+import { own, shownRun } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { isSame } from "./lockstep.js";
@@ -41,7 +41,7 @@ export class LanesPlayer {
     /** Step on view: the `shownStep`-th of each lane. */
     this.shownStep = computed(() => {
       const [steps, index] = [lanes.numSteps.value, store.viewIndex.value];
-      if (onShow.value !== this.shown || !log.value || index >= store.numRecords.value - 1) return steps;
+      if (shownRun.value !== this.shown || !log.value || index >= store.numRecords.value - 1) return steps;
       return stepRecords(log.value).filter((record) => record <= index).length;
     });
   }

@@ -10,7 +10,7 @@ const AGAIN = 500; // ms until a loading model is requested again
 /** Return the error for a lost session; without a message, for a lost connection. */
 export const lost = (message = "") => new Refusal({ code: "lost", message });
 
-export class Theaters {
+export class LaneSessions {
   /** @type {Lane[]} */
   lanes = [];
   /** @type {Client | null} */

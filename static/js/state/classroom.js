@@ -16,22 +16,22 @@ import { settings } from "./settings.js";
  */
 
 /** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
-export const told = signal(null);
+export const classState = signal(null);
 let toldAt = 0; // ms of this page's clock at which `told` arrived
-told.subscribe(() => (toldAt = performance.now()));
+classState.subscribe(() => (toldAt = performance.now()));
 
 /** Return the seconds left for the current question; null without a time limit. */
 export function secondsLeft() {
-  const left = told.peek()?.poll?.left ?? null;
+  const left = classState.peek()?.poll?.left ?? null;
   return left === null ? null : Math.max(0, left - (performance.now() - toldAt) / 1000);
 }
 
 /** State of this follower's seat. @type {Signal<Mine | null>} */
-export const mine = signal(null);
+export const ownSeat = signal(null);
 /** Initial state that the presenter's browser receives on entering. @type {Signal<Presenting | null>} */
 export const presenting = signal(null);
 /** Attendance list, for the presenter. @type {Signal<ClassDesk | null>} */
-export const desk = signal(null);
+export const attendance = signal(null);
 /** Last key press of a remote control; a new object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
 /**
@@ -39,9 +39,9 @@ export const pressed = signal(null);
  *
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
  */
-export const lessonAsks = signal(null);
+export const lessonQuestion = signal(null);
 /** Whether the presenter has removed this seat. */
-export const sentAway = signal(false);
+export const removed = signal(false);
 /** Whether the server no longer knows this page's class, because it was restarted. */
 export const forgotten = signal(false);
 /** Whether the follower has left the presenter's view to explore. */
@@ -50,33 +50,33 @@ export const roaming = signal(false);
 /** Whether the dialog that opens a class is shown. */
 export const startOpen = signal(false);
 /** Whether the join code is enlarged on the projector; `chosenDoor` indexes the address it shows. */
-export const doorOpen = signal(false);
+export const isJoinCodeLarge = signal(false);
 /** Whether the presenter writes a question on the projector page itself. */
 export const askOpen = signal(false);
-export const chosenDoor = signal(0);
+export const chosenAddress = signal(0);
 
 export const presents = computed(() => presenting.value !== null);
-export const attends = computed(() => told.value !== null && !presents.value);
+export const attends = computed(() => classState.value !== null && !presents.value);
 
 /** Whether the class sees what this page does. A teacher view runs beside the page that drives. */
 export const drives = computed(() => {
-  const now = told.value;
-  if (!now || now.over || settings.distance.value === "desk") return false;
-  return presents.value ? now.driver === null : now.driver !== null && now.driver === mine.value?.seat;
+  const now = classState.value;
+  if (!now || now.over || settings.viewMode.value === "teacher") return false;
+  return presents.value ? now.driver === null : now.driver !== null && now.driver === ownSeat.value?.seat;
 });
 
 /** Whether this page follows another page's view. */
-export const isLed = computed(() => told.value !== null && !told.value.over && !drives.value);
+export const isLed = computed(() => classState.value !== null && !classState.value.over && !drives.value);
 
 /**
  * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
  *
  * @param {ClassTold} message
  */
-export function hear(message) {
-  const now = told.peek();
+export function receiveState(message) {
+  const now = classState.peek();
   if (message.id !== settings.class.peek() || (now?.id === message.id && now.version > message.version)) return;
-  told.value = message;
+  classState.value = message;
 }
 
 /**
@@ -86,7 +86,7 @@ export function hear(message) {
  * @param {number} round
  */
 export function answerTo(poll, round) {
-  const found = mine.value?.answers.find((one) => one.poll === poll);
+  const found = ownSeat.value?.answers.find((one) => one.poll === poll);
   return found?.has[round] ? found.given[round] : undefined;
 }
 
@@ -104,19 +104,19 @@ export function answersTo(poll) {
 /**
  * Handlers of the server's class messages, by event.
  *
- * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} Heard
- * @type {{[E in Heard]: (message: import("../core/wire.js").Told[E]) => void}}
+ * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} ClassEvent
+ * @type {{[E in ClassEvent]: (message: import("../core/wire.js").Told[E]) => void}}
  */
-export const heardOfClass = {
-  class: hear,
+export const CLASS_HANDLERS = {
+  class: receiveState,
   class_desk: (message) => {
-    if (told.peek()?.id === message.id) desk.value = message;
+    if (classState.peek()?.id === message.id) attendance.value = message;
   },
   class_mine: (message) => {
-    mine.value = message;
+    ownSeat.value = message;
   },
   class_left: ({ id }) => {
-    if (told.peek()?.id === id) sentAway.value = true;
+    if (classState.peek()?.id === id) removed.value = true;
   },
   class_pressed: (message) => {
     pressed.value = message;

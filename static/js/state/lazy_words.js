@@ -14,9 +14,9 @@ const here = new Set();
  *
  * @param {string} panel folder of the panel
  */
-export async function addLateWords(panel) {
+export async function addLazyWords(panel) {
   panels.add(panel);
-  while (await bringLateWords(language.peek()));
+  while (await loadLazyWords(language.peek()));
 }
 
 /**
@@ -25,7 +25,7 @@ export async function addLateWords(panel) {
  *
  * @param {string} code
  */
-export async function bringLateWords(code) {
+export async function loadLazyWords(code) {
   const missing = [...panels]
     .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
     .concat(panels.size ? `words/telling/${code}.json` : [])

@@ -10,7 +10,7 @@ import * as store from "./store.js";
 /**
  * @typedef {"schedule" | "allocate" | "qkv" | "write" | "attend" | "sample"} Phase
  * @typedef {Record<Phase, number>} Progress
- * @typedef {{index: number, at: number}} Moment
+ * @typedef {{index: number, at: number}} Playhead
  * @typedef {{index: number, from: number, to: number, ms: number}} Way
  */
 
@@ -84,8 +84,8 @@ export function positionAt(from, to, t, shares) {
  * meanwhile (when going back, the later one). Returns null for distances longer than a step, which are shown at once.
  * `moves(i)` is false for records that are neither steps nor transfers; they have no motion and are skipped.
  *
- * @param {Moment} a
- * @param {Moment} b
+ * @param {Playhead} a
+ * @param {Playhead} b
  * @param {(index: number) => boolean} moves
  * @returns {Way | null}
  */
@@ -172,7 +172,7 @@ export const viewSub = computed(() => {
  * @param {number} index
  * @param {number | null} [sub]
  */
-export function goToMoment(index, sub = null) {
+export function movePlayhead(index, sub = null) {
   arrival = null;
   if (sub === null || !isStep(index)) return store.goTo(index);
   batch(() => {
@@ -186,18 +186,18 @@ export function goToMoment(index, sub = null) {
  *
  * @param {number} direction
  */
-export function stepMoment(direction) {
+export function stepPlayhead(direction) {
   const index = store.viewIndex.peek();
   const sub = viewSub.peek() ?? WHOLE - 1;
   const inside = sub + direction;
   if (isStep(index) && inside >= 0 && inside < WHOLE) {
-    goToMoment(index, inside);
+    movePlayhead(index, inside);
     return true;
   }
   const next = index + direction;
   if (next < -1 || next >= store.numRecords.peek()) return false;
-  if (direction > 0) goToMoment(next, 0);
-  else goToMoment(next, next === -1 ? null : WHOLE - 1);
+  if (direction > 0) movePlayhead(next, 0);
+  else movePlayhead(next, next === -1 ? null : WHOLE - 1);
   return true;
 }
 
@@ -211,7 +211,7 @@ export function enterNextAt(sub) {
 }
 
 /** Follow the requested moment. Called once at page start. */
-export function followMoment() {
+export function followPlayhead() {
   effect(() => {
     const log = store.log.value;
     const index = store.viewIndex.value;
@@ -223,7 +223,7 @@ export function followMoment() {
       index > target.index &&
       isStep(index)
     ) {
-      return goToMoment(index, arrival); // changes a dependency of this effect, which runs again
+      return movePlayhead(index, arrival); // changes a dependency of this effect, which runs again
     }
     const wanted = { index, at: sub === null ? WHOLE : sub + 1 };
     if (log === shownLog && wanted.index === target.index && wanted.at === target.at) return;

@@ -55,7 +55,7 @@ export const own = {
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Run>}
  */
-export const onShow = signal(/** @type {Run} */ (own));
+export const shownRun = signal(/** @type {Run} */ (own));
 
 /** Whether the page's own run is on show. */
-export const ownIsShown = computed(() => onShow.value === own);
+export const ownIsShown = computed(() => shownRun.value === own);

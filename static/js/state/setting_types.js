@@ -39,6 +39,17 @@ export const oneOf = (...choices) => ({
 });
 
 /**
+ * A choice whose values are written in a link as `spellings`.
+ *
+ * @type {(spellings: Record<string, string>) => SettingType}
+ */
+export const spelled = (spellings) => ({
+  parse: (text) => Object.keys(spellings).find((value) => spellings[value] === text),
+  write: (value) => spellings[value],
+  choices: Object.keys(spellings),
+});
+
+/**
  * A number within bounds, or the one that stands for none; no other is read from a link.
  *
  * @param {SettingType} type

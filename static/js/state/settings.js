@@ -4,7 +4,7 @@ import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
 import { LANGUAGES } from "../i18n/language.js";
 import { APPLICATIONS, boundsOf, ENGINE, PROMPT_BOUNDS, SAMPLING } from "./options.js";
-import { flag, integer, modelId, number, oneOf, order, text, within, word } from "./setting_types.js";
+import { flag, integer, modelId, number, oneOf, order, spelled, text, within, word } from "./setting_types.js";
 
 /**
  * @template T
@@ -19,10 +19,12 @@ import { flag, integer, modelId, number, oneOf, order, text, within, word } from
 
 /**
  * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
- * browser's Back and Forward. `renamed`: values of older links and their current names.
+ * browser's Back and Forward. `renamed`: values of older links and their current names. `link`: its name in a
+ * link.
  *
  * @typedef {{
- *   type: SettingType, initial: unknown, remember?: boolean, place?: boolean, renamed?: Record<string, string>
+ *   type: SettingType, initial: unknown, remember?: boolean, place?: boolean, renamed?: Record<string, string>,
+ *   link?: string,
  * }} SettingRow
  * @typedef {Record<string, SettingRow>} SettingTable
  */
@@ -35,7 +37,7 @@ import { flag, integer, modelId, number, oneOf, order, text, within, word } from
  *   model: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
  *   speed: number, scene: string | null, fault: string | null, priority: number,
- *   distance: "look" | "room" | "bench" | "learn" | "desk",
+ *   viewMode: "intro" | "present" | "workspace" | "lesson" | "teacher",
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline" | "flow", overview: "matrix" | "row",
@@ -99,8 +101,12 @@ export const TABLE = {
   priority: { type: within(integer, PROMPT_BOUNDS.priority), initial: 0 }, // of new prompts; lower is scheduled first
   after: { type: within(integer, PROMPT_BOUNDS.after), initial: 0 }, // steps before a prompt is submitted
   ...optionRows(SAMPLING),
-  // view mode: intro; stage and pool, for projection or a lesson; workspace; presenter's
-  distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },
+  viewMode: {
+    link: "distance", // links keep the name and values that they have always had
+    type: spelled({ intro: "look", present: "room", workspace: "bench", lesson: "learn", teacher: "desk" }),
+    initial: "workspace",
+    place: true,
+  },
   lesson: { type: text, initial: null, place: true }, // null: the list of lessons
   film: { type: integer, initial: null, place: true }, // part of the opening film shown to a class; null = none
   region: {
@@ -158,9 +164,12 @@ export const optionSetting = (name) =>
 export function parseQuery(query, table = TABLE) {
   /** @type {Record<string, unknown>} */
   const found = {};
-  for (const [name, value] of new URLSearchParams(query)) {
+  const names = new Map(Object.entries(table).map(([name, row]) => [row.link ?? name, name]));
+  for (const [written, value] of new URLSearchParams(query)) {
+    const name = names.get(written);
+    if (name === undefined) continue;
     const row = table[name];
-    const parsed = row?.type.parse(row.renamed?.[value] ?? value);
+    const parsed = row.type.parse(row.renamed?.[value] ?? value);
     if (parsed !== undefined) found[name] = parsed;
   }
   return found;
@@ -175,7 +184,8 @@ export function writeQuery(values, table = TABLE) {
   const query = new URLSearchParams();
   for (const [name, row] of Object.entries(table)) {
     const value = values[name];
-    if (value !== null && value !== undefined && value !== row.initial) query.set(name, row.type.write(value));
+    if (value !== null && value !== undefined && value !== row.initial)
+      query.set(row.link ?? name, row.type.write(value));
   }
   return query.toString();
 }

@@ -6,7 +6,7 @@ import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
 import { teachingHead } from "../core/teaching.js";
 import { onGpu } from "../i18n/language.js";
-import { onShow, own, ownIsShown, status } from "./run.js";
+import { own, ownIsShown, shownRun, status } from "./run.js";
 import { settings } from "./settings.js";
 
 /**
@@ -30,14 +30,14 @@ import { settings } from "./settings.js";
 export { own, ownIsShown, status };
 
 /** The log on show; null before the first header. It grows in place: read `numRecords` to subscribe. */
-export const log = computed(() => onShow.value.log.value);
-export const numRecords = computed(() => onShow.value.numRecords.value);
+export const log = computed(() => shownRun.value.log.value);
+export const numRecords = computed(() => shownRun.value.numRecords.value);
 /** The page's own run if it is on show and too long to load; otherwise null. */
 export const longRun = computed(() => (ownIsShown.value ? own.large.value : null));
 /** Number of its records that have not arrived yet. */
-export const behind = computed(() => onShow.value.behind.value);
+export const behind = computed(() => shownRun.value.behind.value);
 /** Current steps per second of its engine, 0 = unlimited; null while it is idle. */
-export const pace = computed(() => onShow.value.pace.value);
+export const pace = computed(() => shownRun.value.pace.value);
 
 /**
  * Connection state of the page's own run; set only by the session.

@@ -12,13 +12,14 @@ from app.page.modules import ENTRY, LATER, PAGE, PageModules
 from tools.node import node
 
 FILES = {
-    ENTRY: 'import { log } from "./kit/log.js";\nlog.push("main");\nexport const more = import("./page/bench.js");\n',
-    LATER: 'import { log } from "../kit/log.js";\nlog.push("bench");\nexport default 7;\n',
+    ENTRY: 'import { log } from "./kit/log.js";\nlog.push("main");\n'
+    'export const more = import("./page/workspace.js");\n',
+    LATER: 'import { log } from "../kit/log.js";\nlog.push("workspace");\nexport default 7;\n',
     "js/kit/log.js": "export const log = [];\n",
     "js/other.js": 'import { log } from "./kit/log.js";\nlog.push("other");\nexport const told = () => log;\n',
 }
 SAYS = """\
-import seven from "./js/page/bench.js";
+import seven from "./js/page/workspace.js";
 import { log } from "./js/kit/log.js";
 import { more } from "./js/main.js";
 import { told } from "./js/other.js";
@@ -63,7 +64,7 @@ def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path
     (sent / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     (sent / "says.js").write_text(SAYS, encoding="utf-8")
     said = subprocess.run([node(), "says.js"], cwd=sent, capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == [["bench", "main", "other"], True, 7, 7]
+    assert json.loads(said) == [["workspace", "main", "other"], True, 7, 7]
 
 
 def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
@@ -84,9 +85,9 @@ def test_what_cannot_be_in_one_file_comes_one_by_one_until_it_can(folder: Path) 
     """Two modules that need each other, an export that changes: a browser takes both."""
     modules = PageModules(folder)
     assert modules.ahead(ENTRY) == [JOINED]
-    for wrong in ('import "../page/bench.js";\nexport const log = [];\n', "export let log = [];\n"):
+    for wrong in ('import "../page/workspace.js";\nexport const log = [];\n', "export let log = [];\n"):
         write(folder / "js/kit/log.js", wrong)
-        assert modules.ahead(ENTRY) == ["js/kit/log.js", *([LATER] if "bench" in wrong else [])]
+        assert modules.ahead(ENTRY) == ["js/kit/log.js", *([LATER] if "workspace" in wrong else [])]
         assert [text(modules, name) for name in (ENTRY, "js/kit/log.js")] == [FILES[ENTRY], wrong]
     write(folder / "js/kit/log.js", FILES["js/kit/log.js"])
     assert modules.ahead(ENTRY) == [JOINED]

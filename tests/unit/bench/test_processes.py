@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
+from engine.bench.drive import run_engine
 from engine.bench.models import Models
 from engine.bench.peers.base import PeerError
-from engine.bench.peers.process import ProcessPeer, VllmPeer
+from engine.bench.peers.process import LlamaCppPeer, ProcessPeer, VllmPeer
 from engine.bench.runner import Runner
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
+from engine.model.loader import load_model
 from tests.unit.bench.foreign_peer import FATAL, REFUSED
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
@@ -106,3 +109,27 @@ def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeyp
     python.parent.mkdir(parents=True)
     python.touch()
     assert peer.unavailable() is None and peer.interpreter() == str(python)
+
+
+def test_llama_cpp_computes_the_same_tokens_and_log_probabilities() -> None:
+    """The bundled model converted to GGUF; in 8 bits its log probabilities are close, in 4 further off."""
+    peer = LlamaCppPeer()
+    if why := peer.unavailable():
+        pytest.skip(why)
+    engine = load_model("bundled", dtype="float32")
+    assert engine.tokenizer is not None
+    texts = [engine.tokenizer.encode(text) for text in ("Once upon a time there was", "春江潮水连海平，海上明月")]
+    asks = [Ask(prompt, 12, 0) for prompt in texts]
+    sampling, config = SamplingParams(temperature=0.0, prompt_logprobs=0, ignore_eos=True), EngineConfig(num_blocks=64)
+    expected = run_engine(engine, config, asks, sampling)
+    errors = []
+    for dtype in ("float32", "int8-weights", "int4-weights"):
+        peer = LlamaCppPeer()
+        peer.load(Models(), "bundled", dtype)
+        found = peer.run(asks, sampling, config)
+        peer.close()
+        assert len(found.prompt_logprobs) == len(expected.prompt_logprobs) == sum(map(len, texts)) - len(texts)
+        errors.append(np.abs(np.subtract(found.prompt_logprobs, expected.prompt_logprobs)).mean())
+        if dtype == "float32":
+            assert found.outputs == expected.outputs and "cyllama" in peer.version()
+    assert errors[0] < 1e-4 < errors[1] < errors[2] < 0.5

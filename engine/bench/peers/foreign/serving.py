@@ -1,8 +1,10 @@
 """The lines between a benchmark and a peer in a process of its own: JSON, one object a line, an answer to each.
 
     {"source": folder, "dtype": "float32", "folder": where it may write}   ->  {"version": "name 1.2"}
-    {"prompts": [[id]], "lengths": [n], "num_slots": n, "max_num_seqs": n, "max_num_batched_tokens": n}
-                            ->  {"seconds": s, "times": [[s]], "outputs": [[id]], "resident_bytes": n}
+    {"prompts": [[id]], "lengths": [n], "num_slots": n, "max_num_seqs": n, "max_num_batched_tokens": n,
+     "prompt_logprobs": whether they are wanted}
+                            ->  {"seconds": s, "times": [[s]], "outputs": [[id]], "resident_bytes": n,
+                                 "prompt_logprobs"?: [nats] of each prompt's second token on}
 
 The first line loads, every further one is a run: greedy, no token ends anything, `lengths` tokens of each prompt. Times
 are seconds since the run began. What fails is {"error": sentence}; the end of input ends the process.

@@ -7,7 +7,7 @@ import type { Loaded } from "../slot_origins.js";
 import type { Counterfactual } from "../counterfactual.js";
 import type { Label } from "../labels.js";
 import type { State, Status } from "../state_parts.js";
-import type { Part } from "../messages.js";
+import type { MessageKey } from "../messages.js";
 import type { Lookup, LookupExternal, Op } from "../trace.js";
 
 export type FigureName = "used" | "held" | "waste" | "cached" | "free" | "contiguous" | "token";
@@ -107,7 +107,9 @@ interface Kinds {
   table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
   owners: { owners: Owner[]; ref_count: number; block: number };
   loaded: Token & Omit<Loaded, "record">; // from outside the pool
-  /** From another instance: over which link, in how many seconds, out of which block there (null: its log is not here). */
+  /**
+   * From another instance: over which link, in how many seconds, out of which block there (null: its log is not here).
+   */
   moved: Token & { bytes: number; link: string; seconds: number; src: number | null; from: string; to: string };
   /** `instance`: that of the sequence; "" where there is one. */
   written: Token & { holds: boolean; copied: boolean; instance: string };
@@ -117,7 +119,7 @@ interface Kinds {
     logical: number;
     block: number;
     why: string;
-    parts: Part[];
+    parts: MessageKey[];
     evicted: Uint8Array | null;
     go: number;
   };
@@ -133,7 +135,7 @@ interface Kinds {
   request: { seq: number; request_id: string; num_prompt_tokens: number; max_tokens: number };
   sequence: { seq: number; status: Status; num_tokens: number; num_computed_tokens: number };
   lookup: Omit<Lookup, "type">;
-  outside: { parts: Part[]; verdict: LookupExternal["verdict"] };
+  outside: { parts: MessageKey[]; verdict: LookupExternal["verdict"] };
   blocks: { seq: number; blocks: number[]; shared: number[] };
   figure: {
     name: Exclude<FigureName, "contiguous" | "token">;

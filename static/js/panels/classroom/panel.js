@@ -5,14 +5,14 @@ import { openClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/sidebar.js";
-import { attends, doorOpen, presenting, presents, startOpen, told } from "../../state/classroom.js";
+import { Sidebar } from "../../kit/sidebar.js";
+import { attends, classState, isJoinCodeLarge, presenting, presents, startOpen } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
-import { Bar } from "./bar.js";
-import { Desk } from "./desk.js";
-import { Corner, Door } from "./door.js";
-import { Wall } from "./wall.js";
+import { FollowerBar } from "./follower_bar.js";
+import { Corner, JoinView } from "./join_view.js";
+import { ProjectorView } from "./projector_view.js";
+import { TeacherView } from "./teacher_view.js";
 
 const title = signal("");
 const names = signal(/** @type {"optional" | "none"} */ ("optional"));
@@ -20,7 +20,7 @@ const opening = signal(false);
 
 function Start() {
   const open = presenting.value !== null;
-  return html`<${Side} id="class-start" label=${t("class.start")} close=${close}>
+  return html`<${Sidebar} id="class-start" label=${t("class.start")} close=${close}>
     <h2 class="side-title">${t("class.start")}</h2>
     ${open ? html`<p>${t("class.open_already")}</p>` : html`<${Form} />`}
   <//>`;
@@ -38,7 +38,7 @@ function Form() {
     const opened = await openClass({ title: title.value, names: names.value });
     opening.value = false;
     if (!opened) return;
-    doorOpen.value = true;
+    isJoinCodeLarge.value = true;
     close();
   };
   /** @param {"optional" | "none"} value */
@@ -59,8 +59,8 @@ function Form() {
 }
 
 export function Panel() {
-  if (presents.value && settings.distance.value === "desk") return html`<${Desk} />`;
+  if (presents.value && settings.viewMode.value === "teacher") return html`<${TeacherView} />`;
   return html`${startOpen.value ? html`<${Start} />` : null}
-    ${presents.value && told.value ? html`<${Wall} /><${Corner} /><${Door} />` : null}
-    ${attends.value ? html`<${Bar} />` : null}`;
+    ${presents.value && classState.value ? html`<${ProjectorView} /><${Corner} /><${JoinView} />` : null}
+    ${attends.value ? html`<${FollowerBar} />` : null}`;
 }

@@ -1,14 +1,14 @@
 // Participants, for the presenter's own screen: names, and who has answered, is lost or has a request.
 
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { desk, told } from "../../state/classroom.js";
+import { attendance, classState } from "../../state/classroom.js";
 
 /** @typedef {import("../../core/wire.js").SeatTold} SeatTold */
 
 export function People() {
-  const now = desk.value;
+  const now = attendance.value;
   if (!now) return null;
   const seats = [...now.seats].sort((a, b) => Number(Boolean(b.wish)) - Number(Boolean(a.wish)) || a.seat - b.seat);
   const here = seats.filter((seat) => seat.here).length;
@@ -21,9 +21,9 @@ export function People() {
 
 /** @param {{seat: SeatTold}} props */
 function Person({ seat }) {
-  const drives = told.value?.driver === seat.seat;
-  const hand = () => askOfClass("class_hand", { seat: drives ? null : seat.seat });
-  const remote = () => askOfClass("class_remote", { seat: seat.seat, allowed: !seat.remote });
+  const drives = classState.value?.driver === seat.seat;
+  const hand = () => requestOfClass("class_hand", { seat: drives ? null : seat.seat });
+  const remote = () => requestOfClass("class_remote", { seat: seat.seat, allowed: !seat.remote });
   return html`<li class="class-person" data-here=${seat.here} data-lost=${seat.lost} data-drives=${drives}>
     <span class="class-person-name">${seat.name}</span>
     <span class="class-person-marks">
@@ -36,7 +36,7 @@ function Person({ seat }) {
         drives ? "class.take_back" : "class.hand",
       )}</button>
       <button class="quiet" aria-pressed=${seat.remote} data-do="remote" onClick=${remote}>${t("class.remote")}</button>
-      <button class="quiet" data-do="away" onClick=${() => askOfClass("class_send_away", { seat: seat.seat })}>${t(
+      <button class="quiet" data-do="away" onClick=${() => requestOfClass("class_send_away", { seat: seat.seat })}>${t(
         "class.send_away",
       )}</button>
     </span>
@@ -45,7 +45,7 @@ function Person({ seat }) {
 
 /** Sparkline of "Lost here" presses, one column per minute. */
 export function Lost() {
-  const now = desk.value;
+  const now = attendance.value;
   if (!now?.lost.length) return html`<p class="hint">${t("class.nobody_lost")}</p>`;
   const minutes = Math.max(10, Math.ceil(now.seconds / 60));
   const counts = Array.from({ length: minutes }, () => 0);

@@ -1,12 +1,12 @@
 // Steps of a question for the presenter: discuss, vote again, close, and reveal the answers after a confirmation.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { askOfClass } from "../../control/class_requests.js";
+import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { secondsLeft } from "../../state/classroom.js";
-import { typedAs } from "./given.js";
+import { typedAs } from "./answers.js";
 
 /** @typedef {import("../../core/wire.js").PollTold} Poll */
 
@@ -18,7 +18,7 @@ export function PollSteps({ poll }) {
   const [right, write] = useState("");
   /** @param {Poll["phase"]} to */
   const go = (to) =>
-    askOfClass("class_poll", { poll: poll.id, to, right: to === "shown" ? rightOf(poll, right) : null });
+    requestOfClass("class_poll", { poll: poll.id, to, right: to === "shown" ? rightOf(poll, right) : null });
   /** @param {Poll["phase"]} to */
   const step = (to) =>
     html`<button class="command" id=${`class-to-${to}`} onClick=${() => go(to)}>${t(`class.to.${to}`)}</button>`;
@@ -50,7 +50,7 @@ export function PollSteps({ poll }) {
 }
 
 /** Extend the clock by `MORE` seconds. @param {Poll} poll */
-const moreTime = (poll) => askOfClass("class_clock", { poll: poll.id, seconds: (secondsLeft() ?? 0) + MORE });
+const moreTime = (poll) => requestOfClass("class_clock", { poll: poll.id, seconds: (secondsLeft() ?? 0) + MORE });
 
 /** @param {{poll: Poll, right: string, write: (text: string) => void}} props */
 function Right({ poll, right, write }) {

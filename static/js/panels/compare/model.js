@@ -3,7 +3,7 @@
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/deep_link.js";
 import { command } from "../../net/commands.js";
-import { ownRuns } from "../../net/created_sessions.js";
+import { createdSessions } from "../../net/created_sessions.js";
 import { isRecording } from "../../net/followed_run.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
@@ -130,7 +130,7 @@ async function listRuns() {
     fetchJson("api/theaters"),
     fetchJson("api/recordings"),
   ]);
-  const mine = new Set([...ownRuns.peek(), settings.theater.peek()]);
+  const mine = new Set([...createdSessions.peek(), settings.theater.peek()]);
   return [
     ...theaters.map(({ theater: id, name, config, status: { fork }, summary }) =>
       runOf({ id, name, config, fork, summary, group: mine.has(id) && !name ? "own" : "other" }),

@@ -6,7 +6,7 @@ import { formOpen, goOnAt } from "../../control/fork.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { useRoom } from "../../runs/enlarged.js";
+import { useEnlarged } from "../../runs/enlarged.js";
 import { Differences, FirstToken } from "./differences.js";
 import { Tables } from "./figures.js";
 import { ForkForm } from "./fork_form.js";
@@ -18,7 +18,7 @@ import { verdictText } from "./verdict.js";
 export function Panel() {
   useEffect(followComparison, []);
   const now = comparison.value;
-  useRoom(Boolean(now));
+  useEnlarged(Boolean(now));
   useLayoutEffect(() => {
     if (!now || goOnAt.peek() !== "futures") return;
     goOnAt.value = null;

@@ -1,6 +1,6 @@
 // Texts of operations and differences of two runs.
 
-import { partsOf } from "../../core/messages.js";
+import { messagesOf } from "../../core/messages.js";
 import { inRegister, inWords } from "../../i18n/operations.js";
 import { grouped, sentences, t } from "../../i18n/words.js";
 import { chosenToken } from "./comparison.js";
@@ -21,7 +21,7 @@ export function opWords(op, kind, token = null) {
   if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
   // bytes are hexadecimal text here; only the sampled token has a text, passed as `token`
   const said = /** @type {import("../../core/trace.js").Op} */ (/** @type {unknown} */ (op));
-  const parts = inRegister(partsOf([said]), "short");
+  const parts = inRegister(messagesOf([said]), "short");
   if (!parts.length) return op.type; // logs of later versions may have more operations
   return sentences(parts.map(([key, values]) => inWords([key, token === null ? values : { ...values, token }])));
 }

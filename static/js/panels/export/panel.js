@@ -6,7 +6,7 @@ import { exportOpen } from "../../control/models.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/sidebar.js";
+import { Sidebar } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
@@ -66,7 +66,7 @@ const series = signal(null); // progress of the zip, or null
 
 export function Panel() {
   viewIndex.value; // dependency: which panels exist changes with the record
-  return html`<${Side} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
+  return html`<${Sidebar} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
     <${Run} />
     <h2 class="side-title">${t("export.title")}</h2>
     <${One} />

@@ -16,7 +16,7 @@ export function panels() {
   };
   add("page", t("export.page"), document.querySelector("main"));
   add("stage", t("region.stage"), document.getElementById("region-stage"));
-  add("strip", t("export.strip"), document.querySelector("#region-stage .strip"));
+  add("token-row", t("export.token_row"), document.querySelector("#region-stage .token-row"));
   for (const heading of document.querySelectorAll("main .panel-title")) {
     const element = heading.closest("section, figure, .panel, .memory-map");
     const title = titleOf(heading);

@@ -6,7 +6,7 @@ import { runOfOnesOwn, startAgain } from "../../control/restart.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { asksToDrive, rememberRun } from "../../net/created_sessions.js";
+import { asksForControl, rememberSession } from "../../net/created_sessions.js";
 import { BARRED, NOTHING_HERE } from "../../net/errors.js";
 import { session } from "../../net/session.js";
 import { attends } from "../../state/classroom.js";
@@ -21,7 +21,7 @@ effect(() => {
 
 export function Notice() {
   const now = connection.value;
-  if (asksToDrive.value && now === "live") return html`<${Foreign} />`;
+  if (asksForControl.value && now === "live") return html`<${Foreign} />`;
   if (putAway.value) return null;
   if (now === "lost")
     return html`<p class="toast quiet" id="notice">
@@ -46,10 +46,10 @@ export function Notice() {
 const Foreign = () => html`<p class="toast" id="notice-foreign">
   <span>${t("connection.foreign")}</span>
   <button class="command primary" id="btn-own-run" onClick=${runOfOnesOwn}>${t("connection.own_run")}</button>
-  <button class="quiet" id="btn-drive" onClick=${() => rememberRun(session.run?.theater ?? "")}>${t(
+  <button class="quiet" id="btn-drive" onClick=${() => rememberSession(session.run?.theater ?? "")}>${t(
     "connection.drive",
   )}</button>
-  <button class="tool small" aria-label=${t("help.close")} onClick=${() => (asksToDrive.value = false)}><${Icon}
+  <button class="tool small" aria-label=${t("help.close")} onClick=${() => (asksForControl.value = false)}><${Icon}
     name="close" /></button>
 </p>`;
 

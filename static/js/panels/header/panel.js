@@ -12,7 +12,7 @@ import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
-import { startOpen, told } from "../../state/classroom.js";
+import { classState, startOpen } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -108,8 +108,8 @@ function ExportButton() {
 export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
-    <h1 class="wordmark"><button id="btn-look" title=${t("header.look")}
-      onClick=${() => (settings.distance.value = "look")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+    <h1 class="wordmark"><button id="btn-intro" title=${t("header.intro")}
+      onClick=${() => (settings.viewMode.value = "intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
       class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
@@ -135,8 +135,8 @@ export function Panel() {
     }
     ${
       header?.observed
-        ? html`<b class="fault-badge is-simulated" id="attached-badge" title=${t("header.attached.more")}>◉<span
-            class="fault-badge-what">${t("header.attached")}</span></b>`
+        ? html`<b class="fault-badge is-simulated" id="monitor-badge" title=${t("header.monitor.more")}>◉<span
+            class="fault-badge-what">${t("header.monitor")}</span></b>`
         : null
     }
     <${Connection} />
@@ -145,8 +145,8 @@ export function Panel() {
       <${Links} />
       <${LanguageSwitch} />
       <${ThemeButton} />
-      <button class="tool" id="btn-room" onClick=${toggle} aria-label=${t("header.room")}
-        title=${t("header.room")}><${Icon} name="room" /></button>
+      <button class="tool" id="btn-present" onClick=${toggle} aria-label=${t("header.present")}
+        title=${t("header.present")}><${Icon} name="room" /></button>
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
         title=${t("header.share")}><${Icon} name="share" /></button>
       <${DownloadLink} />
@@ -175,7 +175,7 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
           : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
       }
       ${
-        isEmbedded || isSite || told.value
+        isEmbedded || isSite || classState.value
           ? null
           : html`<button class="tool header-bench" id="btn-teach" onClick=${() => (startOpen.value = true)}>${t(
               "header.teach",
@@ -253,7 +253,7 @@ function Connection() {
 
 function learn() {
   markPlace();
-  settings.distance.value = "learn";
+  settings.viewMode.value = "lesson";
 }
 
 /** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */

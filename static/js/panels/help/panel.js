@@ -7,7 +7,7 @@ import { findTerms, groupsOfTerms } from "../../i18n/glossary.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Side } from "../../kit/sidebar.js";
+import { Sidebar } from "../../kit/sidebar.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { isSite } from "../../state/site.js";
 
@@ -16,7 +16,7 @@ export function Panel() {
 }
 
 function Open() {
-  return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
+  return html`<${Sidebar} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
     <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">
       ${KEYS.map(

@@ -8,7 +8,7 @@ import { grouped, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
-import { useAnswer } from "../../kit/use_query.js";
+import { useQuery } from "../../kit/use_query.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
 import {
@@ -26,9 +26,9 @@ import {
 } from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
+import { MetricRows } from "./metric_rows.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
-import { Strip } from "./strip.js";
 
 /**
  * @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: component that
@@ -40,7 +40,7 @@ function Prefixes({ branches, observed }) {
   const at = place.value;
   const instances = own.large.value?.header.instances ?? [];
   const isAsked = isOpen && at >= 0;
-  const { answer: found, problem } = useAnswer(
+  const { answer: found, problem } = useQuery(
     isAsked ? () => prefixesAt(at, instance) : null,
     [isAsked, at, instance],
     STILL,
@@ -65,16 +65,16 @@ function Prefixes({ branches, observed }) {
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * Panel of a long run. Components of other panels: `library` (list of recordings), `attached` (reports of a monitored
- * server), `attachedHead` (header of its run), `whole` (queries over the whole log), `branches` (largest branches of
+ * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored
+ * server), `monitorHeader` (header of its run), `queries` (queries over the whole log), `branches` (largest branches of
  * the prefix cache).
  *
  * @param {{
- *   library: Component | undefined, attached: Component, attachedHead: Component, whole: Component,
+ *   library: Component | undefined, monitor: Component, monitorHeader: Component, queries: Component,
  *   branches: Component,
  * }} props
  */
-export function Panel({ library, attached, attachedHead, whole, branches }) {
+export function Panel({ library, monitor, monitorHeader, queries, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -91,7 +91,7 @@ export function Panel({ library, attached, attachedHead, whole, branches }) {
     <header class="large-head">
       <div>${
         observed
-          ? html`<${attachedHead} header=${large.header} />`
+          ? html`<${monitorHeader} header=${large.header} />`
           : html`<h2>${t("large.of", { model: model.name })}</h2>`
       }</div>
       <button class="tool" id="large-library" aria-pressed=${listed}
@@ -107,20 +107,23 @@ export function Panel({ library, attached, attachedHead, whole, branches }) {
     ${connection.value === "live" && !listed ? html`<${Live} />` : null}
     ${large.theater === ATTACHED && !listed ? html`<${Watched} />` : null}
     ${
-      listed ? html`<${library} />` : html`<${Run} observed=${Boolean(observed)} ...${{ attached, whole, branches }} />`
+      listed
+        ? html`<${library} />`
+        : html`<${Run} observed=${Boolean(observed)} ...${{ monitor, queries, branches }} />`
     }
   </section>`;
 }
 
-/** @param {{observed: boolean, attached: Component, whole: Component, branches: Component}} props */
-function Run({ observed, attached, whole, branches }) {
+/** @param {{observed: boolean, monitor: Component, queries: Component, branches: Component}} props */
+function Run({ observed, monitor, queries, branches }) {
   const prefixes = html`<${Prefixes} branches=${branches} observed=${observed} />`;
   return html`<${Progress} />
     ${
       bins.value
-        ? html`<${Strip} /><${Moment} /><div class="large-two"><div><${Pool} />${observed ? prefixes : null}</div>${
-            observed ? html`<${attached} />` : html`<${Sequences} />`
-          }</div>${observed ? null : prefixes}<${whole} />`
+        ? html`<${MetricRows} /><${RecordOnView} />
+            <div class="large-two"><div><${Pool} />${observed ? prefixes : null}</div>${
+              observed ? html`<${monitor} />` : html`<${Sequences} />`
+            }</div>${observed ? null : prefixes}<${queries} />`
         : null
     }`;
 }
@@ -162,7 +165,7 @@ function Progress() {
 }
 
 /** The shown record: its position, navigation, and its operations. */
-function Moment() {
+function RecordOnView() {
   const now = shown.value;
   const at = now?.at ?? viewIndex.value;
   const moves = playing.value !== 0;

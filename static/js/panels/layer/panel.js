@@ -10,7 +10,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
-import { useRoomWhereLow } from "../../runs/enlarged.js";
+import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
@@ -25,7 +25,7 @@ const PHONE = 560; // px of width
 const ROOMY = 400; // px of height from which three tokens per layer are listed
 
 export function Panel() {
-  useRoomWhereLow();
+  useEnlargedWhereLow();
   const { found, problem, stale } = shown.value;
   const key = wanted.value.wanted?.key;
   const answered = answeredKey.value;

@@ -38,7 +38,7 @@ export function Marks() {
       clearTimeout(later);
       later = setTimeout(() => schedule(measure), SETTLED);
     };
-    const figure = /** @type {HTMLElement | null} */ (document.querySelector(".learn-figure"));
+    const figure = /** @type {HTMLElement | null} */ (document.querySelector(".lesson-stage"));
     const stop = effect(() => {
       [marks.value, shownPart.value, state.value, sequenceView.value, drawnIndex.value];
       soon();
@@ -69,7 +69,7 @@ export function Marks() {
 /** Scroll the region so that the places of the answers are visible: the bar in its figures, or its beginning. */
 function intoSight() {
   const kind = marks.peek()[0]?.place.kind;
-  const memory = document.querySelector(".learn-figure .memory");
+  const memory = document.querySelector(".lesson-stage .memory");
   if (!kind || !memory) return;
   const bar = kind === "bytes" ? memory.querySelector(".memory-bar[data-scale]") : null;
   const [sight, at] = [memory.getBoundingClientRect(), bar?.getBoundingClientRect()];
@@ -77,7 +77,7 @@ function intoSight() {
 }
 
 function measure() {
-  const frame = document.querySelector(".learn-figure")?.getBoundingClientRect();
+  const frame = document.querySelector(".lesson-stage")?.getBoundingClientRect();
   if (!frame) return;
   let lane = 0;
   const found = marks.peek().flatMap((mark) => {
@@ -101,7 +101,7 @@ function sideOf({ x, width }, frame) {
  * @param {Box} box @param {number} right @returns {Drawn["side"]}
  */
 function sideOfTokens({ x, width }, right) {
-  const left = document.querySelector(".learn-figure .strip-window")?.getBoundingClientRect().left ?? 0;
+  const left = document.querySelector(".lesson-stage .token-row-window")?.getBoundingClientRect().left ?? 0;
   const room = x + width - left;
   return room < 2 * WORDS && room < right - x - width ? "left" : "right";
 }
@@ -131,7 +131,7 @@ function placeBox(place) {
 
 /** Return the box of a visible element of the figure. @param {string} selector @returns {Box | null} */
 function elementBox(selector) {
-  const element = document.querySelector(`.learn-figure ${selector}`);
+  const element = document.querySelector(`.lesson-stage ${selector}`);
   if (!element?.getClientRects().length) return null;
   const box = element.getBoundingClientRect();
   const frame = element.closest(".region")?.getBoundingClientRect();

@@ -12,13 +12,13 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
+import { Allocator } from "./allocator.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
-import { Mend } from "./mend.js";
-import { Path } from "./path.js";
+import { LessonList } from "./lesson_list.js";
+import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
-import { Work } from "./work.js";
 
 /**
  * @typedef {{
@@ -81,11 +81,11 @@ export function Panel() {
         aria-label=${`KV Theater: ${t("lesson.all")}`}><span
         class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
       <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
-        <button class="quiet" id="lesson-leave" onClick=${() => (settings.distance.value = "bench")}>${t(
+        <button class="quiet" id="lesson-leave" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${Path} />` : now ? articleOf(now) : html`<${Wait} />`}
+    ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now) : html`<${Wait} />`}
   </main>`;
 }
 
@@ -176,8 +176,8 @@ function Recorded({ now }) {
 function Part({ item }) {
   if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
-  if (item.kind === "work") return html`<${Work} item=${item} />`;
-  if (item.kind === "mend") return html`<${Mend} item=${item} />`;
+  if (item.kind === "work") return html`<${Allocator} item=${item} />`;
+  if (item.kind === "mend") return html`<${PromptOrder} item=${item} />`;
   if (item.kind === "do") return html`<${Do} item=${item} />`;
   if (item.kind === "sandbox") return html`<${Sandbox} item=${item} />`;
   return null;
@@ -245,7 +245,7 @@ function Sandbox({ item }) {
       isLive || isClass ? null : html`<code>${COMMAND}</code>`
     }</p>
     <div class="lesson-ends">
-      <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
+      <button class="quiet" id="lesson-bench" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
       ${

@@ -2,7 +2,7 @@
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { answerToClass } from "../../control/class_lesson.js";
-import { told } from "../../state/classroom.js";
+import { classState } from "../../state/classroom.js";
 import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
@@ -36,7 +36,7 @@ export const isOpen = (item) => !item.over && barrier.value?.index === item.inde
 /** Whether this page poses the question; in a class, the presenter does. @param {ToldAsk} item */
 const isAskedHere = ({ index }) => {
   if (opened.value?.source !== "class") return true;
-  const poll = told.value?.poll;
+  const poll = classState.value?.poll;
   return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
 };
 

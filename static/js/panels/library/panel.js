@@ -7,7 +7,7 @@ import { bytesText, grouped, inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
-import { useRoomWhereLow } from "../../runs/enlarged.js";
+import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { Details, shownName } from "./details.js";
@@ -15,7 +15,7 @@ import { Details, shownName } from "./details.js";
 /** @typedef {import("../../net/library.js").Entry} Entry */
 
 export function Panel() {
-  useRoomWhereLow();
+  useEnlargedWhereLow();
   const [more, setMore] = useState(/** @type {string | null} */ (null)); // id of the entry whose details are open
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);

@@ -12,7 +12,7 @@ import { bytesText, grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { lazy, lazyPanel } from "../../kit/lazy.js";
-import { Asked } from "../../kit/spoiler.js";
+import { Spoiler } from "../../kit/spoiler.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { isAsked } from "../../state/lessons.js";
@@ -144,7 +144,7 @@ export function Figures() {
       <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached}
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
-    <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
+    <${Spoiler} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
     ${states ? html`<${States} header=${header} />` : null}
     ${isShared({ header }) || states ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
     <button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value} onClick=${toggleModels}
@@ -255,7 +255,7 @@ function Bars({ header, now, m, total }) {
     }
     ${
       other
-        ? html`<${Asked} rule=${AT_ONCE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
+        ? html`<${Spoiler} rule=${AT_ONCE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
             other,
           )} <${Fidelity} kind="derived" formula=${FIT} /></p><//>`
         : null

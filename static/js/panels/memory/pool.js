@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { t } from "../../i18n/words.js";
-import { placed } from "../../kit/anchors.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -63,7 +63,7 @@ export function Pool() {
     const sizes = new ResizeObserver(measure);
     sizes.observe(box);
     measure();
-    const stop = placed("slot", (block, offset) => {
+    const stop = registerAnchor("slot", (block, offset) => {
       const [at, frame, corner] = [latest.current, box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
       if (!at || !corner) return null;
       const slot = at.level === "slots" && offset !== null ? at.slotAt(block, offset) : at.blockAt(block);

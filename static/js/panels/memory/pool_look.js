@@ -1,6 +1,6 @@
 // Look of a block at rest and between two records. Pure.
 
-import { flown } from "../../kit/anchors.js";
+import { writeProgress } from "../../kit/anchors.js";
 import { progressOf } from "./pool_motion.js";
 
 const LANDS = 0.85; // share of the flight at which the slot begins to fill
@@ -106,7 +106,11 @@ const CHANGES = {
   write(look, { op, slots, ahead }, p) {
     const [first, end] = slots;
     // a slot fills when its K and V arrive
-    fillTo(look, slots, (slot) => Math.max(0, flown(ahead + slot - first, op.num_tokens, p) - LANDS) / (1 - LANDS));
+    fillTo(
+      look,
+      slots,
+      (slot) => Math.max(0, writeProgress(ahead + slot - first, op.num_tokens, p) - LANDS) / (1 - LANDS),
+    );
     for (let slot = first; slot < end; slot++) look.fresh.add(slot);
   },
   cache(look, _motion, p) {

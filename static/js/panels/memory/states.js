@@ -4,7 +4,7 @@ import { crossing } from "../../core/state_bytes.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Asked } from "../../kit/spoiler.js";
+import { Spoiler } from "../../kit/spoiler.js";
 import { sequenceView } from "../../state/store.js";
 
 /** @typedef {import("../../core/trace.js").Header} Header */
@@ -29,7 +29,7 @@ export function Panel({ header }) {
     }
     <p>${t("memory.states.now", values)} <${Fidelity} kind="derived"
       formula="tokens · bytes per token + bytes of a state" /></p>
-    ${at ? html`<${Asked} rule="lighter_from"><${Chart} ...${{ at, length, state, perToken }} /><//>` : null}
+    ${at ? html`<${Spoiler} rule="lighter_from"><${Chart} ...${{ at, length, state, perToken }} /><//>` : null}
   </div>`;
 }
 

@@ -6,8 +6,8 @@ import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.
 import { sizeOf } from "../../core/shape.js";
 import { bytesText, countText, grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { Side } from "../../kit/sidebar.js";
-import { complain } from "../../net/errors.js";
+import { Sidebar } from "../../kit/sidebar.js";
+import { showFailure } from "../../net/errors.js";
 import { models, own } from "../../state/store.js";
 import { Device } from "./device.js";
 
@@ -33,7 +33,7 @@ export function Panel() {
   }, []);
   const now = answer.value;
   const listed = now?.models ?? [];
-  return html`<${Side} id="models" label=${t("models.title")} close=${() => (modelsOpen.value = false)}>
+  return html`<${Sidebar} id="models" label=${t("models.title")} close=${() => (modelsOpen.value = false)}>
     <h2 class="side-title">${t("models.title")}</h2>
     <p class="hint">${t("models.note")}</p>
     <${Group} title=${t("models.named")} found=${listed.filter(({ status }) => status.place !== "at_hand")} />
@@ -132,7 +132,7 @@ async function letGo(name) {
     if (found.ok) answer.value = said;
     kept.value = found.ok ? null : { name, text: said.error.message };
   } catch (error) {
-    if (!(error instanceof TypeError)) complain(error);
+    if (!(error instanceof TypeError)) showFailure(error);
   }
 }
 
@@ -141,6 +141,6 @@ async function ask() {
     const found = await fetch("api/models");
     if (found.ok) answer.value = await found.json();
   } catch (error) {
-    if (!(error instanceof TypeError)) complain(error); // server unreachable: keep the last answer
+    if (!(error instanceof TypeError)) showFailure(error); // server unreachable: keep the last answer
   }
 }

@@ -2,7 +2,7 @@
 // keys.
 
 import { kindOf } from "../../core/operation_kinds.js";
-import { sequenceName, tellEntry } from "../../i18n/operations.js";
+import { entryText, sequenceName } from "../../i18n/operations.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -96,7 +96,7 @@ function sharedFacts(logs, step) {
  * @param {Entry} entry
  * @returns {Fact}
  */
-const decision = (lane, entry) => ({ lane, kind: entry.type, text: tellEntry(entry) });
+const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryText(entry) });
 
 /**
  * @param {Scene["logs"]} logs

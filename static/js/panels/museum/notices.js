@@ -1,6 +1,6 @@
 // Witnesses of the fault and the step in which each notices it: consistency check, log, decisions, keys, tokens.
 
-import { objectionWords, sequenceName, tellEntry } from "../../i18n/operations.js";
+import { entryText, objectionWords, sequenceName } from "../../i18n/operations.js";
 import { sentences, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -75,7 +75,7 @@ function decisionText(logs, step) {
     TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length;
   const told = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
-    return first && t("museum.notices.decisions.lane", { lane: names()[i], text: tellEntry(first) });
+    return first && t("museum.notices.decisions.lane", { lane: names()[i], text: entryText(first) });
   });
   return sentences(told.filter(Boolean));
 }

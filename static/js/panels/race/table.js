@@ -11,9 +11,9 @@ import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
 import { columns, groups, MARKED } from "./columns.js";
+import { LaneSlots, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
-import { LaneStrip, Legend } from "./strip.js";
 
 const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
@@ -100,8 +100,8 @@ function LaneRows({ name, index, lane, logs }) {
       <th scope="rowgroup" colspan=${NAME_COLUMNS}>
         <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
       </th>
-      <td class="race-strip-cell" colspan=${columns().length - NAME_COLUMNS}>
-        <${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} />
+      <td class="lane-slots-cell" colspan=${columns().length - NAME_COLUMNS}>
+        <${LaneSlots} name=${name} index=${index} lane=${lane} logs=${logs} />
       </td>
     </tr>
     <tr>

@@ -11,7 +11,7 @@ import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
 import { Legend } from "./bar.js";
-import { aside, timeline } from "./shown.js";
+import { aside, showsBars } from "./view_state.js";
 
 /** @typedef {import("../../core/requests.js").Row} Row */
 
@@ -80,21 +80,21 @@ export function Head({ found, all, wide, shown, show }) {
       )}
     </span>
     ${isTable && settings.only.value ? html`<p class="requests-rule">${onlyRule()}</p>` : null}
-    ${isTable && timeline.value ? html`<${Legend} />` : null}
+    ${isTable && showsBars.value ? html`<${Legend} />` : null}
   </header>`;
 }
 
 /** @param {typeof VIEWS[number]} name @param {boolean} wide @param {View} shown */
 function isPressed(name, wide, shown) {
   if (name === "lists" && wide) return aside.value;
-  return name === (wide || shown === "table" ? (timeline.value ? "timeline" : "table") : shown);
+  return name === (wide || shown === "table" ? (showsBars.value ? "timeline" : "table") : shown);
 }
 
 /** @param {typeof VIEWS[number]} name @param {boolean} wide @param {(view: View) => void} show */
 function turnTo(name, wide, show) {
   if (name === "lists" && wide) return void (aside.value = !aside.value);
   if (name === "lists") return show(name);
-  timeline.value = name === "timeline";
+  showsBars.value = name === "timeline";
   return show("table");
 }
 

@@ -20,15 +20,15 @@ const tokensText = (prefill, decode) =>
   ].join(t("join.list"));
 
 /**
- * Lists of outliers. `whole`: panel of queries over the whole log, which needs a server.
+ * Lists of outliers. `queries`: panel of queries over the whole log, which needs a server.
  *
- * @param {{figures: Figures, open: (seq: number) => void, whole: import("../../kit/html.js").Component}} props
+ * @param {{figures: Figures, open: (seq: number) => void, queries: import("../../kit/html.js").Component}} props
  */
-export function Lists({ figures, open, whole }) {
+export function Lists({ figures, open, queries }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
-    ${runAddress("what_if") === null ? null : html`<${whole} />`}
+    ${runAddress("what_if") === null ? null : html`<${queries} />`}
     <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}

@@ -5,20 +5,20 @@ import { useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { foundRows, requestFigures } from "../../core/requests.js";
-import { storyOf } from "../../core/timeline.js";
+import { timelineOf } from "../../core/timeline.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { orderOf } from "../../kit/table.js";
-import { useRoomWhereLow } from "../../runs/enlarged.js";
+import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
 import { NAMES } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
-import { aside } from "./shown.js";
-import { Story } from "./story.js";
 import { Table } from "./table.js";
+import { Timeline } from "./timeline.js";
+import { aside } from "./view_state.js";
 
 const WIDE = 860; // px from which table and story fit side by side
 
@@ -38,15 +38,15 @@ const view = signal(settings.seq.peek() === null ? "table" : "story");
  */
 function open(seq) {
   const now = log.peek();
-  const arrival = now && storyOf(now, seq)?.moments[0].record;
+  const arrival = now && timelineOf(now, seq)?.events[0].record;
   if (arrival && arrival > viewIndex.peek()) jumpTo(arrival);
   settings.seq.value = seq;
   view.value = "story";
 }
 
-/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: panel of queries over the whole log */
-export function Panel({ whole }) {
-  useRoomWhereLow();
+/** @param {{queries: import("../../kit/html.js").Component}} props `queries`: panel of queries over the whole log */
+export function Panel({ queries }) {
+  useEnlargedWhereLow();
   const [box, size] = useBox();
   const arriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
   const figures = log.value && numRecords.value ? requestFigures(log.value, arriving) : null;
@@ -72,9 +72,9 @@ export function Panel({ whole }) {
     ${wide || shown === "table" ? html`<${Table} rows=${found} all=${rows} open=${open} />` : null}
     ${
       story
-        ? html`<${Story} row=${row} close=${() => (view.value = wide ? "lists" : "table")} />`
+        ? html`<${Timeline} row=${row} close=${() => (view.value = wide ? "lists" : "table")} />`
         : lists
-          ? html`<${Lists} figures=${figures} open=${open} whole=${whole} />`
+          ? html`<${Lists} figures=${figures} open=${open} queries=${queries} />`
           : null
     }
   </div>`;

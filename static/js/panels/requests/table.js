@@ -12,7 +12,7 @@ import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
-import { ownStart, timeline } from "./shown.js";
+import { ownStart, showsBars } from "./view_state.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
@@ -30,7 +30,7 @@ const GAP = 8; // px before a bar
  */
 export function Table({ rows, all, open }) {
   const [box, size] = useBox();
-  const { columns, bar } = layoutFor(size.width || innerWidth, timeline.value, all, settings.only.value);
+  const { columns, bar } = layoutFor(size.width || innerWidth, showsBars.value, all, settings.only.value);
   const scale = useMemo(() => scaleOf(rows, ownStart.value ?? areShort(rows)), [rows, ownStart.value]);
   const high = size.width && size.width < NARROW ? THUMB : ROW;
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });

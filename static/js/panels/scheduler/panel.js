@@ -6,7 +6,7 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { cellAt, lanesIn, lanesOf } from "../../core/lanes.js";
 import { language } from "../../i18n/language.js";
 import { t } from "../../i18n/words.js";
-import { placed } from "../../kit/anchors.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
@@ -95,7 +95,7 @@ function Plane({ lanes: all }) {
     const sizes = new ResizeObserver(measure);
     if (outer.current) sizes.observe(outer.current);
     measure();
-    const stop = placed("lane", (seq) => {
+    const stop = registerAnchor("lane", (seq) => {
       const [{ layout: at, lanes: all }, scroll] = [latest.current, outer.current];
       const row = all.lanes.findIndex((lane) => lane.seq_id === seq);
       const box = scroll?.getBoundingClientRect();

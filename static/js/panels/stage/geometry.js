@@ -1,4 +1,4 @@
-// Geometry of the token strip: columns, rows, and the minimap. Pure.
+// Geometry of the token row: columns, rows, and the minimap. Pure.
 
 const GAP = 2;
 const BLOCK_GAP = 8; // px between two blocks

@@ -22,7 +22,7 @@ export const lensIsOn = signal(false);
 /** Whether the server can recompute the run on stage, in the view that has all panels; lessons ask what comes next. */
 export const lensIsPossible = computed(
   () =>
-    settings.distance.value === "bench" &&
+    settings.viewMode.value === "workspace" &&
     connection.value === "live" &&
     ownIsShown.value &&
     !bare.value &&

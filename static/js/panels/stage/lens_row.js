@@ -8,7 +8,7 @@ import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { select } from "../../state/store.js";
 import { fetchLens, lensAt, lensIsOn, lensIsPossible, lensIsRight, lensProblem, lensText } from "./lens.js";
-import { fontSize, shownText } from "./strip_columns.js";
+import { fontSize, shownText } from "./token_row_columns.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View
@@ -39,9 +39,9 @@ export function LensRow({ now, layout, span }) {
   const problem = lensProblem(now);
   const positions = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
   const style = { width: `${layout.extent}px` };
-  return html`<div class="strip-lens" id="strip-lens" aria-hidden=${!problem} style=${style}>${
+  return html`<div class="token-row-lens" id="token-row-lens" aria-hidden=${!problem} style=${style}>${
     problem
-      ? html`<p class="strip-lens-problem">${problem}</p>`
+      ? html`<p class="token-row-lens-problem">${problem}</p>`
       : positions.map((position) => html`<${Guess} key=${position} ...${{ now, layout, position }} />`)
   }</div>`;
 }
@@ -61,7 +61,7 @@ function Guess({ now, layout, position }) {
     width: `${layout.width}px`,
     fontSize: size === null ? undefined : `${Math.min(size, LARGEST)}px`,
   };
-  return html`<span class="strip-guess" data-position=${position} data-right=${lensIsRight(now, position, top)}
+  return html`<span class="token-row-guess" data-position=${position} data-right=${lensIsRight(now, position, top)}
     lang=${langOf(text)} style=${style} ...${tips([lensText(now, position)])} onClick=${() => select({ position })}>${
       size === null ? "…" : text
     }</span>`;

@@ -1,5 +1,5 @@
 // Minimap of the whole sequence: prompt and generated tokens, block edges, the attention row as heat, and a draggable
-// window. It is the strip's scroll bar.
+// window. It is the token row's scroll bar.
 
 import { useRef } from "../../../vendor/preact/hooks.js";
 import { t } from "../../i18n/words.js";
@@ -25,8 +25,8 @@ const ARROW = 64; // px scrolled by an arrow key
  */
 
 /**
- * The minimap. `offset` and `follows`: signals with the strip's scroll offset and whether it follows its newest column.
- * `width`: of the strip's window. `show(offset)` scrolls.
+ * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
+ * column. `width`: of the token row's window. `show(offset)` scrolls.
  *
  * @param {Strip & {layout: Columns | null, follows: Signal<boolean>}} props
  */
@@ -51,7 +51,7 @@ export function Minimap({ layout, offset, width, follows, show }) {
       class="minimap-track"
       ref=${ref}
       role="scrollbar"
-      aria-controls="strip-scroll"
+      aria-controls="token-row-scroll"
       aria-orientation="horizontal"
       aria-label=${t("stage.minimap")}
       aria-valuemin="0"
@@ -74,7 +74,7 @@ export function Minimap({ layout, offset, width, follows, show }) {
 }
 
 /**
- * Return the px of the minimap that the strip's window covers: [left, right].
+ * Return the px of the minimap that the token row's window covers: [left, right].
  *
  * @param {Columns} layout
  * @param {number} offset

@@ -15,7 +15,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
-import { ModelOnItsWay } from "../../kit/model_loading.js";
+import { ModelLoading } from "../../kit/model_loading.js";
 import { Term } from "../../kit/term.js";
 import { textLine } from "../../kit/text_line.js";
 import { tips } from "../../kit/tooltip.js";
@@ -37,8 +37,8 @@ import {
   shownSeq,
   stageIndex,
 } from "../../state/store.js";
-import { Strip } from "./strip.js";
-import { done, sampledAt } from "./strip_columns.js";
+import { TokenRow } from "./token_row.js";
+import { done, sampledAt } from "./token_row_columns.js";
 
 const Links = lazy(async () => (await import("./chain_links.js")).Links);
 
@@ -62,7 +62,7 @@ export function Panel() {
     data-bare=${bare.value}>
     <h2 id="stage-title" class="visually-hidden">${t("region.stage")}</h2>
     <${Heading} />
-    <${Strip} />
+    <${TokenRow} />
     ${invited.value ? html`<${Invitation} />` : null}
     <${Chain} />
   </section>`;
@@ -83,7 +83,7 @@ const Invitation = () => html`<button class="stage-play" id="stage-play" aria-la
   title=${t("stage.play")} onClick=${accept}><${Icon} name="play" /></button>`;
 
 function Empty() {
-  if (isLoading.value) return html`<${ModelOnItsWay} />`;
+  if (isLoading.value) return html`<${ModelLoading} />`;
   return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t(
     player.value.prefill ? "stage.none_text" : "stage.none_lesson",
   )}</p>`;
@@ -179,7 +179,7 @@ function Patterns() {
   </label>`;
 }
 
-/** Choice of the strip's layer and head. */
+/** Choice of the token row's layer and head. */
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;

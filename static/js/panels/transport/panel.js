@@ -7,7 +7,7 @@ import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
-import { inRoom } from "../../control/present.js";
+import { isPresenting } from "../../control/present.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -93,7 +93,7 @@ function History() {
 /** Commands that compute new records. */
 function Engine() {
   const { step, live, running } = player.value;
-  const prefill = inRoom() ? null : player.value.prefill; // in a room the first step is the prefill as well
+  const prefill = isPresenting() ? null : player.value.prefill; // in a room the first step is the prefill as well
   const off = !live() || running();
   const first = numRecords.value === 0 || !prefill; // highlight the command that the empty stage asks for
   const waits = connection.value !== "live" || busy.value;

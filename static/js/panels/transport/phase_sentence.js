@@ -23,7 +23,7 @@ import {
 import { hasText } from "../../i18n/words.js";
 
 /**
- * @typedef {import("../../core/messages.js").Part} Part
+ * @typedef {import("../../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../../core/log.js").TraceLog} Log
  * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
@@ -45,10 +45,14 @@ import { hasText } from "../../i18n/words.js";
  * @typedef {At & {entry: BatchEntry}} Computed
  */
 
-/** @type {Record<string, ((at: At) => Part[]) | ((at: Computed) => Part[])>} */
+/** @type {Record<string, ((at: At) => MessageKey[]) | ((at: Computed) => MessageKey[])>} */
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
-/** Use the plain variant of each text, for beginners, if there is one. @param {Part[]} parts @returns {Part[]} */
+/**
+ * Use the plain variant of each text, for beginners, if there is one.
+ * @param {MessageKey[]} parts
+ * @returns {MessageKey[]}
+ */
 const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`) ? `${key}.plain` : key, values]);
 
 /**
@@ -57,7 +61,7 @@ const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`)
  *
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
  * @param {Attention | null} [attention] @param {Register} [register] "plain" or "short"
- * @returns {Part[]}
+ * @returns {MessageKey[]}
  */
 export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, register = "short") {
   const record = log.records[index];
@@ -68,7 +72,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
   const table = own.tables[0] ?? []; // table of the layers with the longest attention span
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
-  const tell = /** @type {(at: any) => Part[]} what has no entry was told above */ (SUBS[phase]);
+  const tell = /** @type {(at: any) => MessageKey[]} what has no entry was told above */ (SUBS[phase]);
   const found = tell({
     register,
     log,
@@ -91,7 +95,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
 const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id)?.token_bytes ?? []);
 const SCHEDULES = new Set(["preempt", "admit", "defer", "draft"]);
 
-/** @param {At} at @returns {Part[]} */
+/** @param {At} at @returns {MessageKey[]} */
 function schedule(at) {
   const { batch, tokens, log, register } = at;
   const found = each(
@@ -116,12 +120,12 @@ function schedule(at) {
 /**
  * Describe the blocks taken from the free queue, and its length before and after.
  *
- * @param {Computed} at @returns {Part[]}
+ * @param {Computed} at @returns {MessageKey[]}
  */
 function allocate(at) {
   const { log, index, ops, entry, end, table, own, register } = at;
   const taken = ops.filter((op) => op.type === "allocate");
-  /** @type {Part[]} */
+  /** @type {MessageKey[]} */
   const found = [];
   found.push(...briefly(log, index, (op) => op.type === "evict", register));
   log.groups.forEach((group, at) => {
@@ -160,7 +164,7 @@ function queueChange(ops) {
   return atLastTaken;
 }
 
-/** @param {Computed} at @returns {Part[]} */
+/** @param {Computed} at @returns {MessageKey[]} */
 function qkv(at) {
   const { model, tokens, batch, entry, end } = at;
   const [kv, d] = [sizeOf(model, "num_kv_heads"), sizeOf(model, "head_dim")];
@@ -170,12 +174,12 @@ function qkv(at) {
   return [["sentence.phase.qkv", { ...shape, n: tokens, seqs: batch.length }]];
 }
 
-/** @param {Computed} at @returns {Part[]} */
+/** @param {Computed} at @returns {MessageKey[]} */
 function write(at) {
   const { log, entry, end, table, own } = at;
   const layers = own.groups[0].layers.length;
   const size = blockSize(log.header);
-  /** @type {Part[]} */
+  /** @type {MessageKey[]} */
   const found = [];
   const place = slotOf(table, size, end - 1);
   const count = end - entry.start;
@@ -199,11 +203,11 @@ function write(at) {
   return [...found, ...briefly(log, at.index, (op) => op.type === "cache", at.register)];
 }
 
-/** @param {Computed} at @returns {Part[]} */
+/** @param {Computed} at @returns {MessageKey[]} */
 function attend(at) {
   const { log, entry, end, model, own, attention } = at;
   const count = end - entry.start;
-  /** @type {Part[]} */
+  /** @type {MessageKey[]} */
   const found = [];
   if (count === 1) {
     const keys = keysRead(log, end, null, entry.seq_id);
@@ -252,11 +256,11 @@ function attend(at) {
   return found;
 }
 
-/** @param {Computed} at @returns {Part[]} */
+/** @param {Computed} at @returns {MessageKey[]} */
 function sample(at) {
   const { record, ops, entry, end } = at;
   const output = outputIn(record, entry.seq_id);
-  /** @type {Part[]} */
+  /** @type {MessageKey[]} */
   const found = [];
   if (!output)
     found.push([

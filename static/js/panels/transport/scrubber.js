@@ -5,7 +5,7 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { eventKind } from "../../control/playback.js";
 import { clusters, KINDS, marksIn, tokensOf } from "../../core/events.js";
 import { grouped, t } from "../../i18n/words.js";
-import { placed } from "../../kit/anchors.js";
+import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { SIGNS } from "../../kit/event_marks.js";
@@ -28,7 +28,7 @@ export function Scrubber() {
   );
   useEffect(
     () =>
-      placed("record", (index) => {
+      registerAnchor("record", (index) => {
         const [box, all] = [ref.current?.getBoundingClientRect(), numRecords.peek()];
         if (!box || index >= all) return null;
         return { x: box.left + placeOf(index, all, box.width), y: box.top, width: 0, height: box.height };

@@ -14,7 +14,7 @@ import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { addLateWords } from "../../state/lazy_words.js";
+import { addLazyWords } from "../../state/lazy_words.js";
 import { PHASES, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
@@ -29,7 +29,7 @@ let asked = false;
 function subSteps() {
   if (!asked) {
     asked = true;
-    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLateWords("transport")]).then(
+    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLazyWords("transport")]).then(
       ([found]) => (phases.value = found.phaseSentencesOf),
       () => (asked = false),
     );
@@ -61,7 +61,7 @@ export function Sentence() {
   const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const inCard = settings.distance.value === "room"; // there, the scene's card shows its outcome
+  const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
   const text = sentences(end ? [end, said[0]] : said); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;

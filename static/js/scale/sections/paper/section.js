@@ -5,9 +5,9 @@ import { grouped, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { useAnswer } from "../../answer.js";
 import { inputs, name } from "../../inputs.js";
 import { lineAt, Plot } from "../../plot.js";
+import { useResult } from "../../use_result.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = { paper: { type: name, initial: "", place: true } };
@@ -39,7 +39,7 @@ export function Section() {
 
 function Figures() {
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("paper", {});
+  const { value, problem } = useResult("paper", {});
   if (problem) return html`<p class="scale-problem" role="alert">${problem}</p>`;
   if (!value) return html`<p class="hint" role="status">${t("scale.paper.computing")}</p>`;
   return html`<p>${t("scale.paper.differs")}</p>

@@ -4,10 +4,10 @@ import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js"
 import { language } from "../../../i18n/language.js";
 import { grouped, inLanguage, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
+import { useResult } from "../../use_result.js";
 
 /**
  * @typedef {{
@@ -139,7 +139,7 @@ const values = inputs(TABLE);
 export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("placement", asked);
+  const { value, problem } = useResult("placement", asked);
   // after an invalid input the previous lists stay available
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;

@@ -6,11 +6,11 @@ import { grouped, inLanguage, t } from "../../../i18n/words.js";
 import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
-import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
+import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 
 const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows
@@ -97,7 +97,7 @@ const values = inputs(TABLE);
 export function Section() {
   const asked = Object.fromEntries(Object.entries(SLIDERS).map(([id, { asks }]) => [asks, values[id].value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("queues", asked);
+  const { value, problem } = useResult("queues", asked);
   return html`<div class="scale-controls">
       ${Object.entries(SLIDERS).map(
         ([id, ends]) => html`<${Slider} key=${id} section="queues" id=${id} held=${values[id]} ...${ends} />`,

@@ -3,10 +3,10 @@
 import { useRef } from "../../../../vendor/preact/hooks.js";
 import { grouped, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, List, Slider } from "../../controls.js";
 import { inputs, list, name, number } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
+import { useResult } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */
@@ -71,7 +71,7 @@ const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the 
 export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("roofline", asked);
+  const { value, problem } = useResult("roofline", asked);
   // after an invalid input the previous lists stay available
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;

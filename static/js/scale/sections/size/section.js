@@ -4,11 +4,11 @@
 import { signal } from "../../../../vendor/signals/signals.js";
 import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
-import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
+import { useResult } from "../../use_result.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 
@@ -139,7 +139,7 @@ export function Section() {
   } = Object.fromEntries(Object.entries(values).map(([one, held]) => [one, held.value]));
   const own = config.value;
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useAnswer("size", { ...asked, gpu: card }, own?.text ?? null);
+  const { value, problem } = useResult("size", { ...asked, gpu: card }, own?.text ?? null);
   const said = [SHIPPED, AUTO];
   const plain = (/** @type {string} */ id) => ({ id, name: said.includes(id) ? t(`scale.size.${id}`) : id });
   const counts = value?.has_cross ? [...COUNTS, "encoder_tokens"] : COUNTS;

@@ -1,0 +1,104 @@
+// Bar of a follower: its place, the way back, "lost here", and the current question.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { answerToClass } from "../../control/class_lesson.js";
+import { requestOfClass } from "../../control/class_requests.js";
+import { comeBack, press, wander } from "../../control/classroom.js";
+import { sentences, t } from "../../i18n/words.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { leaveClass } from "../../net/classroom.js";
+import { answersTo, answerTo, classState, drives, forgotten, ownSeat, roaming } from "../../state/classroom.js";
+import { connection } from "../../state/store.js";
+import { AnswerInput } from "./answers.js";
+import { useBarHeight } from "./bar_height.js";
+import { Histogram } from "./histogram.js";
+import { answerText, Clock, questionText } from "./question_parts.js";
+import { SelfView } from "./self_view.js";
+
+export function FollowerBar() {
+  const now = classState.value;
+  const own = ownSeat.value;
+  const ref = useBarHeight();
+  if (!now || !own) return null;
+  if (now.over) return html`<${Over} />`;
+  return html`<${Sheet} />
+    <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value} ref=${ref}>
+      <${Where} />
+      ${own.remote ? html`<${Remote} />` : null}
+      <button class="class-lost" id="class-lost" aria-pressed=${own.lost} onClick=${() =>
+        requestOfClass("class_lost", { lost: !own.lost })}>${t(own.lost ? "class.lost_now" : "class.lost")}</button>
+      <${SelfView} />
+    </section>`;
+}
+
+function Where() {
+  const now = classState.value;
+  if (connection.value === "lost") return html`<p class="class-where" role="status">${t("class.away")}</p>`;
+  if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
+  if (roaming.value)
+    return html`<p class="class-where"><span>${t("class.roaming")}</span></p>
+      <button class="command primary" id="class-back" onClick=${comeBack}><${Icon} name="back" /> ${t(
+        "class.come_back",
+      )}</button>`;
+  if (!now?.theater) return html`<p class="class-where" role="status">${t("class.begins")}</p>`;
+  const by = now.driver_name;
+  return html`<p class="class-where" role="status"><i class="class-dot" aria-hidden="true"></i> ${
+    by ? t("class.with", { name: by }) : t("class.together")
+  }</p>
+    ${now.held ? null : html`<button class="quiet" id="class-wander" onClick=${wander}>${t("class.wander")}</button>`}`;
+}
+
+const Remote = () => html`<div class="class-remote" role="group" aria-label=${t("class.remote")}>
+  <button class="command" id="class-press-back" onClick=${() => press("back")}
+    aria-label=${t("class.press_back")}><${Icon}
+    name="back" /></button>
+  <button class="command primary" id="class-press-next" onClick=${() => press("next")}>${t("class.press_next")} <${Icon}
+    name="forward" /></button>
+</div>`;
+
+function Over() {
+  const text = forgotten.value ? ["class.forgotten", "class.forgotten.seat"] : ["class.over"];
+  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")} ref=${useBarHeight()}>
+    <p class="class-where" role="status">${sentences(text.map((key) => t(key)))}</p>
+    <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
+  </section>`;
+}
+
+/** The question sheet. It stays on top until it is answered, can then be put aside, and returns with the results. */
+function Sheet() {
+  const poll = classState.value?.poll ?? null;
+  const key = poll ? `${poll.id} ${poll.phase}` : "";
+  const [aside, putAside] = useState("");
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const isShown = poll !== null && aside !== key;
+  useLayoutEffect(() => {
+    if (isShown && box.current && !box.current.contains(document.activeElement))
+      box.current.focus({ preventScroll: true });
+  }, [isShown, poll?.id]);
+  useEffect(() => {
+    if (poll?.kind === "lesson") document.getElementById(`question-${poll.item}`)?.scrollIntoView({ block: "center" });
+  }, [poll?.id]);
+  if (!poll) return null;
+  if (!isShown)
+    return html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
+      "class.question",
+    )}</button>`;
+  const given = answersTo(poll);
+  const missed = poll.phase === "shown" && !given.length && answerTo(poll.id, 0) !== undefined;
+  return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
+    <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
+      <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
+        onClick=${() => putAside(key)}><${Icon} name="close" /></button></p>
+    <h2 id="class-asked">${questionText(poll)}</h2>
+    ${
+      poll.phase === "open" || poll.phase === "again"
+        ? html`<${AnswerInput} poll=${poll} give=${answerToClass} />
+          <p class="class-in" role="status">${given.length ? t("class.answer_is_in") : ""}</p>`
+        : poll.phase === "shown"
+          ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />
+            ${missed ? html`<p>${t("class.no_second")}</p>` : null}`
+          : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
+    }
+  </section>`;
+}

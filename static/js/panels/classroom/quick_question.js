@@ -1,0 +1,90 @@
+// The presenter's quick question: kind, text, options and an optional clock.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { requestOfClass } from "../../control/class_requests.js";
+import { stemText } from "../../i18n/questions.js";
+import { t } from "../../i18n/words.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { askOpen, classState } from "../../state/classroom.js";
+import { barrier } from "../../state/lessons.js";
+
+const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
+const MAX = 8;
+const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
+
+/** Whether a new question can be posed. */
+const isFree = () => !classState.value?.poll || classState.value.poll.phase === "shown";
+
+export function QuickQuestion() {
+  if (!isFree()) return null;
+  return html`<div class="class-ask"><${OfLesson} /><${Quick} /></div>`;
+}
+
+/** The question that the open lesson is waiting at. */
+function OfLesson() {
+  const item = barrier.value;
+  if (item?.kind !== "ask" || classState.value?.lesson === null) return null;
+  return html`<div class="class-ask-lesson"><p>${stemText(item)}</p>
+    <button class="command primary" id="class-ask-lesson" onClick=${askLesson}>${t("class.ask_lesson")}</button></div>`;
+}
+
+function Quick() {
+  const [kind, choose] = useState(/** @type {typeof KINDS[number]} */ ("choice"));
+  const [text, write] = useState("");
+  const [options, setOptions] = useState(["", ""]);
+  const [seconds, setSeconds] = useState("");
+  const wanted = options.map((one) => one.trim()).filter(Boolean);
+  const canAsk = text.trim() && (kind !== "choice" || wanted.length > 1);
+  /** @param {Event} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    const asked = await requestOfClass("class_ask", {
+      kind,
+      text: text.trim(),
+      options: kind === "choice" ? wanted : [],
+      seconds: seconds ? Number(seconds) : null,
+    });
+    if (!asked) return;
+    askOpen.value = false;
+    write("");
+    setOptions(["", ""]);
+  };
+  /** @param {number} i @param {string} value */
+  const change = (i, value) => {
+    const next = options.map((one, at) => (at === i ? value : one));
+    if (i === next.length - 1 && value && next.length < MAX) next.push("");
+    setOptions(next);
+  };
+  return html`<form class="class-form" id="class-quick" onSubmit=${submit}>
+    <h3 class="panel-title">${t("class.quick")}</h3>
+    <div class="segments" role="group" aria-label=${t("class.kind")}>${KINDS.map(
+      (
+        one,
+      ) => html`<button type="button" class=${one === kind ? "segment chosen" : "segment"} aria-pressed=${one === kind}
+        key=${one} onClick=${() => choose(one)}>${t(`class.kind.${one}`)}</button>`,
+    )}</div>
+    <label class="field">${t("class.text")}<textarea id="class-text" rows="2" maxlength="500" value=${text}
+      onInput=${withValue(write)}></textarea></label>
+    ${
+      kind === "choice"
+        ? options.map(
+            (value, i) => html`<label class="field" key=${i}><span class="visually-hidden">${t("class.option", {
+              n: i + 1,
+            })}</span><input type="text" maxlength="200" value=${value} placeholder=${t("class.option", { n: i + 1 })}
+              onInput=${withValue((text) => change(i, text))} /></label>`,
+          )
+        : html`<p class="hint">${t(`class.kind.${kind}.more`)}</p>`
+    }
+    <label class="field class-seconds">${t("class.seconds")} <select value=${seconds}
+      onChange=${withValue(setSeconds)}>
+      <option value="">${t("class.no_clock")}</option>
+      ${CLOCKS.map((n) => html`<option key=${n} value=${n}>${t("class.n_seconds", { n })}</option>`)}
+    </select></label>
+    <button class="command primary" id="class-ask" disabled=${!canAsk}>${t("class.ask")}</button>
+  </form>`;
+}
+
+async function askLesson() {
+  if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
+}

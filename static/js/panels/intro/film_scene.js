@@ -1,0 +1,117 @@
+// The film on a canvas: selects and paints the picture for a point in time. A pure function of recording, size and
+// time.
+
+import { askingOf, vectorIn } from "../../core/film.js";
+import { joinText } from "../../core/labels.js";
+import { colours } from "../../kit/colour.js";
+import { columnsOf, fitting, roomFor } from "./geometry.js";
+import { askingAt, paintAsk, paintWord, rowsOf } from "./paint_attention.js";
+import { paintKept, paintServing } from "./paint_pool.js";
+import { paintRace } from "./paint_race.js";
+import { beatAt, linear } from "./time.js";
+
+/**
+ * @typedef {import("../../core/film.js").Film} Film
+ * @typedef {import("./geometry.js").Size} Size
+ * @typedef {ReturnType<typeof sceneOf>} Scene
+ */
+
+const MAX_ASKED = 14; // words visible to the attending query
+const FEWEST_ASKED = 8;
+const ALONE = 1.7; // s for which only the prompt is shown
+
+/**
+ * Return what the pictures of a film need at a screen width: the attending query, and cached vectors.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Film} film
+ * @param {number} width
+ */
+export function sceneOf(c, film, width) {
+  const fits = fitting(c, film.words.slice(0, MAX_ASKED + 1), roomFor(width)) - 1;
+  const asking = askingOf(film, Math.max(FEWEST_ASKED, Math.min(MAX_ASKED, fits))) ?? {
+    index: film.steps[0],
+    head: 0,
+    query: film.numPrompt - 1,
+    weights: new Float32Array(film.numPrompt),
+  };
+  /** @type {Map<string, Float32Array | null>} */
+  const known = new Map();
+  const vector = (/** @type {"q" | "k" | "v"} */ kind, /** @type {number} */ position) => {
+    const key = `${kind}${position}`;
+    const found = known.get(key) ?? vectorIn(film, kind, position, asking.head);
+    known.set(key, found);
+    return found;
+  };
+  return {
+    film,
+    asking,
+    asked: asking.query + 1,
+    head: asking.head,
+    k: (/** @type {number} */ position) => vector("k", position),
+    v: (/** @type {number} */ position) => vector("v", position),
+    q: (/** @type {number} */ position) => vector("q", position),
+  };
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {Scene} scene
+ * @param {number} time seconds, before the fan begins
+ */
+export function paintFilm(c, size, scene, time) {
+  const { id, local } = beatAt(time);
+  const { film } = scene;
+  if (id === "next") paintBeginning(c, size, scene, local);
+  else if (id === "ask") paintAsking(c, size, scene, local);
+  else if (id === "again" || id === "race") paintRace(c, size, scene, id, local);
+  else if (id === "kept") paintKept(c, size, scene, scene.q(film.numPrompt + film.steps.length - 2), local);
+  else paintServing(c, size, scene, local);
+}
+
+/** Text before the word that the fan replaces. @param {Film} film */
+export function stemOf(film) {
+  const bytes = film.log.tail.sequences.get(film.seq)?.token_bytes ?? [];
+  return joinText(bytes.slice(0, film.numPrompt + film.steps.indexOf(film.fanAt)));
+}
+
+/**
+ * Paint the prompt with a cursor, then its next words one by one.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {Scene} scene
+ * @param {number} now
+ */
+function paintBeginning(c, size, { film, asked }, now) {
+  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width);
+  const { text } = rowsOf(size, columns);
+  const more = asked - film.numPrompt;
+  const count = film.numPrompt + Math.floor(more * linear(now, ALONE, 3.7));
+  for (let p = columns.first; p < Math.min(count, asked); p++) {
+    const colour = p < film.numPrompt ? colours().prompt : colours().generated;
+    paintWord(c, columns, p, film.words[p], text, { colour });
+  }
+  const last = count - columns.first;
+  const x = (columns.x[last] ?? size.width) - (columns.widths[last] ?? 0) / 2 + 6;
+  c.fillStyle = colours().generated;
+  c.fillRect(x, text - columns.size * 0.6, 3, columns.size * 1.2);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {Scene} scene
+ * @param {number} now
+ */
+function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
+  const words = film.words.slice(0, asked + 1);
+  const columns = columnsOf(c, words, size.width);
+  const { weights, query } = asking;
+  const pictured = {
+    ...{ words: words.slice(0, asked), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },
+    next: words[asked] ?? null,
+  };
+  paintAsk(c, columns, rowsOf(size, columns), pictured, askingAt(now));
+}

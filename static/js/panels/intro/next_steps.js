@@ -1,0 +1,84 @@
+// Ways on from the first look: the reader's own prompt, and links to the rest of the page.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { batch, effect, untracked } from "../../../vendor/signals/signals.js";
+import { step } from "../../control/actions.js";
+import { writeOwn } from "../../control/opening.js";
+import { t } from "../../i18n/words.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { isForeign } from "../../net/commands.js";
+import { session } from "../../net/session.js";
+import { attends, classState, startOpen } from "../../state/classroom.js";
+import { hasLesson, isEmbedded } from "../../state/embedded.js";
+import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
+import * as store from "../../state/store.js";
+
+const LONGEST = 2000; // maximum characters of a prompt
+
+/** Whether a prompt can be run: the server has a model, and the page follows no class. */
+const canAsk = () => !isEmbedded && !isSite && !attends.value && store.modelFacts.value?.live !== false;
+
+/** Form for the reader's own prompt, which starts a run of its own. */
+export function Own() {
+  const [text, write] = useState("");
+  const [waits, wait] = useState(false);
+  if (!canAsk()) return null;
+  /** @param {Event} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!text.trim() || waits) return;
+    wait(true);
+    if (await writeOwn(text)) write("");
+    wait(false);
+  };
+  return html`<form class="intro-own" id="intro-own" onSubmit=${submit}>
+    <input id="own-words" maxlength=${LONGEST} autocomplete="off" value=${text} placeholder=${t("intro.own")}
+      aria-label=${t("intro.own")} onInput=${withValue(write)} />
+    <button class="command" id="own-go" disabled=${!text.trim() || waits}>${t(
+      waits ? "intro.own.waits" : "intro.own.go",
+    )}</button>
+  </form>`;
+}
+
+/**
+ * Step a new run once so that it reads its prompt and the first look has a picture. Returns a function that stops it.
+ */
+export function readAtOnce() {
+  /** @type {import("../../core/log.js").TraceLog | null} */
+  let read = null; // once per run
+  return effect(() => {
+    const { value: log } = store.own.log;
+    const isNew = store.connection.value === "live" && store.status.value?.num_records === 0 && log !== read;
+    if (!log || !isNew || attends.value || settings.step.value !== null) return;
+    if (isForeign(session.run?.theater ?? "")) return; // another user's run is not stepped without confirmation
+    read = log;
+    untracked(step);
+  });
+}
+
+const learn = () => (settings.viewMode.value = "lesson");
+
+const museum = () =>
+  batch(() => {
+    settings.viewMode.value = "workspace";
+    settings.detail.value = "museum";
+    settings.region.value = "detail";
+  });
+
+export function Doors() {
+  if (attends.value) return null;
+  const hasServer = !isEmbedded && !isSite;
+  /** @param {string} id @param {string} text @param {() => void} open */
+  const door = (id, text, open) => html`<button class="intro-door" id=${id} onClick=${open}>${text}</button>`;
+  return html`<nav class="intro-doors" id="intro-doors" aria-label=${t("intro.doors")}>
+    ${isEmbedded && !hasLesson ? null : door("intro-learn", t("header.learn"), learn)}
+    ${door("intro-museum", t("detail.museum"), museum)}
+    ${hasServer ? html`<a class="intro-door" href="scale">${t("header.scale")}</a>` : null}
+    ${hasServer ? html`<a class="intro-door intro-prompts" href="prompts">${t("header.prompts")}</a>` : null}
+    ${hasServer ? html`<a class="intro-door" href="bench">${t("header.bench")}</a>` : null}
+    ${hasServer && !classState.value ? door("intro-teach", t("header.teach"), () => (startOpen.value = true)) : null}
+    ${door("intro-more", t("intro.first.more"), () => (settings.viewMode.value = "workspace"))}
+  </nav>`;
+}

@@ -1,0 +1,146 @@
+// Picture of a record in the first look: the query that it computed and its attention.
+
+import { batch } from "../../../vendor/signals/signals.js";
+import { wordOf } from "../../core/film.js";
+import { RELEASED } from "../../core/groups.js";
+import { attentionRow, originOf, vectorOf } from "../../core/sequence_view.js";
+import { kvHeadOf } from "../../core/shape.js";
+import { isWhole, widestHead } from "../../core/wide_rows.js";
+import { t } from "../../i18n/words.js";
+import { colours } from "../../kit/colour.js";
+import { phases } from "../../state/playhead.js";
+import { settings } from "../../state/settings.js";
+import { columnsOf, fontOf } from "./geometry.js";
+import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_attention.js";
+
+/**
+ * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("./geometry.js").Size} size
+ * @param {import("../../state/store.js").View} now
+ */
+export function paintMoment(c, size, now) {
+  const words = now.seq.token_bytes.map(wordOf);
+  const { query } = now;
+  const shown = query === null ? words : words.slice(0, query + 2);
+  const columns = columnsOf(c, shown, size.width, Math.min(34, Math.max(15, 0.12 * size.height)));
+  const rows = rowsOf(size, columns, BRACKETS);
+  const { layer, head } = headShown(now);
+  const view = { ...now, layer, head, kvHead: kvHeadOf(now.log.header.model, layer, head) };
+  const { qkv, write, attend, sample } = phases();
+  const k = (/** @type {number} */ p) => vectorOf(view, "k", p) ?? null;
+  const v = (/** @type {number} */ p) => vectorOf(view, "v", p) ?? null;
+  const told = {
+    words: shown,
+    numPrompt: now.seq.num_prompt_tokens,
+    weights: null,
+    query: -1,
+    next: null,
+    k,
+    v,
+    q: null,
+  };
+  if (query === null) {
+    shown.forEach((word, p) => {
+      const colour = p < told.numPrompt ? colours().prompt : colours().generated;
+      if (p < columns.first) return;
+      if (p < now.numFilled) paintColumn(c, columns, rows, told, p, { ...ASKED, lines: 0 });
+      else paintWord(c, columns, p, word, rows.text, { colour });
+    });
+    return paintBlocks(c, columns, rows, now, now.numFilled - 1, 1);
+  }
+  const row = attentionRow(now.log, now.index, now.seq.seq_id, layer, head, query);
+  const weights = row && Float32Array.from({ length: query + 1 }, (_, p) => row.weights[p - row.keyStart] ?? 0);
+  const next = words[query + 1] ?? null;
+  const q = vectorOf(view, "q", query) ?? null;
+  const asked = { ...told, words: words.slice(0, query + 1), weights, query, next, q };
+  const fresh = now.entry?.start ?? query; // cells written by this record appear during the write phase
+  paintAsk(c, columns, rows, asked, { cells: 1, query: qkv, lines: attend, values: attend, next: sample }, (p) =>
+    p < fresh ? 1 : write,
+  );
+  paintBlocks(c, columns, rows, now, query, write);
+}
+
+const BRACKETS = 22; // px below the cells
+
+/**
+ * Paint a bracket with its id for each block that the cells lie in.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("./geometry.js").Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows
+ * @param {import("../../state/store.js").View} now
+ * @param {number} last position of the last cell
+ * @param {number} written visible share of the newest cell, 0 to 1
+ */
+function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, written) {
+  const y = rows.v + rows.cell + 5;
+  c.strokeStyle = c.fillStyle = colours()["ink-2"];
+  c.lineWidth = 1.5;
+  c.font = fontOf(14);
+  c.textAlign = "center";
+  c.textBaseline = "top";
+  table.forEach((id, logical) => {
+    const from = Math.max(first, logical * blockSize);
+    const to = Math.min(last, (logical + 1) * blockSize - 1);
+    if (id === RELEASED || to < from) return;
+    const left = x[from - first] - widths[from - first] / 2 + 4;
+    const right = x[to - first] + widths[to - first] / 2 - 4;
+    c.globalAlpha = from === last ? written : 1;
+    c.beginPath();
+    c.moveTo(left, y - 4);
+    c.lineTo(left, y);
+    c.lineTo(right, y);
+    if (to === (logical + 1) * blockSize - 1) c.lineTo(right, y - 4); // left open while the block has free slots
+    c.stroke();
+    const text = t("intro.first.block", { id });
+    c.fillText(c.measureText(text).width < right - left ? text : String(id), (left + right) / 2, y + 3);
+  });
+  c.globalAlpha = 1;
+}
+
+/** @typedef {{layer: number, head: number}} Place */
+/** Head that was first shown for each run. @type {WeakMap<import("../../core/log.js").TraceLog, Place>} */
+const begun = new WeakMap();
+
+/**
+ * Return the layer and head of the picture: the chosen ones, else the ones first shown. They are fixed per run, since
+ * in another head earlier tokens have other keys, which would look as if the past had changed.
+ *
+ * @param {import("../../state/store.js").View} now
+ * @returns {Place}
+ */
+export function headShown(now) {
+  if (settings.layer.peek() !== null && settings.head.peek() !== null) return now;
+  const known = begun.get(now.log);
+  if (known) return known;
+  const { layer, head } = widestHead(now.log) ?? now;
+  if (isWhole(now.log, now.index)) begun.set(now.log, { layer, head });
+  return { layer, head };
+}
+
+/** Keep the shown head for the run that replaces this one. @param {import("../../state/store.js").View} now */
+export function keepHead(now) {
+  const { layer, head } = headShown(now);
+  batch(() => ([settings.layer.value, settings.head.value] = [layer, head]));
+}
+
+/**
+ * Return what the picture needs and can be fetched: all layers (null) of a record to choose a head, then the arrays of
+ * its layer.
+ *
+ * @param {import("../../state/store.js").View} now
+ * @returns {{record: number, layer: number | null}[]}
+ */
+export function missingOf(now) {
+  const isChosen = begun.has(now.log) || (settings.layer.peek() !== null && settings.head.peek() !== null);
+  if (!isChosen && !widestHead(now.log) && !isWhole(now.log, now.index)) return [{ record: now.index, layer: null }];
+  const { layer } = headShown(now);
+  const records = new Set([now.index]);
+  for (let p = 0; p < now.numFilled; p++) {
+    const origin = originOf(now, p);
+    if (origin) records.add(origin.record);
+  }
+  return [...records].filter((record) => now.log.captureMissing(record, layer)).map((record) => ({ record, layer }));
+}

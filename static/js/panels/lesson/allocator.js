@@ -1,0 +1,132 @@
+// "Be the allocator" exercise: a list of block operations made by dragging, tapping or keys, which is judged and shown
+// beside the engine's operations.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { answer, waiting } from "../../control/lesson.js";
+import { jumpTo } from "../../control/playback.js";
+import { t } from "../../i18n/words.js";
+import { Swatch } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { barrier } from "../../state/lessons.js";
+import { own } from "../../state/run.js";
+import { BlockManager } from "./block_manager.js";
+import { useNews } from "./follow.js";
+
+/**
+ * @typedef {import("../../state/lessons.js").ToldWork} ToldWork
+ * @typedef {import("../../core/wire.js").Deed} Deed
+ * @typedef {import("../../core/wire.js").Verdict} Verdict
+ */
+
+/** The current list, and the item it belongs to. */
+const list = signal(/** @type {{item: number, deeds: Deed[]}} */ ({ item: -1, deeds: [] }));
+
+/** Return the current list of an item. @param {ToldWork} item */
+export const deedsOf = (item) => (list.value.item === item.index ? list.value.deeds : []);
+
+/** @type {Record<Verdict["grade"], string>} */
+const SIGNS = { right: "✓", other: "≈", illegal: "✗", differs: "≠" };
+
+/** @param {{item: ToldWork}} props */
+export function Allocator({ item }) {
+  const isOpen = !item.over && barrier.value?.index === item.index;
+  const deeds = deedsOf(item);
+  const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
+  /** @param {Deed[]} wanted */
+  const set = (wanted) => (list.value = { item: item.index, deeds: wanted });
+  const news = useNews(item.given.length, item.over);
+  return html`<div class="work" role="group" id=${`work-${item.index}`} data-over=${item.over}
+    aria-label=${t("lesson.work.title")}>
+    <h2 class="work-title">${t("lesson.work.title")}</h2>
+    <${Tasks} item=${item} />
+    ${item.given.map(
+      (told, i) =>
+        told &&
+        html`<${Told} key=${i} told=${told} attempt=${i + 1}
+      news=${i === item.given.length - 1 ? news : null} />`,
+    )}
+    ${
+      state
+        ? html`<${BlockManager} state=${state} deeds=${deeds}
+          onDeed=${(/** @type {Deed} */ deed) => set([...deeds, deed])} />
+        <ol class="work-list" aria-label=${t("lesson.work.list")}>${deeds.map(
+          (deed, i) => html`<li key=${i}>${deedText(deed)} <button class="quiet work-back"
+            aria-label=${t("lesson.work.back", { deed: deedText(deed) })}
+            onClick=${() => set(deeds.filter((_, j) => j !== i))}>✕</button></li>`,
+        )}</ol>
+        <div class="work-ends">
+          <button class="command primary" id="work-give" disabled=${!deeds.length || waiting.value}
+            onClick=${() => answer(deeds)}>${t(item.given.length ? "lesson.work.second" : "lesson.work.give")}</button>
+          <button class="quiet" id="work-unsure" disabled=${waiting.value}
+            onClick=${() => answer(null)}>${t("lesson.work.show")}</button>
+        </div>`
+        : null
+    }
+    ${item.engine ? html`<${Engines} item=${item} />` : null}
+  </div>`;
+}
+
+/** Requests of the scheduler, step by step. @param {{item: ToldWork}} props */
+function Tasks({ item }) {
+  /** @type {Map<number, ToldWork["tasks"]>} */
+  const steps = new Map();
+  for (const task of item.tasks) steps.set(task.step, [...(steps.get(task.step) ?? []), task]);
+  return html`<ul class="work-tasks">${[...steps].map(
+    ([step, tasks]) => html`<li key=${step}><b class="num">${t("lesson.work.step", { n: step })}</b>
+      <ul>${tasks.map(
+        ({ kind, seq, start, end }) =>
+          html`<li><${Swatch} id=${seq} /> ${t(`lesson.work.task.${kind}`, {
+            seq,
+            n: end,
+            positions: end - start === 1 ? start : `${start}–${end - 1}`,
+          })}</li>`,
+      )}</ul></li>`,
+  )}</ul>`;
+}
+
+/**
+ * A submitted list with a verdict for each operation.
+ *
+ * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
+ *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
+ */
+function Told({ told, attempt, news }) {
+  return html`<div class="work-told" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
+    <h3>${t(attempt > 1 ? "lesson.work.your_second" : "lesson.work.yours")}</h3>
+    <ol>${told.deeds.map((deed, i) => {
+      const { grade, why, refs } = told.verdicts[i];
+      const values = {
+        block: deed.kind === "copy" && why !== "in_use" ? deed.source : deed.block,
+        seq: deed.seq,
+        refs,
+      };
+      return html`<li data-grade=${grade}><i aria-label=${t(`lesson.work.grade.${grade}`)}>${
+        SIGNS[grade]
+      }</i> ${deedText(deed)}${
+        why ? html` <span class="work-why">${t(`lesson.work.why.${why}`, values)}</span>` : null
+      }</li>`;
+    })}</ol>
+    ${told.missing ? html`<p>${t("lesson.work.missing", { n: told.missing })}</p>` : null}
+    ${told.right ? html`<p><b>${t("lesson.work.all_right")}</b></p>` : null}
+  </div>`;
+}
+
+/** Operations of the engine. @param {{item: ToldWork}} props */
+function Engines({ item }) {
+  return html`<div class="work-told" data-news=${item.given.at(-1) === null}>
+    <h3>${t("lesson.work.engine")}</h3>
+    <ol>${(item.engine ?? []).map(({ deed, record }) => {
+      const isShown = record < own.numRecords.value;
+      return html`<li>${deedText(deed)} ${
+        isShown
+          ? html`<button class="lesson-link num" onClick=${() => jumpTo(record)}>${t("lesson.record", {
+              i: record + 1,
+            })}</button>`
+          : null
+      }</li>`;
+    })}</ol>
+  </div>`;
+}
+
+/** Text of an operation. @param {Deed} deed */
+export const deedText = ({ kind, block, seq, source }) => t(`lesson.work.deed.${kind}`, { block, seq, source });

@@ -1,0 +1,146 @@
+// The block manager's desk: operations, free queue, block tables. Blocks are dragged, or tapped and then placed by a
+// tap.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { t } from "../../i18n/words.js";
+import { Swatch } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { deedOf, drafted, TOOLS, tapped } from "./block_moves.js";
+import { draggable, dragged, Ghost } from "./drag.js";
+
+/**
+ * @typedef {import("./block_moves.js").Deed} Deed
+ * @typedef {import("./block_moves.js").Draft} Draft
+ * @typedef {import("./block_moves.js").Held} Held
+ * @typedef {import("./block_moves.js").Kind} Kind
+ * @typedef {import("./block_moves.js").Target} Target
+ */
+
+const AHEAD = 5; // blocks at the head of the free queue that are always shown; of the others, only those with a hash
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<Kind>} */
+const tool = signal("allocate");
+/** @type {import("../../../vendor/signals/signals.js").Signal<Held | null>} */
+const held = signal(null);
+
+/**
+ * @param {{
+ *   state: import("../../state/store.js").State, deeds: Deed[], onDeed: (deed: Deed) => void,
+ * }} props
+ */
+export function BlockManager({ state, deeds, onDeed }) {
+  const draft = drafted(state, deeds);
+  /** @param {Deed | null} deed */
+  const did = (deed) => {
+    if (!deed) return;
+    held.value = null;
+    onDeed(deed);
+  };
+  /** @param {Held} one */
+  const tap = (one) => {
+    const found = tapped(tool.value, held.value, one);
+    if (found && "kind" in found) did(found);
+    else held.value = found;
+  };
+  /** @param {number} seq */
+  const placeIn = (seq) => {
+    if (held.value) did(deedOf(tool.value, held.value, { kind: "table", seq, block: null }));
+  };
+  const desk = { draft, size: state.block_size, tap, drop: did };
+  const places = draft.queue.map((_, i) => i).filter((i) => i < AHEAD || draft.hashed[draft.queue[i]]);
+  return html`<div class="desk">
+    <div class="desk-tools" role="radiogroup" aria-label=${t("lesson.work.tools")} data-arrows>${TOOLS.map(
+      (name) => html`<button key=${name} class="desk-tool" role="radio" aria-checked=${tool.value === name}
+        data-drop="tool" data-tool=${name} tabindex=${tool.value === name ? 0 : -1} onClick=${() => choose(name)}
+        onKeyDown=${turn}>${t(`lesson.work.tool.${name}`)}</button>`,
+    )}</div>
+    <p class="desk-hint" role="status">${
+      held.value && tool.value !== "copy"
+        ? t("lesson.work.held", { block: held.value.block })
+        : t(`lesson.work.hint.${tool.value}`)
+    }</p>
+    <div class="desk-row" data-drop="queue">
+      <span class="desk-name">${t("lesson.work.queue")}</span>
+      <span class="desk-chips">${places.map(
+        (i, at) => html`${at && i > places[at - 1] + 1 ? html`<span class="desk-gap">…</span>` : null}<${Chip}
+          key=${draft.queue[i]} ...${desk} block=${draft.queue[i]} from="queue" head=${i === 0} />`,
+      )}${places.at(-1) !== draft.queue.length - 1 ? html`<span class="desk-gap">…</span>` : null}</span>
+    </div>
+    ${[...draft.tables].map(
+      ([seq, table]) => html`<div class="desk-row" key=${seq} data-drop="table" data-seq=${seq}>
+        <button class="desk-name" disabled=${!held.value || tool.value === "copy"} onClick=${() => placeIn(seq)}
+          aria-label=${t("lesson.work.into", { seq })}><${Swatch} id=${seq} /> ${seq} ◂</button>
+        <span class="desk-chips">${table.map(
+          (block, i) => html`<${Chip} key=${i} ...${desk} block=${block} from=${seq} head=${false} />`,
+        )}</span>
+      </div>`,
+    )}
+    <${Ghost} kind="desk-chip num" />
+  </div>`;
+}
+
+/** @param {Kind} name */
+function choose(name) {
+  tool.value = name;
+  held.value = null;
+}
+
+/** Choose an operation with the arrow keys. @param {KeyboardEvent} event */
+function turn(event) {
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  choose(TOOLS[(TOOLS.indexOf(tool.value) + by + TOOLS.length) % TOOLS.length]);
+  const button = /** @type {Element} */ (event.currentTarget).parentElement?.querySelector(
+    `[data-tool="${tool.value}"]`,
+  );
+  /** @type {HTMLElement | null} */ (button)?.focus();
+}
+
+/**
+ * A block: its id, whether it has a hash, its fill level and its reference count.
+ *
+ * @param {{
+ *   draft: Draft, size: number, tap: (one: Held) => void, drop: (deed: Deed | null) => void, block: number,
+ *   from: number | "queue", head: boolean,
+ * }} props
+ */
+function Chip({ draft, size, tap, drop, block, from, head }) {
+  const one = { block, from };
+  const refs = draft.refs[block];
+  const isHeld = held.value?.block === block && held.value.from === from;
+  const words = [
+    t("lesson.work.block", { n: block }),
+    head ? t("lesson.work.head") : null,
+    draft.hashed[block] ? t("lesson.work.hashed") : null,
+    from === "queue" ? null : t("lesson.work.filled", { n: draft.filled[block], size }),
+    refs > 1 ? t("lesson.work.refs", { n: refs }) : null,
+  ];
+  /** @param {Element | null} under */
+  const letGo = (under) => {
+    const target = targetOf(under);
+    drop(target && deedOf(tool.value, one, target));
+  };
+  return html`<button class="desk-chip num" data-drop="chip" data-block=${block} data-head=${head} data-held=${isHeld}
+    aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => dragged.value || tap(one)}
+    ...${draggable(String(block), letGo)}>
+    ${head ? "▸" : ""}${block}${draft.hashed[block] ? html`<sup>#</sup>` : null}${
+      refs > 1 ? html`<small>×${refs}</small>` : null
+    }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;
+}
+
+/**
+ * Return the drop target of a released block.
+ *
+ * @param {Element | null} under
+ * @returns {Target | null}
+ */
+function targetOf(under) {
+  const tools = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=tool]") ?? null);
+  if (tools) return { kind: "tool", tool: /** @type {Kind} */ (tools.dataset.tool) };
+  const row = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=queue], [data-drop=table]") ?? null);
+  if (!row) return null;
+  if (row.dataset.drop === "queue") return { kind: "queue" };
+  const chip = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=chip]") ?? null);
+  return { kind: "table", seq: Number(row.dataset.seq), block: chip ? Number(chip.dataset.block) : null };
+}

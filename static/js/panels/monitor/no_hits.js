@@ -1,0 +1,126 @@
+// Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
+
+/**
+ * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
+ * @typedef {import("../../core/observed_cache.js").PrefixRoot} PrefixRoot
+ * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>`
+ */
+
+const SETTING = "vllm:cache_config_info.";
+
+/**
+ * Explain why no token has hit since monitoring began. Returns null if some did, if no prefix was queried, or if the
+ * server does not report it.
+ *
+ * @param {RankReport} said report of the rank
+ * @param {number} blockSize of the pool
+ * @param {() => PrefixRoot[] | Promise<PrefixRoot[]>} roots beginnings of its sequences; called only if nothing else
+ * explains the
+ *   misses
+ * @returns {Verdict | null | Promise<Verdict | null>}
+ */
+export function whyNoHits(said, blockSize, roots) {
+  const { hits, stored, messages, groups } = said;
+  if (!hits?.asked || hits.hits > 0) return null;
+  const setting = (/** @type {string} */ name) => said.readings[SETTING + name]?.at(-1)?.[1];
+  if (setting("enable_prefix_caching") === 0) return { name: "off", facts: {} };
+  if (!stored) return { name: messages ? "nothing" : "silent", facts: { asked: hits.asked, size: blockSize } };
+  const sizes = groups.map(({ size }) => size).filter(Boolean);
+  const alignment = setting("cache_hit_alignment_tokens") ?? sizes.reduce(leastCommon, 1);
+  const found = ofGroups(said, alignment) ?? ofPool(said) ?? ofRanks(said) ?? ofOneRoot(said);
+  if (found) return found;
+  const conclude = (/** @type {PrefixRoot[]} */ some) =>
+    ofRoots(some, said.roots, Math.min(...sizes, blockSize), alignment);
+  const some = roots();
+  return some instanceof Promise ? some.then(conclude) : conclude(some);
+}
+
+/**
+ * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
+ *
+ * @param {RankReport} said @param {number} alignment @returns {Verdict | null}
+ */
+function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
+  if (!n) return null;
+  if (groups.length > 1 && most < alignment) return { name: "alignment", facts: { shared: most, size: alignment } };
+  const [worst] = [...lacking].sort((a, b) => b.count - a.count);
+  if (!worst) return { name: "same_time", facts: { n } };
+  const kind = groups.find(({ id }) => id === worst.group)?.kind ?? "?";
+  return { name: "group", facts: { n: worst.count, of: n, group: worst.group, kind } };
+}
+
+/** The needed contents had been evicted. @param {RankReport} said @returns {Verdict | null} */
+const ofPool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
+
+/** Requests with the same beginning were routed to other ranks. @param {RankReport} said @returns {Verdict | null} */
+const ofRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
+
+/**
+ * No content was stored twice, and there is at most one beginning.
+ * @param {RankReport} said
+ * @returns {Verdict | null}
+ */
+const ofOneRoot = ({ roots }) =>
+  roots > 1 ? null : roots ? { name: "one", facts: {} } : { name: "unsaid", facts: {} };
+
+/**
+ * No content was stored twice: compare how far any two beginnings agree.
+ *
+ * @param {PrefixRoot[]} some the most recent beginnings
+ * @param {number} n number of all beginnings
+ * @param {number} size
+ * @param {number} alignment
+ * @returns {Verdict}
+ */
+function ofRoots(some, n, size, alignment) {
+  const { shared, salts } = closest(some);
+  if (salts > 1) return { name: "salt", facts: { n: salts } };
+  if (shared) return { name: "block_size", facts: { shared, size, alignment: Math.max(size, alignment) } };
+  return { name: "different", facts: { n } };
+}
+
+/** @type {WeakMap<PrefixRoot[], {shared: number, salts: number}>} */
+const closests = new WeakMap();
+
+/**
+ * Return the longest common prefix in tokens of any two beginnings under one salt, and the largest number of salts
+ * under which one identical content occurs.
+ *
+ * @param {PrefixRoot[]} roots
+ */
+function closest(roots) {
+  const before = closests.get(roots);
+  if (before) return before;
+  const sorted = [...roots].sort((a, b) => compare(a.tokens, b.tokens));
+  let [shared, salts, run] = [0, 1, 1];
+  for (let i = 1; i < sorted.length; i++) {
+    const [one, other] = [sorted[i - 1], sorted[i]];
+    const same = common(one.tokens, other.tokens);
+    run = same === one.tokens.length && same === other.tokens.length ? run + 1 : 1;
+    salts = Math.max(salts, run);
+    if (one.salt === other.salt) shared = Math.max(shared, same);
+  }
+  const found = { shared, salts };
+  closests.set(roots, found);
+  return found;
+}
+
+/** @param {number[]} a @param {number[]} b */
+function common(a, b) {
+  let n = 0;
+  while (n < a.length && n < b.length && a[n] === b[n]) n += 1;
+  return n;
+}
+
+/** @param {number[]} a @param {number[]} b */
+function compare(a, b) {
+  const n = common(a, b);
+  return n < a.length && n < b.length ? a[n] - b[n] : a.length - b.length;
+}
+
+/** @param {number} a @param {number} b */
+function leastCommon(a, b) {
+  let [x, y] = [a, b];
+  while (y) [x, y] = [y, x % y];
+  return (a * b) / x;
+}

@@ -1,0 +1,268 @@
+// A server that is monitored from outside: its reported state, and what it does not report.
+
+import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { branchesIn } from "../../core/branch_rows.js";
+import { observedCacheOf } from "../../core/observed_cache.js";
+import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
+import { hashText } from "../../i18n/operations.js";
+import { grouped, secondsText, t } from "../../i18n/words.js";
+import { prepare } from "../../kit/canvas.js";
+import { html } from "../../kit/html.js";
+import { useQuery } from "../../kit/use_query.js";
+import { place, heard as surveyed } from "../../net/log_index.js";
+import { drawnIndex, log, longRun, state } from "../../state/store.js";
+import { Panel as Head } from "./header.js";
+import { AskedFor, WhyNoHits } from "./questions.js";
+
+const MAX_HEIGHT = 220; // CSS pixels
+const LARGEST = 12;
+const FRESH = 32; // records for which a content counts as newly stored
+
+/** @typedef {import("../../core/state_parts.js").Block} Block */
+
+/** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
+function sideOf(count, width) {
+  const rough = Math.sqrt((Math.max(1, width) * MAX_HEIGHT) / Math.max(1, count));
+  return Math.max(1, Math.min(LARGEST, Math.floor(rough)));
+}
+
+/** @param {HTMLCanvasElement} canvas @param {Block[]} places @param {number} index of the record that is shown */
+function paintPlaces(canvas, places, index) {
+  const width = canvas.parentElement?.clientWidth ?? 300;
+  const side = sideOf(places.length, width);
+  const columns = Math.max(1, Math.floor(width / side));
+  const context = prepare(canvas, columns * side, Math.ceil(places.length / columns) * side);
+  const style = getComputedStyle(canvas);
+  const [ink, fresh, line] = ["--ink-3", "--v", "--line"].map((name) => style.getPropertyValue(name));
+  const gap = side > 3 ? 1 : 0;
+  for (const [at, { block_hash: hash, allocated_in: since }] of places.entries()) {
+    const [x, y] = [(at % columns) * side, Math.floor(at / columns) * side];
+    if (hash !== null) {
+      context.fillStyle = since !== null && index - since < FRESH ? fresh : ink;
+      context.fillRect(x, y, side - gap, side - gap);
+    } else if (side > 5) {
+      context.strokeStyle = line;
+      context.beginPath(); // a diagonal marks unknown contents, not an empty block
+      context.moveTo(x + 1, y + side - 2);
+      context.lineTo(x + side - 2, y + 1);
+      context.stroke();
+    }
+  }
+}
+
+/** Index of the block under the pointer, or null. @param {PointerEvent} event @param {number} count */
+function cellAt(event, count) {
+  const canvas = /** @type {HTMLCanvasElement} */ (event.currentTarget);
+  const width = canvas.parentElement?.clientWidth ?? 300;
+  const side = sideOf(count, width);
+  const columns = Math.max(1, Math.floor(width / side));
+  const [column, row] = [Math.floor(event.offsetX / side), Math.floor(event.offsetY / side)];
+  const at = row * columns + column;
+  return column < columns && at >= 0 && at < count ? at : null;
+}
+
+const BRANCHES = 60;
+/** Metric names by figure: vLLM's, then SGLang's if it exports one. */
+const READINGS = [
+  ["running", "vllm:num_requests_running", "sglang:num_running_reqs"],
+  ["waiting", "vllm:num_requests_waiting", "sglang:num_queue_reqs"],
+  ["usage", "vllm:kv_cache_usage_perc", "sglang:token_usage"],
+  ["preemptions", "vllm:num_preemptions_total"],
+  ["prompt", "vllm:prompt_tokens_total", "sglang:prompt_tokens_total"],
+  ["generated", "vllm:generation_tokens_total", "sglang:generation_tokens_total"],
+];
+
+/**
+ * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
+ * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
+ * @typedef {import("../../core/trace.js").Header} Header
+ * @typedef {import("../../kit/html.js").Component} Component
+ */
+
+/**
+ * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix
+ * cache) are panels of their own.
+ *
+ * @param {{queries: Component, branches: Component}} props
+ */
+export function Panel({ queries, branches }) {
+  const [large, shown] = [longRun.value, log.value];
+  if (large) return html`<${Everywhere} heard=${surveyed} header=${large.header} index=${place.value} />`;
+  if (!shown?.header.observed || !state.value) return null;
+  return html`<section class="monitor" id="region-monitor" aria-label=${t("monitor.title")} tabindex="0">
+    <header class="monitor-head"><${Head} header=${shown.header} /></header>
+    <${Everywhere} heard=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
+      branches=${branches} />
+  </section>`;
+}
+
+/**
+ * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are
+ * shown too; for a longer log the long run's panel shows them.
+ *
+ * @param {{heard: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
+ */
+function Everywhere({ heard, header, index, queries, branches }) {
+  const ask = () => {
+    const report = heard.said(index);
+    return report instanceof Promise ? report.then((ranks) => ({ ranks, index })) : { ranks: report, index };
+  };
+  const { answer, problem } = useQuery(index < 0 ? null : ask, [heard, index], heard.still);
+  const { events = [], unknown = [] } = header.observed ?? {};
+  return html`<div class="monitor-said">
+    ${problem && html`<p class="monitor-problem" role="alert" lang="en">${problem}</p>`}
+    ${answer?.ranks.map(
+      (report, rank, { length }) =>
+        html`<${OneRank} key=${rank} ...${{ heard, said: report, rank, header, branches }} index=${answer.index}
+          from=${events[rank] ?? ""} many=${length > 1} />`,
+    )}
+    <${AskedFor} heard=${heard} index=${index} />
+    ${queries && html`<${queries} />`}
+    <${Unknowns} names=${unknown} open=${Boolean(queries)} />
+  </div>`;
+}
+
+/**
+ * @param {{
+ *   heard: ObservedCache, said: RankReport, rank: number, index: number, header: Header, from: string, many: boolean,
+ *   branches?: Component,
+ * }} props `index`: of the last record that `said` covers
+ */
+function OneRank({ heard, said: report, rank, index, header, from, many, branches }) {
+  const { since, problem } = report;
+  const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
+  return html`<div class="monitor-rank">
+    <h3>${many ? t("monitor.rank", { n: rank }) : t("monitor.events")} <small>${from}</small></h3>
+    <p class="monitor-since" data-reason=${since?.reason}>${
+      since
+        ? t(`monitor.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
+        : t("monitor.since.never")
+    }${isOpen ? ` ${t("monitor.since.outside", { n: since.outside })}` : null}</p>
+    ${problem ? html`<p class="monitor-problem" role="status" lang="en">${problem}</p>` : null}
+    <dl class="monitor-figures">
+      <${Figure} name="messages" value=${grouped(report.messages)} />
+      <${Figure} name="last" value=${report.last === null ? "–" : grouped(report.last)} />
+      <${Figure} name="replayed" value=${grouped(report.replayed)} />
+      <${Figure} name="epochs" value=${grouped((since?.epoch ?? 0) + 1)} />
+      <${Figure} name="gaps" value=${grouped(report.gaps)} />
+      <${Figure} name="unmatched" value=${grouped(report.unmatched)} />
+      ${report.unread ? html`<${Figure} name="unread" value=${grouped(report.unread)} />` : null}
+    </dl>
+    <${Readings} said=${report} />
+    <${WhyNoHits} ...${{ heard, said: report, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
+    ${branches && html`<${Places} instance=${rank} />`}
+    <${Families} found=${report.families} />
+    ${branches && html`<${Beginnings} instance=${rank} branches=${branches} />`}
+  </div>`;
+}
+
+/** @param {{name: string, value: string | null}} props null: unknown */
+const Figure = ({ name, value }) =>
+  html`<div title=${t(value === null ? "monitor.no_metrics" : `monitor.figure.${name}.why`)}>
+    <dt>${t(`monitor.figure.${name}`)}</dt>
+    <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("monitor.unknown")}</dd>
+  </div>`;
+
+/** @param {{said: RankReport}} props */
+function Readings({ said: { readings, hits: since } }) {
+  const hits = since?.asked ? `${((100 * since.hits) / since.asked).toFixed(1)} %` : null;
+  return html`<dl class="monitor-figures monitor-readings">
+    ${READINGS.map(([name, ...keys]) => {
+      const key = keys.find((one) => readings[one]) ?? keys[0];
+      const last = readings[key]?.at(-1)?.[1];
+      const value = last === undefined ? null : name === "usage" ? `${(100 * last).toFixed(1)} %` : grouped(last);
+      return html`<div key=${name} title=${value === null ? t("monitor.no_metrics") : key}>
+        <dt>${t(`monitor.reading.${name}`)}</dt>
+        <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("monitor.unknown")}</dd>
+        <${Line} points=${readings[key] ?? []} />
+      </div>`;
+    })}
+    <div title=${hits === null ? t("monitor.no_metrics") : t("monitor.reading.hits.why")}>
+      <dt>${t("monitor.reading.hits")}</dt>
+      <dd class=${hits === null ? "is-unknown" : ""}>${hits ?? t("monitor.unknown")}</dd>
+    </div>
+  </dl>`;
+}
+
+/** Plot the last two minutes of a metric. @param {{points: import("../../core/observed_cache.js").Point[]}} props */
+function Line({ points }) {
+  if (points.length < 2) return null;
+  const [first, last] = [points[0][0], points[points.length - 1][0]];
+  const values = points.map(([, value]) => value);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const share = (/** @type {number} */ part, /** @type {number} */ whole) => part / Math.max(whole, 1e-9);
+  const drawn = points.map(
+    ([at, value]) => `${100 * share(at - first, last - first)},${19 - 18 * share(value - least, most - least)}`,
+  );
+  return html`<svg viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><polyline
+    points=${drawn.join(" ")} /></svg>`;
+}
+
+/** Blocks of the pool, and whether the content of each is known. @param {{instance: number}} props */
+function Places({ instance }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
+  const now = state.value;
+  const group = now ? groupsOf(now, instance)[0] : null;
+  const places = now && group ? now.blocks.slice(group.first_block, group.first_block + group.num_blocks) : [];
+  const count = places.filter((block) => block.block_hash !== null).length;
+  const [all, left] = [grouped(places.length), grouped(places.length - count)];
+  const report = t("monitor.places", { n: grouped(count), all, left });
+  useEffect(() => {
+    if (canvas.current) paintPlaces(canvas.current, places, drawnIndex.value);
+  });
+  const one = pointed === null ? null : places[pointed];
+  return html`<figure class="monitor-places">
+    <figcaption>${report}</figcaption>
+    <canvas ref=${canvas} role="img" aria-label=${report}
+      onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(cellAt(event, places.length))}
+      onPointerLeave=${() => setPointed(null)}></canvas>
+    <p class="monitor-legend"><i class="swatch-known"></i>${t("monitor.known")}<i
+      class="swatch-fresh"></i>${t("monitor.fresh")}<i class="swatch-unknown"></i>${t("monitor.unknown_place")}</p>
+    <p class="monitor-place" role="status">${
+      one
+        ? one.block_hash
+          ? t("monitor.place", {
+              hash: hashText(one.block_hash),
+              n: one.token_ids.length || t("monitor.unknown"),
+              record: one.allocated_in ?? 0,
+            })
+          : t("monitor.place.unknown")
+        : t("monitor.place.point")
+    }</p>
+  </figure>`;
+}
+
+/** The largest branches of the prefix cache. @param {{instance: number, branches: Component}} props */
+function Beginnings({ instance, branches }) {
+  if (!log.value || !state.value) return null;
+  const found = branchesIn(prefixTree(log.value, state.value, instance), BRANCHES);
+  if (!found.branches.length) return null;
+  return html`<h4>${t("monitor.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
+}
+
+/** Cached contents by medium, layer group and adapter. @param {{found: RankReport["families"]}} props */
+function Families({ found }) {
+  if (!found.length) return null;
+  const unsaid = html`<span class="is-unknown">${t("monitor.unknown")}</span>`;
+  return html`<table class="monitor-families"><caption>${t("monitor.families")}</caption>
+    <thead><tr>${["where", "group", "lora", "contents"].map(
+      (name) => html`<th key=${name} scope="col">${t(`monitor.families.${name}`)}</th>`,
+    )}</tr></thead>
+    <tbody>${found.map(
+      ({ medium, tier, group, kind, window, lora, count }, i) =>
+        html`<tr key=${i}><td>${medium || "GPU"}${tier ? html` <small>${tier}</small>` : null}</td>
+        <td>${group ?? unsaid}${kind ? html` <small>${kind}${window ? ` ${grouped(window)}` : ""}</small>` : null}</td>
+        <td>${lora ?? "–"}</td><td>${grouped(count)}</td></tr>`,
+    )}</tbody></table>`;
+}
+
+/** @param {{names: string[], open: boolean}} props `open`: initially expanded */
+const Unknowns = ({ names, open }) =>
+  html`<details class="monitor-unknowns" open=${open}><summary>${t("monitor.unknowns", { n: names.length })}</summary>
+    <dl>${names.map(
+      (name) =>
+        html`<div key=${name}><dt><span aria-hidden="true">?</span> ${t(`unknown.${name}`)}</dt><dd>${t(
+          `monitor.unknown.${name}.why`,
+        )}</dd></div>`,
+    )}</dl></details>`;

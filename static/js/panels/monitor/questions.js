@@ -1,0 +1,94 @@
+// Two questions about a monitored server: why its prefix cache gets no hits, and what it has cached for a prompt.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { t } from "../../i18n/words.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { useQuery } from "../../kit/use_query.js";
+import { cachedFor, idsIn } from "./cached_prefix.js";
+import { whyNoHits } from "./no_hits.js";
+
+/**
+ * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
+ * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
+ * @typedef {import("./cached_prefix.js").Answer} Answer
+ */
+
+const prompt = signal(""); // module state: the text survives when the log outgrows the page
+
+/**
+ * @param {{heard: ObservedCache, said: RankReport, rank: number, index: number, blockSize: number}} props `index`: of
+ * the record that
+ *   `said` belongs to
+ */
+export function WhyNoHits({ heard, said, rank, index, blockSize }) {
+  const { answer: found } = useQuery(() => whyNoHits(said, blockSize, () => heard.roots(rank, index)), [said]);
+  if (!found) return null;
+  return html`<p class="monitor-why" data-why=${found.name}><strong>${t("monitor.why")}</strong> ${t(
+    `monitor.why.${found.name}`,
+    found.facts,
+  )}</p>`;
+}
+
+/** @param {{heard: ObservedCache, index: number}} props `index`: of the record after which the cache is queried */
+export function AskedFor({ heard, index }) {
+  const text = prompt.value;
+  const ids = idsIn(text);
+  const { answer, problem } = useQuery(ids && (() => heard.chains(ids, index)), [heard, text, index], heard.still);
+  return html`<section class="monitor-asked">
+    <h3><label for="monitor-prompt">${t("monitor.asked")}</label></h3>
+    <textarea id="monitor-prompt" rows="2" spellcheck=${false} aria-describedby="monitor-prompt-how" value=${text}
+      onInput=${withValue((typed) => (prompt.value = typed))}></textarea>
+    <p id="monitor-prompt-how"><small>${t("monitor.asked.how")}</small></p>
+    <div role="status">${
+      ids
+        ? answer?.map((chains, rank) =>
+            cachedFor(chains, ids.length).map(
+              (one) => html`<${One} key=${`${rank} ${one.salt}`} answer=${one} count=${ids.length}
+                instance=${answer.length > 1 ? rank : null} />`,
+            ),
+          )
+        : text.trim() && html`<p>${t("monitor.asked.text")}</p>`
+    }${problem && html`<p class="monitor-problem" lang="en">${problem}</p>`}</div>
+  </section>`;
+}
+
+/** @param {{answer: Answer, count: number, instance: number | null}} props `count`: tokens of the prompt */
+function One({ answer, count, instance }) {
+  const { salt, hit, known, groups, limit, outside, next } = answer;
+  const where = [
+    instance === null ? "" : t("monitor.rank", { n: instance }),
+    salt === null ? "" : t("monitor.asked.under", { salt }),
+  ].filter(Boolean);
+  const said =
+    hit === null
+      ? t("monitor.asked.unsaid")
+      : t(hit || known ? "monitor.asked.hit" : "monitor.asked.none", { n: hit, count });
+  const group = (/** @type {import("./cached_prefix.js").OfGroup} */ { group: { id, kind } }) =>
+    kind ? t("monitor.asked.group", { id, kind }) : t("monitor.asked.group.only", { id });
+  const unsaid = html`<span class="is-unknown" title=${t("monitor.asked.unsaid.why")}>${t("monitor.unknown")}</span>`;
+  return html`<div class="monitor-answer">
+    <p>${where.length ? html`<strong>${where.join(", ")}</strong> ` : null}${said} ${
+      limit
+        ? limit.tokens === hit
+          ? t("monitor.asked.limit", { group: group(limit), n: Math.max(...groups.map((one) => one.tokens ?? 0)) })
+          : t("monitor.asked.limit.ends")
+        : hit === null
+          ? null
+          : t(`monitor.asked.next.${next}`)
+    }</p>
+    ${
+      groups.length > 1
+        ? html`<ul>${groups.map(
+            (one) =>
+              html`<li key=${one.group.id}>${group(one)}: ${
+                one.tokens === null ? unsaid : t("monitor.asked.tokens", { n: one.tokens })
+              }</li>`,
+          )}</ul>`
+        : null
+    }
+    ${outside.map(
+      ({ medium, tokens }) => html`<p key=${medium}>${t("monitor.asked.outside", { n: tokens, medium })}</p>`,
+    )}
+  </div>`;
+}

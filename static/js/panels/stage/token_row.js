@@ -1,0 +1,297 @@
+// The token row: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, and a minimap. Only
+// visible columns are painted and in the document.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { originOf } from "../../core/sequence_view.js";
+import { t } from "../../i18n/words.js";
+import { registerAnchor } from "../../kit/anchors.js";
+import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/measure.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { wantLayer } from "../../net/commands.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
+import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
+import { scrollTo } from "./geometry.js";
+import { lensIsOn, lensIsPossible } from "./lens.js";
+import { LensRow } from "./lens_row.js";
+import { Minimap } from "./minimap.js";
+import { cellOf, done, KINDS, layoutOf, rowsOf } from "./token_row_columns.js";
+import { Gutter, Notice } from "./token_row_gutter.js";
+import { atOnce, usePhaseVariables } from "./token_row_motion.js";
+import { paintOutline, paintTokenRow } from "./token_row_paint.js";
+import { columnTip } from "./token_row_tip.js";
+import { BlockMarks, Tokens } from "./token_row_tokens.js";
+
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry
+ */
+
+const MAX_FETCHES = 64; // maximum number of arrays requested at once
+
+const PRINTING = ["beforeprint", "afterprint"];
+/** @type {import("../../state/playhead.js").Phase[]} */
+const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
+const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
+
+/** Scroll offset of the strip in px. */
+const offset = signal(0);
+const anchor = computed(() => Math.floor(offset.value / ANCHOR));
+/** Whether the strip follows its newest column; scrolling away from it stops that. */
+const follows = signal(true);
+/** Whether the token sampled in the record has a column: not in sub-steps before `sample`. */
+const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
+
+export function TokenRow() {
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
+  const wantsFocus = useRef(/** @type {number | null} */ (null));
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const now = sequenceView.value;
+  const sub = viewSub.value;
+  const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
+  const left = anchor.value * ANCHOR;
+  /** @type {[number, number]} */
+  const span = layout ? layout.visible(left, left + ANCHOR + size.width) : [0, 0];
+  const latest = useRef(/** @type {Geometry} */ ({ layout, size }));
+  latest.current = { layout, size };
+
+  const ref = usePainter(
+    () => [sequenceView.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
+    (box, { width, height }) => {
+      const { layout: at } = latest.current;
+      const canvas = box.querySelector("canvas");
+      if (!canvas) return;
+      const context = prepare(canvas, width, height);
+      if (!at || !sequenceView.value) return bare.value ? undefined : paintOutline(context, width, height);
+      const x = offset.peek();
+      paintTokenRow(context, {
+        now: sequenceView.value,
+        layout: at,
+        span: at.visible(x, x + width),
+        offset: x,
+        width,
+        height,
+        phases: phasesNow(),
+      });
+    },
+  );
+
+  const measure = () => setSize({ width: scroller.current?.clientWidth ?? 0, height: ref.current?.clientHeight ?? 0 });
+  useEffect(() => {
+    const sizes = new ResizeObserver(measure);
+    for (const element of [ref.current, scroller.current]) if (element) sizes.observe(element);
+    return () => sizes.disconnect();
+  }, []);
+
+  /** @param {number} at */
+  const newestSeen = (at) =>
+    layout !== null && layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
+  /** @param {number} to */
+  const scroll = (to) => {
+    if (!scroller.current) return;
+    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a newly mounted strip starts at 0
+    offset.value = to;
+  };
+
+  // follow a new sequence; set before the scroll effect below reads it
+  useLayoutEffect(() => {
+    follows.value = true;
+  }, [now?.seq.seq_id, now?.log]);
+
+  // print the strip from its beginning
+  useEffect(() => {
+    /** @type {number | null} */
+    let before = null;
+    /** @param {Event} event */
+    const prints = ({ type }) => {
+      const begins = type === "beforeprint";
+      if (begins === (before !== null)) return;
+      const to = begins ? 0 : (before ?? 0);
+      before = begins ? offset.peek() : null;
+      atOnce(() => {
+        measure(); // the print layout determines the height
+        scroll(to);
+        measureNow();
+      });
+    };
+    for (const type of PRINTING) addEventListener(type, prints);
+    return () => PRINTING.forEach((type) => removeEventListener(type, prints));
+  }, []);
+
+  // scroll to the columns of this record, including the sampled token
+  const newest = layout ? layout.count - 1 : -1;
+  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // show all of a prefill
+  useLayoutEffect(() => {
+    if ("printing" in document.documentElement.dataset) return; // print starts at the beginning
+    if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
+  }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
+  const onScroll = () => {
+    const to = scroller.current?.scrollLeft ?? 0;
+    if (Math.abs(to - offset.peek()) < 1) return; // caused by the strip itself
+    offset.value = to;
+    const resized = scroller.current?.clientWidth !== size.width; // a resize, not a user's scroll
+    if (newest >= 0 && !resized) follows.value = newestSeen(to);
+  };
+
+  /** Scroll to a column on user input, and follow the newest column if it is visible there. @param {number} to */
+  const show = (to) => {
+    if (!layout) return;
+    const into = Math.max(0, Math.min(to, layout.extent - size.width));
+    scroll(into);
+    follows.value = newestSeen(into);
+  };
+  /** @param {number} position */
+  const bring = (position) => {
+    wantsFocus.current = position;
+    if (layout) show(scrollTo(layout, offset.peek(), size.width, position, position));
+    giveFocus();
+  };
+  const giveFocus = () => {
+    if (wantsFocus.current === null) return;
+    /** @type {HTMLElement | null | undefined} */
+    const token = scroller.current?.querySelector(`[data-position="${wantsFocus.current}"]`);
+    if (!token) return; // focused after the next rendering
+    wantsFocus.current = null;
+    token.focus({ preventScroll: true });
+  };
+  useLayoutEffect(giveFocus);
+
+  useEffect(
+    () =>
+      registerAnchor("vector", (kind, position) => {
+        const { layout: at, size: room } = latest.current;
+        const band = rowsOf(sequenceView.peek(), room.height)[kind];
+        const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
+        if (!at || !corner || !band.height || left < 0 || left + at.width > room.width) return null;
+        return { x: corner.left + left, y: corner.top + band.y, width: at.width, height: band.height };
+      }),
+    [],
+  );
+  useEffect(
+    () =>
+      registerAnchor("columns", (seq, first, count) => {
+        const [{ layout: at, size: room }, corner] = [latest.current, ref.current?.getBoundingClientRect()];
+        if (!at || !corner || seq !== shownSeq.peek()) return null;
+        const from = Math.max(0, at.x(first) - offset.peek());
+        const to = Math.min(room.width, (count ? at.x(first + count - 1) + at.width : at.x(first)) - offset.peek());
+        return to < from ? null : { x: corner.left + from, y: corner.top, width: to - from, height: room.height };
+      }),
+    [],
+  );
+
+  useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
+
+  /** @param {PointerEvent} event */
+  const hoverHere = (event) => hover(event, latest.current);
+  /** @param {MouseEvent} event */
+  const pickHere = (event) => pick(event, latest.current);
+  const tokens = usePhaseVariables();
+  return html`<div class="token-row" data-lens=${lensIsOn.value && lensIsPossible.value}>
+    <${Gutter} now=${now} height=${size.height} />
+    <div class="token-row-scroll" id="token-row-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
+      <div
+        class="token-row-window" data-fades
+        style=${{ width: `${size.width}px` }}
+        ref=${ref}
+        onPointerMove=${hoverHere}
+        onPointerLeave=${leave}
+        onClick=${pickHere}
+      >
+        <canvas aria-hidden="true"></canvas>
+        <${Notice} now=${now} />
+      </div>
+      ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
+      <div
+        class="token-row-tokens"
+        role="listbox"
+        aria-orientation="horizontal"
+        aria-label=${
+          now ? t("stage.token_row_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")
+        }
+        style=${{ width: `${layout?.extent ?? 0}px` }}
+        ref=${tokens}
+      >
+        ${
+          layout
+            ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }}
+          />`
+            : null
+        }
+      </div>
+    </div>
+    <${Minimap} ...${{ layout, offset, width: size.width, follows, show }} />
+    ${
+      layout && layout.whole(size.width) < layout.count
+        ? html`<p
+      class="token-row-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>`
+        : null
+    }
+  </div>`;
+}
+
+function leave() {
+  hovered.value = null;
+  hideTip();
+}
+
+/**
+ * @param {MouseEvent} event
+ * @param {Pick<Geometry, "layout">} geometry
+ */
+function positionAt(event, { layout }) {
+  if (!layout) return null;
+  return layout.at(pointIn(event, /** @type {HTMLElement} */ (event.currentTarget)).x + offset.peek());
+}
+
+/**
+ * @param {PointerEvent} event
+ * @param {Geometry} geometry
+ */
+function hover(event, { layout, size }) {
+  const position = positionAt(event, { layout });
+  if (position === null) return leave();
+  if (hovered.peek()?.position !== position) hovered.value = { position };
+  const now = sequenceView.value;
+  if (!now) return;
+  const { y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
+  const at = rowsOf(now, size.height);
+  const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
+  const vector = kind && cellOf(now, kind, position).vector;
+  const component =
+    kind && vector
+      ? Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length))
+      : null;
+  tipAt(event.clientX, event.clientY, columnTip(now, position, viewSub.value, kind, component));
+}
+
+/**
+ * @param {MouseEvent} event
+ * @param {Geometry} geometry
+ */
+function pick(event, geometry) {
+  const position = positionAt(event, geometry);
+  if (position !== null) select({ position });
+}
+
+/**
+ * Fetch arrays of this layer that were not sent with their records.
+ *
+ * @param {View | null} now
+ * @param {[number, number]} span
+ */
+function fetchMissing(now, [first, last]) {
+  if (!now) return;
+  if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
+  const asked = new Set();
+  for (let position = first; position < last && asked.size < MAX_FETCHES; position++) {
+    if (cellOf(now, "k", position).missing !== "loading") continue;
+    const record = originOf(now, position)?.record ?? -1; // another sequence's record for shared or transferred blocks
+    if (record >= 0 && !asked.has(record)) {
+      asked.add(record);
+      wantLayer(record, now.layer);
+    }
+  }
+}

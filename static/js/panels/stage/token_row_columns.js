@@ -1,0 +1,287 @@
+// Contents of the token row's columns: widths, which columns exist in a sub-step, vectors, and descriptions.
+
+import { labelText, loneLabel } from "../../core/labels.js";
+import { slotOf } from "../../core/metrics.js";
+import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
+import { isElsewhere } from "../../core/slot_origins.js";
+import { storedStates } from "../../core/stored_states.js";
+import { keysText } from "../../i18n/groups.js";
+import { grouped, probabilityText, t } from "../../i18n/words.js";
+import { labelWidth } from "../../kit/canvas.js";
+import { fittedSize } from "../../kit/fitted_text.js";
+import { PHASES } from "../../state/playhead.js";
+import { columns, fittedColumn, rows } from "./geometry.js";
+import { lensText } from "./lens.js";
+
+/**
+ * `missing`: reason why there is no vector, or null.
+ *
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
+ * @typedef {"k" | "v" | "q"} Kind
+ * @typedef {"unwritten" | "released" | "gone" | "loading" | "uncaptured"} Missing
+ * @typedef {{vector: Float32Array, source: string, fresh: boolean, missing: null}} Known
+ * @typedef {{vector: null, source: null, fresh: boolean, missing: Missing}} Unknown
+ * @typedef {Known | Unknown} Cell
+ */
+
+/** @type {Kind[]} */
+export const KINDS = ["k", "v", "q"];
+const LARGEST = 17; // px of a token's text
+const USUAL = 11.5; // minimum px of most tokens of a prompt, which determines the column width
+const NARROWEST = 26;
+const FOR_LETTERS = 46; // px of a column that fits most words of an alphabet
+const WIDEST = 84;
+const TIGHTEST = 0.8; // share of the needed width to which columns may shrink so that a line fits
+const NARROW = 400; // px of a phone's window, in which columns always shrink
+const MAX = 4096; // maximum columns for which space is reserved
+
+/**
+ * Return the rows of the strip, including a state row if the model has a state.
+ *
+ * @param {View | null} now
+ * @param {number} height
+ */
+export const rowsOf = (now, height) => rows(height, Boolean(now?.log.header.model.state_bytes));
+
+/** @param {Label} label */
+export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
+
+/**
+ * Return the font size of `text` in a column of `width`, or null if it does not fit.
+ *
+ * @param {string} text
+ * @param {number} width
+ */
+export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
+
+/**
+ * Whether a phase is complete in the shown sub-step `sub`; null: the whole record.
+ *
+ * @param {number | null} sub
+ * @param {import("../../state/playhead.js").Phase} phase
+ */
+export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
+
+/** Position of the token sampled in the record, or null. @param {View} now */
+export const sampledAt = (now) => (now.output ? now.seq.token_ids.length - 1 : null);
+
+/**
+ * Return the draft status of a position: `draft` before verification, then `accepted` or `rejected`. Returns null if
+ * there is no draft.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export function draftAt({ drafts }, position, sub) {
+  const place = drafts ? position - drafts.start : -1;
+  if (!drafts || place < 0 || place >= drafts.token_bytes.length) return null;
+  if (!done(sub, "sample")) return "draft";
+  return place < drafts.accepted ? "accepted" : "rejected";
+}
+
+/**
+ * Label of the draft token at a position.
+ *
+ * @param {View} now
+ * @param {number} position
+ */
+export const draftLabel = ({ drafts }, position) =>
+  loneLabel(drafts?.token_bytes[position - drafts.start] ?? new Uint8Array());
+
+/**
+ * Label of a column's token: the draft token before verification and after the last token.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export const labelAt = (now, position, sub) =>
+  draftAt(now, position, sub) === "draft" || position >= now.labels.length
+    ? draftLabel(now, position)
+    : now.labels[position];
+
+/** @type {WeakMap<object, Map<number, number>>} needed width by log and sequence */
+const needs = new WeakMap();
+
+/**
+ * Return the width that a sequence's tokens need. It is computed from the prompt, so columns keep their width as the
+ * sequence grows.
+ *
+ * @param {View} now
+ */
+function neededWidth(now) {
+  const known = needs.get(now.log) ?? new Map();
+  needs.set(now.log, known);
+  const { seq_id: id, num_prompt_tokens: count } = now.seq;
+  if (!known.has(id)) {
+    const texts = now.labels.slice(0, count).map(shownText);
+    const widths = texts.map(labelWidth).sort((a, b) => a - b);
+    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * USUAL) / LARGEST;
+    const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? FOR_LETTERS : NARROWEST;
+    known.set(id, Math.min(WIDEST, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
+  }
+  return known.get(id) ?? NARROWEST;
+}
+
+/**
+ * Return the column width at which `count` columns fit the window, not less than the minimum share of `needed`.
+ *
+ * @param {number} needed
+ * @param {number} count
+ * @param {number} blockSize
+ * @param {number} width
+ */
+function tightened(needed, count, blockSize, width) {
+  const tightest = Math.floor(needed * TIGHTEST);
+  return width < NARROW ? tightest : Math.max(tightest, Math.min(needed, fittedColumn(count, blockSize, width)));
+}
+
+/**
+ * Lay out the columns of the sequence on stage in a window of `width`; `withSampled`: including the token just sampled.
+ *
+ * @param {View} now
+ * @param {number} width
+ * @param {boolean} withSampled
+ */
+export function layoutOf(now, width, withSampled) {
+  const { seq } = now;
+  const needed = tightened(neededWidth(now), seq.num_prompt_tokens + 1, now.blockSize, width);
+  const shown = seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0);
+  return columns({
+    count: Math.max(now.drafts ? now.numFilled : 0, shown),
+    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MAX)),
+    blockSize: now.blockSize,
+    width,
+    minimum: needed,
+    maximum: Math.max(40, Math.min(WIDEST, needed + 8)),
+  });
+}
+
+/** @type {WeakMap<View, Map<number, Cell>>} by view, then `position * 3 + kind` */
+const cells = new WeakMap();
+
+/**
+ * Return the vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record.
+ * Without a vector, `missing` is `unwritten` (no K and V yet), `released` (this layer's block is freed), `gone` (the
+ * query of an earlier step), `loading` or `uncaptured`.
+ *
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
+ */
+export function cellOf(now, kind, position) {
+  let known = cells.get(now);
+  if (!known) cells.set(now, (known = new Map()));
+  const key = position * KINDS.length + KINDS.indexOf(kind);
+  let cell = known.get(key);
+  if (!cell) known.set(key, (cell = readCell(now, kind, position)));
+  return cell;
+}
+
+/**
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
+ * @returns {Cell}
+ */
+function readCell(now, kind, position) {
+  const origin = originOf(now, position);
+  const vector = vectorOf(now, kind, position);
+  const fresh = origin !== null && isFresh(now, origin);
+  if (origin && vector)
+    return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
+  /** @type {Omit<Unknown, "missing">} */
+  const absent = { vector: null, source: null, fresh };
+  if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
+  if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
+  const coming = !isElsewhere(origin) && now.log.captureMissing(origin.record, now.layer);
+  return { ...absent, missing: coming ? "loading" : "uncaptured" };
+}
+
+/**
+ * Return the vector as of sub-step `sub`; vectors computed later are unwritten.
+ *
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
+ * @param {number | null} sub
+ * @returns {Cell}
+ */
+export function shownCell(now, kind, position, sub) {
+  const cell = cellOf(now, kind, position);
+  return cell.fresh && !done(sub, "qkv") ? { vector: null, source: null, fresh: true, missing: "unwritten" } : cell;
+}
+
+/**
+ * Return the weight with which this record's query read the key at `position`, or null.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export function weightAt(now, position, sub) {
+  const row = now.attention;
+  if (!row || !done(sub, "attend") || position < row.keyStart) return null;
+  return row.weights[position - row.keyStart] ?? null;
+}
+
+/**
+ * Return block and slot of a position whose K and V are in the pool, else null.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export function placeOf(now, position, sub) {
+  const inFlight = now.entry && position >= now.entry.start;
+  if (position >= now.numFilled || (inFlight && !done(sub, "write"))) return null;
+  return slotOf(now.table, now.blockSize, position);
+}
+
+/**
+ * Reason why the layer's block group freed a block. Logs without block groups do not state the window.
+ *
+ * @param {View["log"]["groups"][number]} group
+ */
+const releasedText = (group) =>
+  group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
+
+/**
+ * Describe a column, one fact per part.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
+export function describe(now, position, sub) {
+  const label = labelAt(now, position, sub);
+  const parts = [t("stage.column", { token: labelText(label), position })];
+  const draft = draftAt(now, position, sub);
+  if (draft) parts.push(t(`stage.column.${draft}`, { token: labelText(draftLabel(now, position)) }));
+  if (label.of) parts.push(label.char ? t("stage.fragment", label) : t("stage.fragment_open", label));
+  const weight = weightAt(now, position, sub);
+  if (weight !== null) parts.push(t("stage.column.weight", { weight: probabilityText(weight) }));
+  const place = placeOf(now, position, sub);
+  if (place) parts.push(t("stage.column.slot", { block: place.block, slot: place.offset }));
+  else if (now.entry && position >= now.entry.start && position < now.numFilled && done(sub, "qkv"))
+    parts.push(t("stage.column.computed"));
+  else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
+  else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
+  const kept = storedStates(now).find((one) => one.position === position);
+  if (kept)
+    parts.push(
+      t(kept.isNewest ? "stage.column.state" : "stage.column.kept_state", {
+        block: kept.block,
+        bytes: grouped(now.log.header.model.state_bytes ?? 0),
+      }),
+    );
+  const lens = lensText(now, position);
+  if (lens) parts.push(lens);
+  if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
+    parts.push(t("stage.column.hit"));
+  if (cellOf(now, "k", position).missing === "uncaptured")
+    parts.push(t(isElsewhere(originOf(now, position)) ? "stage.column.elsewhere" : "stage.column.uncaptured"));
+  return parts;
+}
