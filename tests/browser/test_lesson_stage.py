@@ -89,7 +89,5 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     labels = page.locator('.mark[data-kind="tokens"] .mark-label')
     expect(labels).to_have_count(3)
     still(page)
-    left = page.locator(".lesson-stage .token-row-window").evaluate(
-        "window => window.getBoundingClientRect().left"
-    )
+    left = page.locator(".lesson-stage .token-row-window").evaluate("window => window.getBoundingClientRect().left")
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left
