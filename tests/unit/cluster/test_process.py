@@ -27,8 +27,8 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
-from engine.options.refusal import Refused
 from engine.model.loader import load_model
+from engine.options.refusal import Refused
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
