@@ -92,7 +92,7 @@ def main() -> int:
             assert process.stdout is not None
             try:
                 url = process.stdout.readline().split()[-1]
-                reports: list[str] = []
+                reports: list[float] = []
                 with contextlib.ExitStack() as following:
                     if asked.follow:
                         reports = following.enter_context(followed(Path(output)))
