@@ -184,7 +184,7 @@ class BenchRuns:
             with self._lock:
                 fields = {name: news[name] for name in RunStatus.__struct_fields__ if name in news}
                 if latest_trace(folder / TRACES) is not None:
-                    fields["theater"] = PREFIX + folder.name
+                    fields["session"] = PREFIX + folder.name
                 self._change(msgspec.structs.replace(self.status, **fields))
         process.wait()
         self._end_input(process)
