@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
+from engine.cache.attention_span import WindowPolicy
 from engine.cache.forget_settings import ForgetSettings, PolicyName
-from engine.cache.reach import WindowPolicy
 from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
 from engine.options.refusal import Refused, sentence

@@ -234,7 +234,7 @@ class ClassEvents:
         """Return the question that the lesson on stage stands before."""
         room = self._lessons.find(found.theater or "")
         course = room.course
-        if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
+        if not isinstance(course.checkpoint, Ask) or course.question is None or course.is_answered:
             raise refusal("refused", "poll.lesson_asks_nothing")
         words = worded(course.question, course.language)
         return LessonQuestion(room.theater.theater_id, course.at, course.question.right, *words)

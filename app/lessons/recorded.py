@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app.ground.errors import refuse
 from app.lessons.answers import Card
 from app.lessons.lesson import LessonError
-from app.lessons.retold import Way
+from app.lessons.lesson_replay import Way
 from app.lessons.transcript import SUFFIX, Transcript, cards, read_transcript, run_name
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader

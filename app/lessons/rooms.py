@@ -100,7 +100,7 @@ class LessonRoom:
     def show(self) -> None:
         """As much of the run as the learner may see; all of it, and all commands, in the sandbox and at the end."""
         course = self.course
-        is_free = course.barrier is None or isinstance(course.barrier, Sandbox)
+        is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
         self.theater.in_lesson = not is_free
         if course.log is self.theater.run.whole:
             self.theater.hold_back(None if is_free else course.moment.records)
@@ -266,8 +266,8 @@ def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
     The answers may be to an earlier text of the lesson: one that its question does not have stands for none.
     """
     course.go_on()
-    while course.barrier is not None and course.at <= at:
-        is_asked = isinstance(course.barrier, Ask | Work)
+    while course.checkpoint is not None and course.at <= at:
+        is_asked = isinstance(course.checkpoint, Ask | Work)
         if is_asked:
             for given in answers.get(str(course.at), []):
                 if not course.is_answered and course.refusal(given) is None:

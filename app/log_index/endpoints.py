@@ -19,8 +19,8 @@ from engine.trace.derived_file import DerivedFileError
 from engine.trace.geometry import geometry
 from engine.trace.log_index.block_rows import BLOCK, Rows
 from engine.trace.log_index.classes import BYS, ClassFigures, beside, classes
-from engine.trace.log_index.heard import Heard
 from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.observed_cache import ObservedCache
 from engine.trace.log_index.prefixes import prefixes
 from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.log_index.series import bins
@@ -37,10 +37,10 @@ MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey: how much of a log is known."""
+    """/api/theaters/<theater_id>/log_index: how much of a log is known."""
 
     num_records: int  # of the log
-    num_surveyed: int  # of these
+    num_indexed: int  # of these
     is_done: bool  # nothing more comes
     problem: str  # why it ends before the log does, or ""
     num_blocks: int
@@ -55,13 +55,13 @@ class ClassedRun(TypedDict):
 
     theater: str
     num_records: int
-    num_surveyed: int  # of these: the classes are of them
+    num_indexed: int  # of these: the classes are of them
     is_simulated: bool  # its seconds were reckoned
     unsaid: str  # why its requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey/classes."""
+    """/api/theaters/<theater_id>/log_index/classes."""
 
     by: str
     runs: list[ClassedRun]
@@ -70,7 +70,7 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """Body of a POST to /api/theaters/<theater_id>/survey/heard/chains."""
+    """Body of a POST to /api/theaters/<theater_id>/log_index/observed_cache/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
@@ -88,7 +88,7 @@ def overview(context: LogIndexContext, request: Request, theater_id: str) -> Res
     run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
-        "num_surveyed": len(log_index),
+        "num_indexed": len(log_index),
         "is_done": log_index.index.is_done,
         "problem": log_index.index.problem,
         "num_blocks": log_index.index.num_blocks,
@@ -177,9 +177,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
-            sides.append(
-                {"theater": name, "num_records": 0, "num_surveyed": 0, "is_simulated": False, "unsaid": UNSAID}
-            )
+            sides.append({"theater": name, "num_records": 0, "num_indexed": 0, "is_simulated": False, "unsaid": UNSAID})
             found.append({})
             continue
         log_index = context.log_indexes.find(run)
@@ -188,7 +186,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
             {
                 "theater": name,
                 "num_records": len(run.log),
-                "num_surveyed": len(log_index),
+                "num_indexed": len(log_index),
                 "is_simulated": header.simulated is not None,
                 "unsaid": "",
             }
@@ -198,7 +196,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
     return json_answer(answer)
 
 
-def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def observed_cache(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return each rank's reports up to a record of a monitored server: `?record=…`."""
     run, log_index, told = _watched(context, theater_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
@@ -207,7 +205,7 @@ def heard(context: LogIndexContext, request: Request, theater_id: str) -> Respon
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
-def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def prefix_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
     run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
@@ -218,7 +216,7 @@ def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> 
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
-def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def content_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, told = _watched(context, theater_id)
@@ -231,25 +229,25 @@ def heard_chains(context: LogIndexContext, request: Request, theater_id: str) ->
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 
-_SURVEY = "/<theater_id>/survey"
+_LOG_INDEX = "/<theater_id>/log_index"
 
 ROUTES = [
-    Route("GET", _SURVEY, overview),
-    Route("GET", f"{_SURVEY}/series", series),
-    Route("GET", f"{_SURVEY}/blocks", blocks),
-    Route("GET", f"{_SURVEY}/changes", changes),
-    Route("GET", f"{_SURVEY}/sequences", sequences),
-    Route("GET", f"{_SURVEY}/classes", by_class),
-    Route("GET", f"{_SURVEY}/prefixes", prefix_tree),
-    Route("GET", f"{_SURVEY}/heard", heard),
-    Route("GET", f"{_SURVEY}/heard/roots", heard_roots),
-    Route("POST", f"{_SURVEY}/heard/chains", heard_chains),
+    Route("GET", _LOG_INDEX, overview),
+    Route("GET", f"{_LOG_INDEX}/series", series),
+    Route("GET", f"{_LOG_INDEX}/blocks", blocks),
+    Route("GET", f"{_LOG_INDEX}/changes", changes),
+    Route("GET", f"{_LOG_INDEX}/sequences", sequences),
+    Route("GET", f"{_LOG_INDEX}/classes", by_class),
+    Route("GET", f"{_LOG_INDEX}/prefixes", prefix_tree),
+    Route("GET", f"{_LOG_INDEX}/observed_cache", observed_cache),
+    Route("GET", f"{_LOG_INDEX}/observed_cache/roots", prefix_roots),
+    Route("POST", f"{_LOG_INDEX}/observed_cache/chains", content_chains),
 ]
 
 
 def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """Return the endpoints under /api/theaters/<theater_id>/survey."""
-    return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
+    """Return the endpoints under /api/theaters/<theater_id>/log_index."""
+    return routing.blueprint("log_index", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
 def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex]:
@@ -257,14 +255,14 @@ def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogI
     return run, context.log_indexes.find(run)
 
 
-def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
+def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
     """Return a watched server's log, its log index, and what the server said in it."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:
             raise refuse("not_found", "log.not_watched")
     try:
-        return run, log_index, log_index.heard
+        return run, log_index, log_index.observed_cache
     except DerivedFileError as error:
         raise _refusal(context, run, error) from error
 

@@ -31,7 +31,7 @@ from app.prompts.words import Words, words
 from engine.model.shipped import BUNDLED
 from engine.prompts.policies import policies
 from engine.system.host import child_environment
-from engine.trace.telling import languages
+from engine.trace.messages import languages
 
 EXAMPLE = Path(__file__).parent / "example.jsonl"  # made up: an agent that mends a bug, with three breaks
 MAX_BYTES = 64 << 20

@@ -21,7 +21,7 @@ from app.openai.sessions import ApiSessions
 from app.page.options import page_tables
 from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
-from app.scenes.told import told
+from app.scenes.scene_texts import scene_texts
 from app.server.api_answers import DeviceMemory, ListedModel, ModelAnswer, ModelsAnswer
 from app.session.log_session import ATTACHED
 from app.session.session_manager import SessionManager
@@ -61,8 +61,8 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
         "config": config,
         "sampling": SamplingParams(),
         "options": options_payload(page_tables(config, model.facts if model else None)),
-        "presets": [told("presets", preset) for preset in PRESETS],
-        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
+        "presets": [scene_texts("presets", preset) for preset in PRESETS],
+        "museum": [scene_texts("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
         "api": context.api.of_model(None).theater.theater_id if model and context.api else None,
         "attached": ATTACHED if context.theaters.shows(ATTACHED) else None,

@@ -13,10 +13,10 @@ from app.ground.errors import refused
 from app.ground.plain import plain
 from app.lessons import messages
 from app.lessons.answers import LessonOpened, LessonRetold, LessonState
+from app.lessons.item_messages import told
 from app.lessons.lesson import LessonError
-from app.lessons.retold import way
+from app.lessons.lesson_replay import way
 from app.lessons.rooms import LessonRoom, LessonRooms
-from app.lessons.telling import told
 from app.lessons.words import question_texts
 from app.page.words import languages
 from app.server.events import READ_BYTES

@@ -19,14 +19,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine.cluster.dispatch import Dispatch
-from engine.cluster.flight import Flight, Submitted, may_move
+from engine.cluster.inflight import InflightRequest, Submitted, may_move
 from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
-from engine.connector.doorbell import Doorbell
 from engine.connector.link import RemoteBlocks
 from engine.connector.peer import wait_for_any
+from engine.connector.wakeup import Wakeup
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
@@ -83,7 +83,7 @@ class Cluster:
         self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
         self._turn = 0  # of instances of this thread: whose it is next
         self._last: StepRecord | None = None
-        self._bell = Doorbell()
+        self._bell = Wakeup()
         self._capture = capture
         self.observe(capture)
 
@@ -129,7 +129,7 @@ class Cluster:
             with contextlib.suppress(InstanceGoneError):
                 if one.role != "prefill":
                     one.check(specs)
-                elif moving := [Flight.prefill_of(spec, None) for spec in specs if may_move(spec)]:
+                elif moving := [InflightRequest.prefill_of(spec, None) for spec in specs if may_move(spec)]:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
@@ -167,10 +167,10 @@ class Cluster:
         self._take_all()
         return [flight.request_id for flight in flights]
 
-    def _send_new(self, specs: Sequence[RequestSpec]) -> list[Flight]:
+    def _send_new(self, specs: Sequence[RequestSpec]) -> list[InflightRequest]:
         specs = self._all_whole(specs)
         self._check(specs)
-        flights = [Flight(spec) for spec in specs]
+        flights = [InflightRequest(spec) for spec in specs]
         self.dispatch.add(flights)
         self._num_requests += len(flights)
         for flight in flights:
@@ -307,7 +307,7 @@ class Cluster:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
+    def _send(self, flight: InflightRequest, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
         if remote is not None and remote.engine_id == one.name:  # its decode instance is gone
             remote = None
@@ -317,7 +317,7 @@ class Cluster:
         with contextlib.suppress(InstanceGoneError):  # reported after its earlier messages are processed
             one.send([Ask(spec, remote)])
 
-    def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
+    def _go_on(self, flight: InflightRequest, remote: RemoteBlocks | None) -> None:
         """Send the request to its decode instance: its prompt is computed, or no prefill instance is left."""
         self.dispatch.go_on(flight)
         self._send(flight, remote)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.model.ablation import Ablation
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionOutput

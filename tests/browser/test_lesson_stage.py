@@ -17,8 +17,9 @@ MOST = 60  # barriers of a lesson, and what stands between them
 # What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
 # while its last action was a race and nothing else is looked at, a lane of that race. The driver also presents.
 AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
-  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, opened }, { player }, { settings }]) => {
-  const done = opened.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
+  import(`/static/js/${name}.js`))).then((
+  [store, { own }, { currentLesson, lessonRace }, { player }, { settings }]) => {
+  const done = currentLesson.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
   const races = done.at(-1)?.race && lessonRace.value;
   if (races) return store.log.value !== own.log.value && player.value.shown?.log.value === store.log.value;
   const anew = done.findLast(({ action }) => action.verb === 'restart')?.action.changes ?? {};
@@ -30,7 +31,7 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
 })"""
 
 
-ASKS = "import('/static/js/state/lessons.js').then(({ opened }) => opened.value.progress.asks)"
+ASKS = "import('/static/js/state/lessons.js').then(({ currentLesson }) => currentLesson.value.progress.asks)"
 # What of the figures answers a question, by its rule: the count of those that fit, the formula of a token's bytes.
 ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 
@@ -58,7 +59,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
 def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
-    """No token is hidden where a part of the strip is empty: the subject of the question is visible."""
+    """No token is hidden where a part of the token row is empty: the subject of the question is visible."""
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(1)

@@ -29,7 +29,7 @@ WAYS = {
     "why a request missed": (
         "/?recording=rec-prefix",
         ["#detail-requests", "tr[data-seq] button >> nth=0"],
-        ".request-story >> text=prefix cache",
+        ".request-timeline >> text=prefix cache",
     ),
     "the other language": ("film", ["#btn-language"], "html[lang^=zh]"),
 }

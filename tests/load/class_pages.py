@@ -28,7 +28,7 @@ CLASS = "import('/static/js/state/classroom.js').then((s) => "
 WHERE = (
     "Promise.all(['state/classroom', 'state/lessons', 'state/store'].map((m) => import(`/static/js/${m}.js`))).then("
     "([c, l, s]) => ({poll: c.classState.value?.poll?.id ?? null, phase: c.classState.value?.poll?.phase ?? null,"
-    " at: l.opened.value?.progress.at ?? null, records: s.own.numRecords.value,"
+    " at: l.currentLesson.value?.progress.at ?? null, records: s.own.numRecords.value,"
     " given: c.ownSeat.value?.answers ?? null, roaming: c.roaming.value}))"
 )
 SESSION = "import('/static/js/net/session.js').then(({ session }) => session)"

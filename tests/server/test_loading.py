@@ -219,8 +219,8 @@ class Opened(FakeModel):
     def compile_in_background(self, ended):
         ended("")
 
-def load(name, dtype, device, settings, telling, tiers=None, workers_of=None):
-    telling("weights")
+def load(name, dtype, device, settings, on_progress, tiers=None, workers_of=None):
+    on_progress("weights")
     what, _, why = sys.stdin.readline().strip().partition(" ")
     if what == "ready":
         return Opened()

@@ -1,7 +1,8 @@
-// Motion model: the frame drawn between two records, as a pure function of start, target and time.\n\nA *moment* is a
-// record and the progress within it: `at` runs from 0 (nothing shown) to 6 (complete), one unit per phase. The setting
-// `sub` pins a moment inside a step (k = shown up to the end of phase k, null = complete). Painters read `phases()`
-// alone and need not distinguish forward, backward, interrupted and pinned motion.
+// Motion model: the frame drawn between two records, as a pure function of start, target and time.
+//
+// The playhead is a record and the progress within it: `at` runs from 0 (nothing shown) to 6 (complete), one unit per
+// phase. The setting `sub` pins it inside a step (k = shown up to the end of phase k, null = complete). Painters read
+// `phases()` alone and need not distinguish forward, backward, interrupted and pinned motion.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -82,7 +83,7 @@ export function positionAt(from, to, t, shares) {
 }
 
 /**
- * Return the motion from one moment to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
+ * Return the motion from one playhead to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
  * meanwhile (when going back, the later one). Returns null for distances longer than a step, which are shown at once.
  * `moves(i)` is false for records that are neither steps nor transfers; they have no motion and are skipped.
  *
@@ -105,7 +106,7 @@ export function motionBetween(a, b, moves) {
   return way && { ...way, ms: Math.min(STEP_MS, PHASE_MS * Math.abs(way.to - way.from)) };
 }
 
-// ── The page's moment ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The page's playhead ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether the system prefers reduced motion. */
 export const reducedMotion = signal(false);
@@ -219,7 +220,7 @@ export function enterNextAt(sub) {
   arrival = sub;
 }
 
-/** Follow the requested moment. Called once at page start. */
+/** Follow the requested playhead. Called once at page start. */
 export function followPlayhead() {
   effect(() => {
     const log = store.log.value;
