@@ -18,7 +18,7 @@ from app.classroom.results import results_of
 from app.classroom.rights import Event
 from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refused
 from app.ground.settings import ServerSettings
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.rooms import LessonRooms
@@ -249,7 +249,7 @@ class ClassEvents:
                     course.answer(None)
                     course.go_on()
                 except LessonError as error:
-                    raise AppError("refused", str(error)) from error
+                    raise refused(error) from error
                 room.show()
             found.lesson_is_at(asked.theater, course.at)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -73,6 +74,16 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the file's requests. 0 where no prompt parts from what was cached."""
+    was_on = gc.isenabled()
+    gc.disable()  # nothing here is a circle, and collections look at each segment and token list of a day for none
+    try:
+        return _run(arguments)
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from engine.prompts.answers import with_answers
     from engine.prompts.private import without_reasons, without_texts
     from engine.prompts.readers import PromptError, read_prompts

@@ -10,7 +10,7 @@ from flask import Request, Response
 from msgspec import Meta
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.routing import Route, json_answer
 from app.log_index.derived_files import LogIndexes
 from app.session.run import OpenLog, read_batch
@@ -108,7 +108,7 @@ def series(context: LogIndexContext, request: Request, theater_id: str) -> Respo
     try:
         found = bins(log_index.series, first, min(end, len(log_index)), count)
     except ValueError as error:
-        raise AppError("not_found", f"there are no such records: {error}") from error
+        raise refuse("not_found", "records.such", error=error) from error
     return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
 
 
@@ -129,7 +129,7 @@ def changes(context: LogIndexContext, request: Request, theater_id: str) -> Resp
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
     if not 0 <= first < end:
-        raise AppError("not_found", f"there is no record {first}; {len(log_index)} are known, counted from 0")
+        raise refuse("not_found", "record.known", record=first, known=len(log_index))
     with run.reading() as log:
         records, _ = read_batch(log, first, end, MAX_BYTES, None, 0)
     end = first + len(records)
@@ -156,7 +156,7 @@ def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> 
     with run.reading() as log:
         groups = [group for group in geometry(log.header)[1] if group.instance == instance]
     if not groups:
-        raise AppError("not_found", f"there is no instance {instance}")
+        raise refuse("not_found", "instance.none", instance=instance)
     end = max(group.first_block + group.num_blocks for group in groups)
     try:
         found = prefixes(log_index, record, MAX_BRANCHES, min(group.first_block for group in groups), end)
@@ -212,7 +212,7 @@ def prefix_roots(context: LogIndexContext, request: Request, theater_id: str) ->
     run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
-        raise AppError("not_found", f"there is no rank {rank}")
+        raise refuse("not_found", "rank.none", rank=rank)
     with run.reading() as log:
         found = told.roots(log, rank, record)
     return json_answer({"roots": msgspec.to_builtins(found)})
@@ -262,7 +262,7 @@ def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogInd
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:
-            raise AppError("not_found", "this is no watched server's log")
+            raise refuse("not_found", "log.not_watched")
     try:
         return run, log_index, log_index.observed_cache
     except DerivedFileError as error:
@@ -271,7 +271,7 @@ def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogInd
 
 def _known(log_index: LogIndex, record: int) -> int:
     if not -1 <= record < len(log_index):
-        raise AppError("not_found", f"there is no record {record}; {len(log_index)} are known, counted from 0")
+        raise refuse("not_found", "record.known", record=record, known=len(log_index))
     return record
 
 
@@ -286,9 +286,9 @@ def _number(request: Request, name: str, otherwise: int) -> int:
 
 def _refusal(context: LogIndexContext, run: OpenLog, error: Exception) -> AppError:
     if isinstance(error, IndexError):
-        return AppError("not_found", f"there is no such record: {error}")
+        return refuse("not_found", "record.such", error=error)
     context.log_indexes.forget(run)
-    return AppError("loading", f"{error}; it is made anew, ask again in a moment")
+    return refuse("loading", "index.anew", error=error)
 
 
 def _columns(rows: Rows, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -165,7 +165,8 @@ def conversation(
         if message.reasoning_content:
             told[-1]["reasoning_content"] = message.reasoning_content
     given = [{"type": tool.type, "function": tool.function} for tool in tools]
-    _check_length(_num_characters([told, given]), max_model_len, field)
+    if max_model_len is not None:
+        _check_length(_num_characters([told, given]), max_model_len, field)
     if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in told)):
         raise ApiError("this model has no chat template, which tools need", "tools" if given else field)
     try:

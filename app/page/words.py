@@ -17,7 +17,7 @@ import flask
 from flask import Request, Response
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.paths import static_dir
 from app.ground.routing import Route, json_answer
 from engine.bench.gains import gain_texts
@@ -56,7 +56,7 @@ def of_messages(context: WordsContext, request: Request, language: str) -> Respo
 
 def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
     if language not in languages():
-        raise AppError("not_found", f"there are no words in {language[:20]!r}")
+        raise refuse("not_found", "words.language", language=language[:20])
     response = json_answer(words(language))
     response.headers["Cache-Control"] = "no-cache"
     response.add_etag()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app import __version__
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.routing import Route, json_answer
 from app.ground.settings import ServerSettings
 from app.models.engine_face import ServedModel
@@ -126,7 +126,7 @@ def let_go(context: ModelsContext, request: Request, name: str) -> Response:
 def machine(context: ModelsContext, request: Request) -> Response:
     """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
-        raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
+        raise refuse("not_found", "machine.none")
     return json_answer(context.theaters.measured(context.models.first.model))
 
 

@@ -9,7 +9,7 @@ from app.classroom import rights
 from app.classroom.classrooms import Classrooms
 from app.classroom.refusing import refusal
 from app.classroom.rights import Event
-from app.ground.errors import AppError
+from app.ground.errors import refused
 from app.ground.plain import plain
 from app.lessons import messages
 from app.lessons.answers import LessonOpened, LessonRetold, LessonState
@@ -147,4 +147,4 @@ def _of_lesson() -> Iterator[None]:
     try:
         yield
     except LessonError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error

@@ -7,7 +7,7 @@ RECENT_SEQUENCES most recently admitted sequences, the EVICTED_BLOCKS most recen
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -163,6 +163,8 @@ class PrefixMemory:
 def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Return the number of leading elements that are equal. Bisects over slices, which compare at C speed."""
     low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
     while low < high:
         middle = (low + high + 1) // 2
         if a[low:middle] == b[low:middle]:
@@ -170,3 +172,24 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
         else:
             high = middle - 1
     return low
+
+
+def common_prefix_of_parts(one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]]) -> int:
+    """Return the number of leading elements that are equal in two sequences, each given in parts of one type."""
+    parts = iter(one), iter(other)
+    rest: list[Sequence[Any]] = [(), ()]
+    count = 0
+    while True:
+        for side in (0, 1):
+            while not rest[side]:
+                part = next(parts[side], None)
+                if part is None:
+                    return count
+                rest[side] = part
+        left, right = rest
+        length = min(len(left), len(right))
+        shared = length if left is right else common_prefix(left, right)
+        count += shared
+        if shared < length:
+            return count
+        rest = [left[length:], right[length:]]

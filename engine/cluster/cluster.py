@@ -31,6 +31,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.sampling import derived_seed
+from engine.options.refusal import sentence
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.setup.header import header_of
 from engine.trace.log import TraceWriter
@@ -121,7 +122,7 @@ class Cluster:
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
-                raise RequestError(f"request id {spec.request_id!r} is in use by an unfinished request", "request_id")
+                raise RequestError(sentence("request.id", request_id=spec.request_id), "request_id")
             if spec.request_id is not None:
                 taken.add(spec.request_id)
         for one in self.instances:
@@ -144,7 +145,7 @@ class Cluster:
         in_turn = [one for one in self.instances if one.num_turns]
         while waited := [flight for flight in flights if flight.seq_id is None]:
             if lost := [flight for flight in waited if flight.request_id not in self._flights]:
-                raise InstanceGoneError(f"the instance ended before it took {lost[0].request_id}")
+                raise InstanceGoneError(sentence("instances.ended_before", request_id=lost[0].request_id))
             self._hear(LONGEST_WAIT)
             for one in in_turn:
                 if not one.num_turns and one.load.can_step:
@@ -200,7 +201,7 @@ class Cluster:
             ConfigError: there is none.
         """
         if not 0 <= index < len(self.instances):
-            raise ConfigError(f"there is no instance {index}; the last one is {len(self.instances) - 1}")
+            raise ConfigError(sentence("instances.none", index=index, number=len(self.instances) - 1))
         self.instances[index].kill()
         self._take_all()
 
@@ -263,13 +264,15 @@ class Cluster:
             RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
         """
         if self.config.private:
-            raise RecomputeError("this run is private: what its sequences computed is not shown")
+            raise RecomputeError(sentence("private"))
         sequence = self.log.state_now().sequences.get(seq_id)
         if sequence is None:
-            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+            raise RecomputeError(sentence("sequence.none", seq_id=seq_id))
         count = len(sequence.token_ids) if num_tokens is None else num_tokens
         if count > len(sequence.token_ids):
-            raise RecomputeError(f"sequence {seq_id} has {len(sequence.token_ids)} tokens, not {count}")
+            raise RecomputeError(
+                sentence("sequence.tokens", seq_id=seq_id, num_token_ids=len(sequence.token_ids), count=count)
+            )
         token_ids = sequence.token_ids[:count]
         settings = self.config.kv_cache_dtype, self.config.policy
         return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
@@ -298,7 +301,7 @@ class Cluster:
         prompt, sampling = spec.prompt, spec.sampling
         if isinstance(prompt, str):
             if self.model.tokenizer is None:
-                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+                raise RequestError(sentence("request.no_tokenizer"))
             prompt = self.model.tokenizer.encode(prompt)
         if sampling.seed is None:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))

@@ -23,6 +23,7 @@ from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from engine.model.gguf_file import check_gguf_package, is_gguf
+from engine.model.resumed_template import Rendering, rendering_of
 from engine.model.shipped import SHIPPED
 from engine.model.text_cuts import TextCuts, Tokens, cuts_of, tokens_of
 
@@ -66,21 +67,32 @@ class ChatTemplate:
         Raises:
             ValueError: the template refuses it; one sentence.
         """
+        return self._rendered(messages, {**self.special_tokens, **settings})
+
+    def rendering(self, messages: list[Message], settings: Mapping[str, Any], earlier: Rendering | None) -> Rendering:
+        """Return the same text, rendered from where the conversation differs from an earlier one of this template.
+
+        Raises:
+            ValueError: the template refuses it; one sentence.
+        """
+        return rendering_of(self.source, self._rendered, messages, {**self.special_tokens, **settings}, earlier)
+
+    def _rendered(self, messages: Sequence[Message], settings: Mapping[str, Any]) -> str:
         try:
-            found = render_jinja_template(
-                conversations=[messages], chat_template=self.source, **self.special_tokens, **settings
-            )
+            found = render_jinja_template(conversations=[list(messages)], chat_template=self.source, **settings)
         except Exception as error:  # a template raises what it likes
             raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
         text: str = found[0][0]
         return text
 
-    def generated(self, messages: list[Message], answer: Message, prompt: str, settings: Mapping[str, Any]) -> str:
+    def generated(
+        self, messages: list[Message], answer: Message, prompt: Rendering, settings: Mapping[str, Any]
+    ) -> str:
         """Return what the model generates after the prompt of messages, to give an answer."""
         if answer.get("reasoning_content") or answer.get("tool_calls"):
-            whole = self.render([*messages, answer], add_generation_prompt=False, **settings)
-            if whole.startswith(prompt):
-                return whole[len(prompt) :]
+            whole = self.rendering([*messages, answer], {**settings, "add_generation_prompt": False}, prompt).text
+            if whole.startswith(prompt.text):
+                return whole[len(prompt.text) :]
         return str(answer["content"])
 
     def switches(self) -> list[str]:
@@ -263,7 +275,7 @@ def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[
     for messages, answer in conversation(case, num_turns):
         prompt = template.render(messages, add_generation_prompt=True, **case.settings)
         yield cached, prompt
-        cached = prompt + template.generated(messages, answer, prompt, case.settings)
+        cached = prompt + template.generated(messages, answer, Rendering(prompt), case.settings)
         if case.ends_another_day:
             template = replace(template, source=ANOTHER_DAY + template.source.removeprefix(ANOTHER_DAY))
 

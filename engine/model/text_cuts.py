@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -54,11 +55,10 @@ class Tokens(NamedTuple):
 
     def then(self, other: Tokens, begin: int, count: int | None = None) -> Tokens:
         """Return the first `count` tokens, all if it is None, and those of a text that begins at character `begin`."""
-        return Tokens(
-            [*self.ids[:count], *other.ids],
-            [*self.starts[:count], *(begin + start for start in other.starts)],
-            self.firsts[:count] + other.firsts,
-        )
+        ids, starts = array("I", self.ids[:count]), array("I", self.starts[:count])
+        ids.extend(other.ids)
+        starts.extend(begin + start for start in other.starts)
+        return Tokens(ids, starts, self.firsts[:count] + other.firsts)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def tokens_of(encoded: Encoding) -> Tokens:
     """Return the tokens of an encoding."""
     words = encoded.word_ids
     firsts = bytes(one != before for one, before in zip(words, [None, *words], strict=False))
-    return Tokens(encoded.ids, [start for start, _ in encoded.offsets], firsts)
+    return Tokens(array("I", encoded.ids), array("I", (start for start, _ in encoded.offsets)), firsts)
 
 
 def cuts_of(tokenizer: Tokenizer) -> TextCuts:

@@ -6,6 +6,7 @@ The first rule that holds gives the cause. Where none holds the cause is not kno
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +15,13 @@ from typing import Any, Literal
 import msgspec
 
 from engine.cache.prefix_memory import common_prefix
-from engine.prompts.segments import Segment, is_hashed
+from engine.prompts.segments import Content, Segment, is_hashed
 
 Cause = Literal[
     "tools_added", "tools_removed", "tools_replaced", "tools_reordered", "tool_changed", "schema_keys_reordered",
     "volatile_text", "system_changed", "reasoning_dropped", "image_changed", "last_turn_marker", "messages_dropped",
-    "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model", "other_adapter",
-    "other_cache_salt", "other_instance", "not_known", "another_question", "new_conversation",
+    "messages_inserted", "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model",
+    "other_adapter", "other_cache_salt", "other_instance", "not_known", "another_question", "new_conversation",
 ]  # fmt: skip
 NO_BREAK = ("another_question", "new_conversation")  # nothing that was cached is asked for again
 Found = tuple[Cause, str] | None
@@ -32,7 +33,8 @@ MONTH = (
 VOLATILE = {  # what changes from request to request, the most telling first
     "date": re.compile(
         r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
-        r"|\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\b1[5-9]\d{8}(?:\d{3})?\b"
+        r"|(?<![\w:.])\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b|(?![\w:]))"
+        r"|(?<![\w.])(?:\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4})(?![\w.]\w)|\b1[5-9]\d{8}(?:\d{3})?\b"
         rf"|(?:\b{DAY},? )?(?:\b\d{{1,2}}\.? {MONTH}(?:,? \d{{4}})?|\b{MONTH} \d{{1,4}}(?:st|nd|rd|th)?(?:,? \d{{4}})?)"
         rf"|\b{DAY}\b",
         re.IGNORECASE,
@@ -44,6 +46,15 @@ VOLATILE = {  # what changes from request to request, the most telling first
     "path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
     "number": re.compile(r"\d+(?:[.,]\d+)*"),
 }
+ANYWHERE = ("date", "identifier")  # of `VOLATILE`; in a message a path or a number rather changes by an edit
+SUMMARY = re.compile(  # what agents write before a summary of the history
+    r"\b(?:summary|summari[sz]ed|compacted|condensed|continued from)\b.{0,80}"
+    r"\b(?:conversation|history|context|session|messages|turns|so far)\b"
+    r"|(?:摘要|总结|概括|压缩).{0,30}(?:对话|历史|上下文|会话)"
+    r"|(?:对话|历史|上下文|会话).{0,30}(?:摘要|总结|概括|压缩)",
+    re.IGNORECASE | re.DOTALL,
+)
+SUMMARY_WITHIN = 400  # characters from the beginning of a text
 HASHED = '{"hash":"'  # what a text begins with in whose place a hash stands: two are alike or not
 LEAST_ALIKE = 0.5  # of the shorter text that a trimmed or edited one shares with it at its ends
 
@@ -67,10 +78,30 @@ class Parting:
         return self.later[self.at] if self.at < len(self.later) else None
 
     @cached_property
+    def rest(self) -> list[Content]:
+        """Contents of the earlier prompt from the place on."""
+        return [segment.content for segment in self.earlier[self.at :]]
+
+    @cached_property
+    def after(self) -> list[Content]:
+        """Contents of the later prompt from the place on."""
+        return [segment.content for segment in self.later[self.at :]]
+
+    @cached_property
     def kept_later(self) -> int:
         """Segments of the earlier prompt after the place that the later one has after it, too."""
-        after = {segment.content for segment in self.later[self.at :]}
-        return sum(segment.content in after for segment in self.earlier[self.at + 1 :])
+        after = set(self.after)
+        return sum(content in after for content in self.rest[1:])
+
+    @cached_property
+    def is_moved(self) -> bool:
+        """Whether what stood at the place, or stands there now, is at another place in the other prompt."""
+        return bool(self.rest and self.after and (self.rest[0] in self.after or self.after[0] in self.rest))
+
+    @cached_property
+    def is_before_messages(self) -> bool:
+        """Whether only tools and system prompts stand before the place."""
+        return all(segment.message is None or segment.kind == "system" for segment in self.later[: self.at])
 
     def is_last_message(self, segments: Sequence[Segment]) -> bool:
         """Whether the place lies in a prompt's last message."""
@@ -90,29 +121,36 @@ def _template(parting: Parting) -> Found:
 
 
 def _tools(parting: Parting) -> Found:
-    if "tool" not in {segment.kind for segment in (parting.old, parting.new) if segment}:
+    old, new = (one if one and one.kind == "tool" else None for one in (parting.old, parting.new))
+    if old is None and new is None:
         return None
-    old, new = (
-        {_name(one): one.text for one in side if one.kind == "tool"} for side in (parting.earlier, parting.later)
-    )
-    added, removed = [n for n in new if n not in old], [n for n in old if n not in new]
-    if added or removed:
-        cause: Cause = "tools_replaced" if added and removed else "tools_added" if added else "tools_removed"
-        return cause, ", ".join([*(f"+{n}" for n in added[:5]), *(f"-{n}" for n in removed[:5])])
-    changed = [name for name in new if new[name] != old[name]]
-    if not changed:
-        return "tools_reordered", ", ".join(list(new)[:5])
-    alike = all(_sorted(new[name]) == _sorted(old[name]) for name in changed)
-    return ("schema_keys_reordered" if alike else "tool_changed"), ", ".join(changed[:5])
+    if old and new and _name(old) == _name(new):
+        before = {_name(one): one for one in parting.earlier if one.kind == "tool"}
+        is_sorted = _sorted(old.text) == _sorted(new.text)
+        changed = [
+            _name(one)
+            for one in parting.later
+            if one.kind == "tool"
+            and (other := before.get(_name(one)))
+            and one.text != other.text
+            and (_sorted(one.text) == _sorted(other.text)) == is_sorted
+        ]
+        return ("schema_keys_reordered" if is_sorted else "tool_changed"), ", ".join(changed[:5])
+    names = [[_name(one) for one in side if one.kind == "tool"] for side in (parting.earlier, parting.later)]
+    added, removed = (list(Counter(a) - Counter(b)) for a, b in (names[::-1], names))
+    if not (old is None or _name(old) in removed or new is None or _name(new) in added):
+        return "tools_reordered", ", ".join(names[1][:5])
+    cause: Cause = "tools_replaced" if added and removed else "tools_added" if added else "tools_removed"
+    return cause, ", ".join([*(f"+{n}" for n in added[:5]), *(f"-{n}" for n in removed[:5])])
 
 
 def _volatile(parting: Parting) -> Found:
     old, new = parting.old, parting.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or old.kind in ("tool", "image"):
         return None
-    if parting.is_last_message(parting.earlier) and parting.is_last_message(parting.later):
-        return None  # another question
     what = volatile_part(old.text, new.text)
+    if old.kind != "system" and not set(what.split(",")) <= {*ANYWHERE, ""}:
+        return None
     return ("volatile_text", what) if what else None
 
 
@@ -139,8 +177,10 @@ def _spans(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
 
 
 def _system(parting: Parting) -> Found:
-    kinds = {segment.kind for segment in (parting.old, parting.new) if segment}
-    return ("system_changed", "") if "system" in kinds else None
+    old, new = parting.old, parting.new
+    if "system" not in {segment.kind for segment in (old, new) if segment} or not parting.is_before_messages:
+        return None
+    return None if old and new and old.text == new.text else ("system_changed", "")
 
 
 def _reasoning(parting: Parting) -> Found:
@@ -153,14 +193,18 @@ def _reasoning(parting: Parting) -> Found:
 
 def _image(parting: Parting) -> Found:
     old, new = parting.old, parting.new
-    return ("image_changed", "") if old and new and old.kind == new.kind == "image" else None
+    if old is None or new is None or not old.kind == new.kind == "image":
+        return None
+    are_images = all("image" in one.text.partition(" ")[0] for one in (old, new))
+    return ("image_changed", "") if are_images else None
 
 
 def _another_question(parting: Parting) -> Found:
-    """The last messages differ and nothing follows: no answer to what was asked is part of either."""
-    if parting.is_last_message(parting.earlier) and parting.is_last_message(parting.later):
-        return "another_question", ""
-    return None
+    """Find that the later prompt's last message differs: nothing that follows is asked for again."""
+    new = parting.new
+    if new is None or new.kind == "system" or parting.kept_later or parting.is_moved:
+        return None
+    return ("another_question", "") if parting.is_last_message(parting.later) else None
 
 
 def _last_turn_marker(parting: Parting) -> Found:
@@ -170,67 +214,95 @@ def _last_turn_marker(parting: Parting) -> Found:
         return None
     if old.message != new.message:  # a block of its own, with nothing in its place
         return ("last_turn_marker", "") if parting.at and parting.later[parting.at - 1].message == old.message else None
-    return ("last_turn_marker", "") if old.role == new.role and new.text.strip() in old.text else None
+    text = new.text.strip()
+    is_part = text and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", old.text)
+    return ("last_turn_marker", "") if old.role == new.role and is_part else None
 
 
 def _dropped(parting: Parting) -> Found:
-    new = parting.new
-    if new is None or parting.old is None:
-        return None
-    rest = [segment.content for segment in parting.earlier[parting.at :]]
-    after = [segment.content for segment in parting.later[parting.at :]]
-    if new.content not in rest:
-        return None
-    gone = rest.index(new.content)
-    shared = common_prefix(rest[gone:], after)
-    if gone and (gone + shared == len(rest) or shared >= 2):
-        return "messages_dropped", str(gone)
-    return None
+    gone = _num_before(parting.after, parting.rest)
+    return ("messages_dropped", str(gone)) if gone else None
+
+
+def _inserted(parting: Parting) -> Found:
+    come = _num_before(parting.rest, parting.after)
+    return ("messages_inserted", str(come)) if come else None
+
+
+def _num_before(short: Sequence[Content], long: Sequence[Content]) -> int:
+    """Return how many elements `long` has before it goes on as `short` does.
+
+    0: it does not, or by one element alone, or `short` has one of them at another place.
+    """
+    if not short or short[0] not in long:
+        return 0
+    count = long.index(short[0])
+    shared = common_prefix(short, long[count:])
+    if shared < 2 and shared < min(len(short), len(long) - count):
+        return 0
+    behind, others = Counter(long[count:]), Counter(short)
+    return 0 if any(others[content] > behind[content] for content in long[:count]) else count
 
 
 def _new_conversation(parting: Parting) -> Found:
-    """Nothing of the messages is shared, neither here nor later."""
+    """Find that the prompts have nothing in common but what stands before all messages."""
     old, new = parting.old, parting.new
-    if old is None or new is None or parting.same_session or parting.kept_later:
+    if old is None or new is None or parting.kept_later or parting.is_moved or not parting.is_before_messages:
         return None
-    first = all(segment.message is None or segment.kind == "system" for segment in parting.later[: parting.at])
-    return ("new_conversation", "") if first and _alike(old.text, new.text) < LEAST_ALIKE else None
+    if parting.same_session and old.message is not None and old.kind != "system":
+        return None  # its history may have been summarised
+    if old.message is None and HASHED in (old.text[: len(HASHED)], new.text[: len(HASHED)]):
+        return None  # the texts may be alike
+    same_tool = old.kind == new.kind == "tool" and _name(old) == _name(new)
+    is_alike = same_tool if "tool" in (old.kind, new.kind) else _alike(old.text, new.text) >= LEAST_ALIKE
+    return None if is_alike else ("new_conversation", "")
 
 
 def _trimmed(parting: Parting) -> Found:
     old, new = parting.old, parting.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or not parting.kept_later:
         return None
-    if (not new.text.startswith(HASHED) and 2 * len(new.text) <= len(old.text)) or (
-        len(new.text) < len(old.text) and _alike(old.text, new.text) > 0.9
-    ):
-        return "message_trimmed", f"{len(old.text):,} → {len(new.text):,}"
-    return None
+    if parting.is_moved or new.text.startswith(HASHED) or len(new.text) >= len(old.text):
+        return None
+    least = LEAST_ALIKE if 2 * len(new.text) <= len(old.text) else 0.9
+    if old.kind == "result" and least == LEAST_ALIKE:  # clients write "[cleared]" in place of a result
+        least = 0.0
+    return (
+        ("message_trimmed", f"{len(old.text):,} → {len(new.text):,}") if _alike(old.text, new.text) >= least else None
+    )
 
 
 def _summarised(parting: Parting) -> Found:
-    """Most of the history is gone, and something shorter stands in its place."""
+    """Find that something shorter stands in place of several messages: it says so, or messages after them are kept."""
     old, new = parting.old, parting.new
-    if old is None or new is None or old.message is None or new.message is None:
+    if old is None or new is None or old.message is None or new.message is None or parting.is_moved:
         return None
-    gone = len(parting.earlier) - parting.at - parting.kept_later
-    shorter = len(parting.later) < len(parting.earlier)
-    return ("history_summarised", str(gone)) if shorter and gone >= 2 and 2 * parting.kept_later < gone else None
+    after, rest = set(parting.after), set(parting.rest)
+    gone = next((i for i, content in enumerate(parting.rest) if content in after), len(parting.rest))
+    come = next((i for i, content in enumerate(parting.after) if content in rest), len(parting.after))
+    if gone < 2 or come >= gone:
+        return None
+    lengths = [sum(len(text) for _, _, text, _ in some) for some in (parting.rest[:gone], parting.after[:come])]
+    is_said = SUMMARY.search(new.text[:SUMMARY_WITHIN]) is not None
+    is_shown = parting.kept_later and gone >= 4 and 2 * lengths[1] <= lengths[0]
+    return ("history_summarised", str(gone)) if is_said or is_shown else None
 
 
 def _edited(parting: Parting) -> Found:
     old, new = parting.old, parting.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or old.message != new.message:
         return None
-    last = parting.at == len(parting.earlier) - 1
-    if parting.kept_later or _alike(old.text, new.text) >= LEAST_ALIKE or (parting.same_session and not last):
+    if parting.is_moved:
+        return None
+    is_asked_again = parting.at == len(parting.earlier) - 1 and not parting.is_before_messages
+    if parting.kept_later or (is_asked_again and _alike(old.text, new.text) >= LEAST_ALIKE):
         return "message_edited", ""
     return None
 
 
 RULES: tuple[Callable[[Parting], Found], ...] = (
-    _template, _tools, _reasoning, _image, _volatile, _system, _another_question, _last_turn_marker, _dropped,
-    _new_conversation, _summarised, _trimmed, _edited,
+    _template, _new_conversation, _another_question, _tools, _reasoning, _image, _volatile, _system, _dropped,
+    _inserted, _last_turn_marker, _summarised, _trimmed, _edited,
 )  # fmt: skip
 
 

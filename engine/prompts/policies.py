@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from engine.accounting.sources import Sourced
-from engine.cache.prefix_memory import common_prefix
+from engine.cache.prefix_memory import common_prefix_of_parts
 from engine.prompts.prefix_tree import Match, Node
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
@@ -163,8 +162,7 @@ def _shared(one: Prompt, other: Prompt) -> int:
     """Return how many tokens two prompts begin with together, also where they are cut at other places."""
     pairs = enumerate(zip(one[0], other[0], strict=False))
     at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
-    rest = [list(chain.from_iterable(tokens[at:])) for _, tokens in (one, other)]
-    return sum(map(len, one[1][:at])) + common_prefix(*rest)
+    return sum(map(len, one[1][:at])) + common_prefix_of_parts(one[1][at:], other[1][at:])
 
 
 def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:

@@ -71,7 +71,7 @@ def _num_shared(node: Node, rest: Sequence[int]) -> int:
     longest, waiting = 0, [(node, 0)]
     while waiting:
         one, start = waiting.pop()
-        own = list(one.tokens) if isinstance(one.tokens, range) else one.tokens
+        own = list(one.tokens)
         count = common_prefix(own, rest[start : start + len(own)])
         longest = max(longest, start + count)
         if count == len(own):

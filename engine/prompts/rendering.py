@@ -22,6 +22,7 @@ from engine.prompts.segments import Content, Segment
 from engine.prompts.text_positions import Leaf, Place, Skeleton, places_of, skeleton_of, with_marks
 
 if TYPE_CHECKING:
+    from engine.model.resumed_template import Rendering
     from engine.model.template_check import ChatTemplate
     from engine.model.text_cuts import Tokens
 
@@ -73,12 +74,12 @@ class _Read(NamedTuple):
 class _Cut(NamedTuple):
     """Rendered text, cut into segments.
 
-    `marked`: the same, rendered with marks. `ends`: for each place of a segment the character up to which the text is
-    cut with it, and how many of `parts` that makes.
+    `renderings`: of the prompt, without and with marks. `ends`: for each place of a segment the character up to which
+    the text is cut with it, and how many of `parts` that makes.
     """
 
     text: str
-    marked: str
+    renderings: tuple[Rendering, Rendering]
     tokens: Tokens
     skeleton: Skeleton
     places: list[Place]
@@ -132,13 +133,19 @@ def _prompt(
     cutter: _Cutter,
     earlier: tuple[_Cut, _Cut] | None,
 ) -> _Cut:
-    text, marked = (
-        template.render(one.messages, add_generation_prompt=True, **one.settings)
-        for one in (read.conversation, read.marked)
-    )
     prompt, whole = earlier or (None, None)
+    before = prompt.renderings if prompt else (None, None)
+    renderings = (
+        template.rendering(read.conversation.messages, _asking(read.conversation), before[0]),
+        template.rendering(read.marked.messages, _asking(read.marked), before[1]),
+    )
+    text, marked = (one.text for one in renderings)
     tokens = _tokenized(text, template, prompt)
-    return cutter.cut(text, marked, tokens, skeleton_of(marked, read.leaves), request.segments, whole)
+    return cutter.cut(text, renderings, tokens, skeleton_of(marked, read.leaves), request.segments, whole)
+
+
+def _asking(conversation: Conversation) -> dict[str, Any]:
+    return {**conversation.settings, "add_generation_prompt": True}
 
 
 def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Tokens:
@@ -160,15 +167,15 @@ def _with_answer(
     written, marked = (
         template.generated(one.messages, other.messages[number], before, one.settings)
         for one, other, before in (
-            (read.conversation, after.conversation, prompt.text),
-            (read.marked, after.marked, prompt.marked),
+            (read.conversation, after.conversation, prompt.renderings[0]),
+            (read.marked, after.marked, prompt.renderings[1]),
         )
     )
     if written != messages[number]["content"]:  # what the template writes, up to the token that ends the answer
         written = written.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
     return cutter.cut(
         prompt.text + written,
-        prompt.marked + marked,
+        prompt.renderings,
         prompt.tokens.then(template.tokenize(written), len(prompt.text)),
         prompt.skeleton.then(skeleton_of(marked, after.leaves)),
         [*request.segments, *request.answer],
@@ -195,7 +202,7 @@ class _Cutter:
     def cut(
         self,
         text: str,
-        marked: str,
+        renderings: tuple[Rendering, Rendering],
         tokens: Tokens,
         skeleton: Skeleton,
         segments: Sequence[Segment],
@@ -203,7 +210,7 @@ class _Cutter:
     ) -> _Cut:
         """Cut a text and its tokens. As far as `earlier` is the same it is not cut again."""
         places = places_of(text, skeleton, segments)
-        cut = _Cut(text, marked, tokens, skeleton, places, segments, Rendered([], [], array("I")), [])
+        cut = _Cut(text, renderings, tokens, skeleton, places, segments, Rendered([], [], array("I")), [])
         at = 0
         if earlier is not None and (count := _num_same(earlier, cut)):
             cut.ends.extend(earlier.ends[:count])

@@ -7,6 +7,7 @@ where the policy says so.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.cache.prefix_memory import common_prefix
+from engine.cache.prefix_memory import common_prefix, common_prefix_of_parts
 from engine.prompts.answers import cut_to, num_computed
 from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
 from engine.prompts.engine_cache import EngineCache
@@ -116,7 +117,10 @@ class Player:
         """Return a segment's token ids; each text is encoded once."""
         found = self._tokens.get(segment.text)
         if found is None:
-            found = self._tokens[segment.text] = self._encode(segment.text)
+            found = self._encode(segment.text)
+            if isinstance(found, list):
+                found = array("I", found)
+            self._tokens[segment.text] = found
         return found
 
     def play(self, request: PromptRequest) -> Verdict:
@@ -242,11 +246,11 @@ class Player:
         by_template = held.of[at] < raw_at or (goes_on and is_answered)
         if goes_on and not by_template:
             return None
-        one, other = ("".join(segment.text for segment in side) for side in (held.segments, prompt.segments))
-        tokens = [list(chain.from_iterable(side.tokens)) for side in (held, prompt)]
-        place, token = common_prefix(one, other), common_prefix(*tokens)
-        if token == len(tokens[0]):
+        token = common_prefix_of_parts(held.tokens, prompt.tokens)
+        if token == sum(map(len, held.tokens)):
             return None  # it only goes on
+        one, other = ("".join(segment.text for segment in side) for side in (held.segments, prompt.segments))
+        place = common_prefix(one, other)
         same = bool(request.session) and request.session == earlier.session
         cause, detail = cause_of(Parting(raw, request.segments, raw_at, same, by_template))
         old, new = held.segments[at], prompt.segments[at]
@@ -264,7 +268,8 @@ class Player:
         """
         others = dict[Keyspace, Match]()
         for one in [one for one in self._caches if one != space][-MAX_OTHERS:]:
-            if match.closest < 0 or one[:2] == space[:2]:
+            has_some = any(own.kind != "template" and own.content in self._caches[one].last_with for own in segments)
+            if has_some and (match.closest < 0 or one[:2] == space[:2]):
                 others[one] = self._caches[one].trees[self._answers].match(segments, tokens)
         alike = {one: sum(a == b for a, b in zip(one, space, strict=True)) for one in others}
         best = max(others, key=lambda one: (others[one].num_tokens, alike[one]), default=None)

@@ -146,7 +146,8 @@ def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segmen
     if isinstance(text := block.get("text"), str) or is_hashed(text):
         return Segment(f"{path}.text", kind, role, text if isinstance(text, str) else as_text(text), kept)
     plain = as_text({key: value for key, value in block.items() if key != "cache_control"})
-    return Segment(path, "image", role, hashlib.sha256(plain.encode()).hexdigest(), kept)  # or another medium
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return Segment(path, "image", role, f"{block.get('type', '')} {digest}", kept)  # or another medium
 
 
 def _kept(part: Mapping[str, Any]) -> float | None:

@@ -185,7 +185,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
                 last += 1
             start, limit = max(at, ends[first]), texts[last].begin if last < len(texts) else len(text)
         for form in _forms(segment.text):
-            if form not in between:
+            if segment.kind == "tool" and form not in between:  # a call is looked for in its message alone
                 continue
             begin = _find_between(text, form, start, limit, texts, begins)
             if begin >= 0:

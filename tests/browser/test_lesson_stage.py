@@ -92,3 +92,44 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     still(page)
     left = page.locator(".lesson-stage .token-row-window").evaluate("window => window.getBoundingClientRect().left")
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left
+
+
+# The newest text states how many wait; what is drawn beside it, by the part of the page that the lesson shows.
+STATES_WAITING = """import('/static/js/state/lessons.js').then(({ opened, shownPart }) => {
+  const items = opened.value.items;
+  const done = items.findLastIndex(({ kind, moment }) => kind === 'do' && moment);
+  const states = (node) => typeof node !== 'string'
+    && (node.figure === 'waiting' || (node.children ?? []).some(states));
+  const stated = items.slice(done + 1).some(({ kind, blocks }) => kind === 'text' && blocks.some(states));
+  return stated ? shownPart.value?.part ?? 'stage' : null;
+})"""
+WAITING = "import('/static/js/state/store.js').then(({ state }) => state.value.waiting.length)"
+SEQUENCES = "import('/static/js/state/store.js').then(({ state }) => state.value.sequences.size)"
+# the pool says how many wait; the scheduler has a lane for each sequence, a waiting one among them
+DRAWN_WAITING = {
+    "pool": ("#pool-queued", "data-waiting", WAITING),
+    "scheduler": (".lanes-scroll", "data-lanes", SEQUENCES),
+}
+WITH_WAITING = [
+    name for name, path in zip(LESSONS, sorted(FOLDER.glob("*.md")), strict=True) if "](=waiting)" in path.read_text()
+]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+@pytest.mark.parametrize("lesson", WITH_WAITING)
+def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
+    page = open_page(f"/?distance=learn&lesson={lesson}", until=".article", width=width, height=height)
+    checked = 0
+    for _ in range(MOST):
+        at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
+        if part := page.evaluate(STATES_WAITING):
+            selector, attribute, count = DRAWN_WAITING[part]
+            assert page.evaluate(WAITING) > 0
+            expect(page.locator(selector)).to_have_attribute(attribute, str(page.evaluate(count)))
+            expect(page.locator(selector)).to_be_in_viewport(ratio=0.9)
+            checked += 1
+            break
+        if at == "#lesson-answer":
+            page.locator(".question[data-over=false] .unsure").last.click()
+        page.click(at)
+    assert checked

@@ -129,6 +129,27 @@ test("going back, the record drawn stays the later one until the motion ends; wh
   assert.equal(store.state.value.index, 1);
 });
 
+test("a run played slowly is drawn slowly, and the status follows its sub-steps; a single step has none to read", () => {
+  const walked = (speed) => {
+    store.goTo(1);
+    play();
+    moment.playSpeed.value = speed;
+    store.backToLive();
+    const subs = [];
+    for (let now = 0; moment.moving.value; now += 10) {
+      moment.advance(now);
+      if (subs.at(-1) !== moment.playedSub.value) subs.push(moment.playedSub.value);
+    }
+    moment.playSpeed.value = null;
+    return subs;
+  };
+  assert.deepEqual(walked(null), [null]);
+  assert.deepEqual(walked(4), [null]);
+  const slow = walked(0.25);
+  assert.equal(slow.at(-1), null);
+  assert.deepEqual(slow.slice(0, -1).map((sub) => PHASES[sub]), ["schedule", "qkv", "write", "attend", "sample"]);
+});
+
 test("a motion can be turned round where it is", () => {
   store.goTo(1);
   moment.advance(0);

@@ -93,6 +93,12 @@ def sessions_of(num_requests: int, num_tokens: int, num_sessions: int) -> Iterat
             ]
 
 
+def write_day(file: Path, num_requests: int, num_tokens: int, num_sessions: int = 10) -> None:
+    with file.open("w", encoding="utf-8") as out:
+        for body in sessions_of(num_requests, num_tokens, num_sessions):
+            out.write(json.dumps(body, ensure_ascii=False) + "\n")
+
+
 def folder_with_template(folder: Path) -> Path:
     """Write the bundled model's tokenizer with a chat template."""
     bundled = SHIPPED["bundled"].folder
@@ -127,9 +133,7 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = asked.keep or Path(folder) / "day.jsonl"
-        with file.open("w", encoding="utf-8") as out:
-            for body in sessions_of(asked.requests, asked.tokens, asked.sessions):
-                out.write(json.dumps(body, ensure_ascii=False) + "\n")
+        write_day(file, asked.requests, asked.tokens, asked.sessions)
         print(f"{asked.requests} requests, {file.stat().st_size / (1 << 20):.0f} MiB", flush=True)
         measure("part by part", file)
         tokenizer = folder_with_template(Path(folder))

@@ -1,17 +1,22 @@
 """Measure what `kvtheater proxy` adds to the time until an answer's first byte, and until its last.
 
-Usage: python -m tests.load.proxy [--requests 400]
+Usage: python -m tests.load.proxy [--requests 400] [--follow]
 Requests for one token go to a server directly and through the proxy in turns, on one kept connection each, streamed.
+With --follow another server makes the report about the proxy's file all the while, as the page /prompts/traffic asks.
 """
 
 import argparse
+import contextlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import requests
 
 from tests.server.apis import Api, served_api
@@ -49,9 +54,36 @@ def measure(api: Api, through: str, count: int) -> None:
         print(f"{what}, p50 / p95: {', '.join(told)}; added {more[0]:.2f} / {more[1]:.2f} ms")
 
 
+@contextlib.contextmanager
+def followed(file: Path) -> Iterator[list[float]]:
+    """Ask a server for the report about a file each second; the list gets the seconds that each answer takes."""
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--traffic", str(file)]
+    taken, is_over = list[float](), threading.Event()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = next(word for line in process.stdout for word in line.split() if word.startswith("http://"))
+
+        def ask() -> None:
+            while not is_over.wait(1.0):
+                began = time.perf_counter()
+                with contextlib.suppress(requests.RequestException):
+                    requests.get(f"{url.rstrip('/')}/prompts/traffic/report", timeout=60)
+                    taken.append(time.perf_counter() - began)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield taken
+        finally:
+            is_over.set()
+            thread.join()
+            process.terminate()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--follow", action="store_true")
     asked = parser.parse_args()
     with served_api() as api, tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "app", "proxy", "--upstream", api.url, "--port", "0"]
@@ -59,7 +91,15 @@ def main() -> int:
         with subprocess.Popen([*command, "-o", output], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             try:
-                measure(api, process.stdout.readline().split()[-1], asked.requests)
+                url = process.stdout.readline().split()[-1]
+                with followed(Path(output)) if asked.follow else contextlib.nullcontext([]) as reports:
+                    before = psutil.Process(process.pid).cpu_times()
+                    measure(api, url, asked.requests)
+                    after = psutil.Process(process.pid).cpu_times()
+                used = after.user + after.system - before.user - before.system
+                print(
+                    f"CPU of the proxy: {1000 * used / (asked.requests + 10):.2f} ms a request; {len(reports)} reports"
+                )
             finally:
                 process.terminate()
     return 0

@@ -9,11 +9,13 @@
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * Embedded tables: option rows, models of other sizes, objectives of applications.
+ * Embedded tables: option rows, models of other sizes, objectives of applications; on the page /scale the bounds of its
+ * numbers, by section.
  * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
- *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>}}
+ *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>,
+ *   scale?: Record<string, Record<string, Bounds>>}}
  */
-export const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+export const tables = { engine: [], sampling: [], ...(element?.textContent ? JSON.parse(element.textContent) : {}) };
 /** Service level objectives of applications (engine/trace/applications.toml), by name. */
 export const APPLICATIONS = tables.slos ?? {};
 

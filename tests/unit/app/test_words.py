@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from flask import Flask
@@ -10,7 +11,7 @@ from app.ground.paths import static_dir
 from app.lessons.words import question_texts
 from app.page import words
 from app.scenes.scene_texts import prompts_of
-from app.session.closing import SENTENCES
+from app.session.closing import Cause
 from engine.options.words import option_texts
 from engine.trace.messages import Voice
 
@@ -60,7 +61,7 @@ def test_no_room_has_a_key_of_another(language: str) -> None:
 def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
     """A deleted recording has its own, and one that has grown is closed while it has no viewers."""
     texts = words.words_of(language)["texts"]
-    assert not [cause for cause in SENTENCES.keys() - {"deleted", "grown"} if f"closed.{cause}" not in texts]
+    assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 
 
 def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:

@@ -1,6 +1,11 @@
 """Why a lookup missed, case by case; by hand at block size 4, and through the scheduler."""
 
+from array import array
+from itertools import chain
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.cache.prefix_memory import (
     EVICTED_BLOCKS,
@@ -10,6 +15,7 @@ from engine.cache.prefix_memory import (
     LostBlock,
     PrefixMemory,
     common_prefix,
+    common_prefix_of_parts,
 )
 from engine.trace.operations import Evict, Lookup
 from engine.trace.state import RECENT_LOOKUPS
@@ -159,3 +165,14 @@ def test_recent_lookups_are_remembered_in_tokens() -> None:
     for _ in range(RECENT_LOOKUPS):
         looked_up(engine, [1, 2, 3])
     assert engine.replay.state.recent_lookups == [[3, 0]] * RECENT_LOOKUPS
+
+
+Parts = list[array[int]]
+PARTS = st.lists(st.lists(st.integers(0, 1), max_size=5).map(lambda part: array("I", part)), max_size=6)
+
+
+@given(PARTS, PARTS)
+def test_sequences_in_parts_share_what_they_share_as_a_whole(one: Parts, other: Parts) -> None:
+    whole = [list(chain.from_iterable(parts)) for parts in (one, other)]
+    assert common_prefix_of_parts(one, other) == common_prefix(*whole)
+    assert common_prefix_of_parts(one, one) == len(whole[0])

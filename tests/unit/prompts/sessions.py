@@ -1,7 +1,12 @@
 """Made-up sessions of agents, each with one known break: two for each cause."""
 
 import copy
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from engine.prompts.readers import read_prompts
+from engine.prompts.report import Player, Settings, Verdict
 
 WORDS = ("river", "moon", "tide", "flower", "night", "sand", "frost", "tower", "boat", "spring", "wind", "shore")
 
@@ -13,6 +18,17 @@ class Session(NamedTuple):
     bodies: list[dict[str, Any]]
     cause: str
     path: str = ""
+
+
+def encode(text: str) -> list[int]:
+    return list(text.encode())
+
+
+def verdicts(entries: list[dict[str, Any]], folder: Path) -> list[Verdict]:
+    """Play requests, a token for each byte."""
+    file, player = folder / "session.jsonl", Player(encode, Settings())
+    file.write_text("\n".join(map(json.dumps, entries)))
+    return [player.play(request) for request in read_prompts(file).requests]
 
 
 def text(seed: int, words: int = 60) -> str:
@@ -92,6 +108,7 @@ def _sessions() -> list[Session]:
     long = chat(6)
     summary = {"role": "user", "content": "Summary of what was said so far: " + text(90, 20)}
     agent = anthropic(5)
+    reminder = {"role": "user", "content": "<reminder>Use tools.</reminder>"}
     return [
         # no break
         Session("goes on", [chat(1), chat(2), chat(3)], ""),
@@ -241,6 +258,18 @@ def _sessions() -> list[Session]:
             [agent, {**anthropic(6), "messages": anthropic(6)["messages"][:4] + anthropic(6)["messages"][8:]}],
             "messages_dropped",
             "messages[4].content[0].text",
+        ),
+        Session(
+            "reminder put in",
+            [long, {**chat(7), "messages": [*chat(7)["messages"][:5], reminder, *chat(7)["messages"][5:]]}],
+            "messages_inserted",
+            "messages[5].content",
+        ),
+        Session(
+            "reminders put in before blocks",
+            [agent, {**anthropic(6), "messages": [reminder, reminder, *anthropic(6)["messages"]]}],
+            "messages_inserted",
+            "messages[0].content",
         ),
         Session(
             "result trimmed",

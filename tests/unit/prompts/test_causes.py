@@ -1,25 +1,12 @@
 """The cause of each break in made-up sessions of which it is known."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.prompts.readers import read_prompts
-from engine.prompts.report import Player, Settings, Verdict
-from tests.unit.prompts.sessions import SESSIONS, Session, anthropic, chat
-
-
-def encode(text: str) -> list[int]:
-    return list(text.encode())
-
-
-def verdicts(entries: list[dict[str, Any]], folder: Path) -> list[Verdict]:
-    file, player = folder / "session.jsonl", Player(encode, Settings())
-    file.write_text("\n".join(map(json.dumps, entries)))
-    return [player.play(request) for request in read_prompts(file).requests]
+from tests.unit.prompts.sessions import SESSIONS, Session, anthropic, chat, verdicts
 
 
 def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:

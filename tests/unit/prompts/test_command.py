@@ -28,7 +28,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_what_hit_what_broke_and_what_would_save(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "MAX_BREAKS", 100)
     assert main(["prompts", str(file), "--price", "3", "--model", "llama-2-7b", "--gpu", "a100-80gb"]) == 1
     shown = capsys.readouterr().out
     assert "s of prefill (layers of Llama 2 7B" in shown

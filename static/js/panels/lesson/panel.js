@@ -70,6 +70,7 @@ function link(node, inside) {
 
 const READ = new Set(["text", "show"]); // items that do not wait for the learner
 const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
+const PART_MARK = "."; // in the id of a section on its own, as in app/lessons/excerpt.py
 const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
@@ -271,7 +272,9 @@ function Score({ now }) {
 /** @param {{now: Opened}} props */
 function End({ now }) {
   const all = cards.value ?? [];
-  const next = all[all.findIndex(({ id }) => id === now.lesson) + 1];
+  const [whole, part] = now.lesson.split(PART_MARK);
+  const at = all.findIndex(({ id }) => id === whole);
+  const next = all[part ? at : at + 1]; // a section on its own leads to its lesson
   const canGoOn = now.lesson !== REVIEW && next && next.refused === null;
   return html`<div class="lesson-over" role="status">
     <${Score} now=${now} />

@@ -8,7 +8,8 @@ import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
-import { KINDS, rowsOf } from "./token_row_columns.js";
+import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
+import { paintNames } from "./token_row_names.js";
 import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
@@ -64,7 +65,11 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
   c.save();
   c.translate(-offset, 0);
   paintBeams(scene, at);
-  for (const kind of KINDS) if (at[kind].height) paintVectors(scene, at[kind], kind);
+  for (const kind of KINDS)
+    if (at[kind].height) {
+      paintVectors(scene, at[kind], kind);
+      paintNames(scene, at[kind], kind, (p) => cellOf(now, kind, p));
+    }
   if (at.state.height) paintStates(scene, at.state);
   paintAttention(scene, at.attention);
   paintPointed(scene, at);

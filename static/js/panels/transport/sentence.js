@@ -14,7 +14,7 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { addLazyWords } from "../../state/lazy_words.js";
-import { PHASES, viewSub } from "../../state/playhead.js";
+import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 
@@ -57,7 +57,8 @@ export function spoken(index, sub, attention = null) {
 
 export function Sentence() {
   const index = viewIndex.value;
-  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
+  const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
+  const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome

@@ -1,0 +1,291 @@
+"""Rendering of a conversation that begins as an earlier one did: the loop over messages is resumed, not begun anew.
+
+The template gets a list of messages that notes what is read of it. Until the end of the list shows, by its length, an
+index from behind or `loop.last`, the template has done the same as for any list that begins with the messages that were
+read. So the text up to an iteration is the beginning of the text of each such list, and the loop may be resumed
+there, with the namespaces as they were. Other variables do not outlive an iteration of Jinja's loops.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import jinja2
+from jinja2 import nodes
+from jinja2.runtime import LoopContext
+from jinja2.utils import Namespace, missing
+from transformers.utils import chat_template_utils
+
+from engine.cache.prefix_memory import common_prefix
+
+Message = dict[str, Any]
+Plain = Callable[..., str]  # renders messages with settings, without any earlier text
+AT, FROM = "kvtheater_at", "kvtheater_from"  # functions that the template is given
+STATEFUL = ("cycler", "joiner", "strftime_now")  # globals that answer otherwise when they are called again
+ASKS = "add_generation_prompt"
+DEFAULTS = {"tools": None, "documents": None, ASKS: False}  # that transformers gives every template
+
+
+class Iteration(NamedTuple):
+    """Place at which an iteration of a loop over messages begins.
+
+    `length`: of the text before it. `num_read`: messages that were read before it. `namespaces`: their attributes.
+    """
+
+    loop: int
+    position: int
+    length: int
+    num_read: int
+    namespaces: tuple[Mapping[str, Any] | None, ...]
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """Rendered text, and where it can be resumed."""
+
+    text: str
+    messages: Sequence[Message] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    iterations: Sequence[Iteration] = ()  # in their order
+
+
+def rendering_of(
+    source: str, plain: Plain, messages: Sequence[Message], settings: Mapping[str, Any], earlier: Rendering | None
+) -> Rendering:
+    """Render messages with settings, the special tokens among them; what is the same as in `earlier` only if it must.
+
+    Raises:
+        ValueError: the template refuses them.
+    """
+    template = _resumable(source)
+    if template is None or (earlier is not None and not earlier.iterations):  # of the same template
+        return Rendering(plain(messages, settings))
+    start = None if earlier is None else template.start(earlier, messages, settings)
+    try:
+        found = template.render(messages, settings, earlier, start)
+    except Exception:  # of what a list has and this one has not, or the template's own
+        return Rendering(plain(messages, settings))
+    if start is None and found.text != (text := plain(messages, settings)):
+        return Rendering(text)
+    return found
+
+
+class _Reads:
+    """Messages that are read: how many at most, and whether the end of the list has shown."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.count = 0
+        self.is_over = False
+
+
+class _Messages:
+    """Messages from an index on, as a template reads them. What none of its methods has raises an error."""
+
+    __slots__ = ("_begin", "_reads")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, reads: _Reads, begin: int = 0) -> None:
+        self._reads, self._begin = reads, begin
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            if key.stop is None and key.step in (None, 1) and (key.start is None or key.start >= 0):
+                return _Messages(self._reads, self._begin + (key.start or 0))
+            return self._all()[key]
+        at = self._begin + key
+        if key < 0 or at >= len(self._reads.messages):
+            return self._all()[key]
+        self._reads.count = max(self._reads.count, at + 1)
+        return self._reads.messages[at]
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._from(0)
+
+    def _from(self, index: int) -> Iterator[Message]:
+        reads = self._reads
+        for at in range(self._begin + index, len(reads.messages)):
+            reads.count = max(reads.count, at + 1)
+            yield reads.messages[at]
+        reads.is_over = True
+
+    def _before(self, index: int) -> Any:
+        return self._reads.messages[self._begin + index - 1] if index else missing
+
+    def _all(self) -> list[Message]:
+        self._reads.is_over = True
+        return list(self._reads.messages[self._begin :])
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __bool__(self) -> bool:
+        return self._begin < len(self._reads.messages) or bool(self._all())
+
+    def __reversed__(self) -> Iterator[Message]:
+        return reversed(self._all())
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._all()
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, _Messages) else other)
+
+    def __add__(self, other: Any) -> list[Any]:
+        found: list[Any] = self._all() + other
+        return found
+
+    def __radd__(self, other: Any) -> list[Any]:
+        found: list[Any] = other + self._all()
+        return found
+
+    def __str__(self) -> str:
+        return str(self._all())
+
+
+class _Rest:
+    """Rest of a list for a loop that is resumed."""
+
+    def __init__(self, messages: _Messages, index: int) -> None:
+        self._messages, self._index = messages, index
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._messages._from(self._index)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+
+class _Resumable:
+    """Template whose loops over messages tell when an iteration begins, and can begin at one."""
+
+    def __init__(self, environment: jinja2.Environment, tree: nodes.Template, is_asked_at_end: bool) -> None:
+        self._template = jinja2.Template.from_code(environment, environment.compile(tree), environment.globals)
+        self._ignored = (ASKS,) if is_asked_at_end else ()
+
+    def start(self, earlier: Rendering, messages: Sequence[Message], settings: Mapping[str, Any]) -> Iteration | None:
+        """Return the last iteration up to which messages are rendered as in `earlier`; None: there is none."""
+        names = {*earlier.settings, *settings} - {*self._ignored}
+        if any(earlier.settings.get(name) != settings.get(name) for name in names):
+            return None
+        same = common_prefix(earlier.messages, messages)
+        count = bisect_right(earlier.iterations, same, key=lambda one: one.num_read)
+        return earlier.iterations[count - 1] if count else None
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        settings: Mapping[str, Any],
+        earlier: Rendering | None,
+        start: Iteration | None,
+    ) -> Rendering:
+        """Render messages, from an iteration of an earlier rendering on."""
+        aliased = getattr(chat_template_utils, "_alias_reasoning_fields", list)(messages)
+        reads, pieces, begun = _Reads(aliased), list[str](), list[Iteration]()
+        length, is_on, walked = 0, start is None, dict[int, _Messages]()  # `walked`: by loop, what it is over
+        if earlier is not None and start is not None:
+            kept = earlier.iterations.index(start)
+            begun.extend(earlier.iterations[:kept])
+
+        def at(number: int, loop: LoopContext, *namespaces: Any) -> None:
+            nonlocal length, is_on
+            if number not in walked:
+                return
+            if not is_on and start is not None and number == start.loop:
+                assert earlier is not None
+                loop.index0 = start.position
+                loop._before = walked[number]._before(start.position)
+                for space, attributes in zip(namespaces, start.namespaces, strict=True):
+                    if attributes is not None:
+                        space._Namespace__attrs.clear()
+                        space._Namespace__attrs.update(attributes)
+                pieces[:] = [earlier.text[: start.length]]
+                length, is_on = start.length, True
+                reads.count = max(reads.count, start.num_read)
+            if is_on and not reads.is_over:
+                kept = tuple(map(_attributes, namespaces))
+                begun.append(Iteration(number, loop.index0, length, reads.count, kept))
+
+        def rest(number: int, iterable: Any) -> Any:
+            if not isinstance(iterable, _Messages):
+                return iterable
+            walked[number] = iterable
+            return iterable if start is None or number != start.loop else _Rest(iterable, start.position)
+
+        given = {**DEFAULTS, **settings, "messages": _Messages(reads), AT: at, FROM: rest}
+        for piece in self._template.generate(given):
+            pieces.append(piece)
+            length += len(piece)
+        return Rendering("".join(pieces), messages, settings, begun)
+
+
+def _attributes(space: Any) -> Mapping[str, Any] | None:
+    """Return the attributes of a namespace, None for another value."""
+    if not isinstance(space, Namespace):
+        return None
+    found: dict[str, Any] = dict(space._Namespace__attrs)  # type: ignore[attr-defined]
+    if not all(value is None or isinstance(value, str | int | float) for value in found.values()):
+        raise TypeError("a namespace has more than texts and numbers")
+    return found
+
+
+@lru_cache(maxsize=16)
+def _resumable(source: str) -> _Resumable | None:
+    """Return a template that can be resumed; None: it has no loop over messages at its top, or keeps other state."""
+    environment = chat_template_utils._compile_jinja_template(source).environment
+    tree = environment.parse(source)
+    names = {one.name for one in tree.find_all(nodes.Name)}
+    attributes = {one.attr for one in tree.find_all(nodes.Getattr)}
+    if names & {*STATEFUL, AT, FROM} or attributes & {"changed", "cycle"}:
+        return None
+    loops = [one for one in _at_top(tree.body) if isinstance(one, nodes.For) and _is_over_messages(one)]
+    if not loops:
+        return None
+    after = {id(one) for node in _behind(tree.body, loops[-1]) for one in node.find_all(nodes.Name)}
+    asked = [one for one in tree.find_all(nodes.Name) if one.name == ASKS]
+    spaces = dict.fromkeys(
+        one.target.name
+        for one in _at_top(tree.body)
+        if isinstance(one, nodes.Assign) and isinstance(one.target, nodes.Name) and _is_namespace(one.node)
+    )
+    for number, loop in enumerate(loops):
+        arguments: list[nodes.Expr] = [
+            nodes.Const(number),
+            nodes.Name("loop", "load"),
+            *(nodes.Name(name, "load") for name in spaces),
+        ]
+        loop.body.insert(0, nodes.ExprStmt(_call(AT, arguments)))
+        loop.iter = _call(FROM, [nodes.Const(number), cast(nodes.Expr, loop.iter)])
+    for node in (*tree.find_all(nodes.ExprStmt), *tree.find_all(nodes.Call)):
+        node.set_environment(environment)
+    return _Resumable(environment, tree.set_lineno(1), all(id(one) in after for one in asked))
+
+
+def _call(name: str, arguments: list[nodes.Expr]) -> nodes.Call:
+    return nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
+
+
+def _at_top(body: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
+    """Yield the statements of a template that are in no loop, macro or block."""
+    for one in body:
+        yield one
+        if isinstance(one, nodes.If):
+            yield from _at_top([*one.body, *one.elif_, *one.else_])
+
+
+def _behind(body: Sequence[nodes.Node], loop: nodes.Node) -> Sequence[nodes.Node]:
+    """Return the statements behind the one that has a loop in it."""
+    at = next(i for i, one in enumerate(body) if one is loop or any(inner is loop for inner in one.find_all(nodes.For)))
+    return body[at + 1 :]
+
+
+def _is_over_messages(loop: nodes.For) -> bool:
+    return not loop.recursive and loop.test is None and isinstance(loop.iter, nodes.Name | nodes.Getitem)
+
+
+def _is_namespace(value: nodes.Node) -> bool:
+    return isinstance(value, nodes.Call) and isinstance(value.node, nodes.Name) and value.node.name == "namespace"
