@@ -21,7 +21,7 @@ from app.classroom.store import LONGEST, Store
 from app.ground.errors import AppError, refused
 from app.ground.settings import ServerSettings
 from app.lessons.lesson import Ask, LessonError
-from app.lessons.rooms import LessonRooms
+from app.lessons.lesson_sessions import LessonSessions
 from app.lessons.words import worded
 from app.session.answers import Nothing
 from app.session.broadcast import Emit
@@ -36,7 +36,7 @@ class ClassEvents:
         access: Access,
         classrooms: Classrooms,
         sessions: SessionManager,
-        lessons: LessonRooms,
+        lessons: LessonSessions,
         labs: Labs,
         store: Store,
         settings: ServerSettings,

@@ -10,13 +10,13 @@ from flask import Request, Response
 from app.ground import routing
 from app.ground.routing import Route, json_answer
 from app.lessons.answers import LessonsAnswer
-from app.lessons.rooms import LessonRooms
+from app.lessons.lesson_sessions import LessonSessions
 
 
 class LessonsContext(NamedTuple):
     """Context of the endpoints."""
 
-    rooms: LessonRooms
+    rooms: LessonSessions
 
 
 def lessons(context: LessonsContext, request: Request) -> Response:
@@ -42,6 +42,6 @@ def export(context: LessonsContext, request: Request, lesson_id: str) -> Respons
 ROUTES = [Route("GET", "/lessons", lessons), Route("GET", "/lessons/<lesson_id>/export.html", export)]
 
 
-def blueprint(rooms: LessonRooms) -> flask.Blueprint:
+def blueprint(rooms: LessonSessions) -> flask.Blueprint:
     """`/api/lessons`."""
     return routing.blueprint("lessons", "/api", LessonsContext(rooms), ROUTES)

@@ -37,10 +37,10 @@ MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
-    """/api/theaters/<session_id>/log_index: how much of a log is known."""
+    """/api/theaters/<session_id>/survey: how much of a log is known."""
 
     num_records: int  # of the log
-    num_indexed: int  # of these
+    num_surveyed: int  # of these
     is_done: bool  # nothing more comes
     problem: str  # why it ends before the log does, or ""
     num_blocks: int
@@ -55,13 +55,13 @@ class ClassedRun(TypedDict):
 
     theater: str
     num_records: int
-    num_indexed: int  # of these: the classes are of them
+    num_surveyed: int  # of these: the classes are of them
     is_simulated: bool  # its seconds were reckoned
     unsaid: str  # why its requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):
-    """/api/theaters/<session_id>/log_index/classes."""
+    """/api/theaters/<session_id>/survey/classes."""
 
     by: str
     runs: list[ClassedRun]
@@ -70,7 +70,7 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """Body of a POST to /api/theaters/<session_id>/log_index/observed_cache/chains."""
+    """Body of a POST to /api/theaters/<session_id>/survey/heard/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
@@ -88,7 +88,7 @@ def overview(context: LogIndexContext, request: Request, session_id: str) -> Res
     run, log_index = _log_index(context, session_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
-        "num_indexed": len(log_index),
+        "num_surveyed": len(log_index),
         "is_done": log_index.index.is_done,
         "problem": log_index.index.problem,
         "num_blocks": log_index.index.num_blocks,
@@ -177,7 +177,9 @@ def by_class(context: LogIndexContext, request: Request, session_id: str) -> Res
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
-            sides.append({"theater": name, "num_records": 0, "num_indexed": 0, "is_simulated": False, "unsaid": UNSAID})
+            sides.append(
+                {"theater": name, "num_records": 0, "num_surveyed": 0, "is_simulated": False, "unsaid": UNSAID}
+            )
             found.append({})
             continue
         log_index = context.log_indexes.find(run)
@@ -186,7 +188,7 @@ def by_class(context: LogIndexContext, request: Request, session_id: str) -> Res
             {
                 "theater": name,
                 "num_records": len(run.log),
-                "num_indexed": len(log_index),
+                "num_surveyed": len(log_index),
                 "is_simulated": header.simulated is not None,
                 "unsaid": "",
             }
@@ -229,7 +231,7 @@ def content_chains(context: LogIndexContext, request: Request, session_id: str) 
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 
-_LOG_INDEX = "/<session_id>/log_index"
+_LOG_INDEX = "/<session_id>/survey"  # an address of the protocol, which keeps its spelling
 
 ROUTES = [
     Route("GET", _LOG_INDEX, overview),
@@ -239,14 +241,14 @@ ROUTES = [
     Route("GET", f"{_LOG_INDEX}/sequences", sequences),
     Route("GET", f"{_LOG_INDEX}/classes", by_class),
     Route("GET", f"{_LOG_INDEX}/prefixes", prefix_tree),
-    Route("GET", f"{_LOG_INDEX}/observed_cache", observed_cache),
-    Route("GET", f"{_LOG_INDEX}/observed_cache/roots", prefix_roots),
-    Route("POST", f"{_LOG_INDEX}/observed_cache/chains", content_chains),
+    Route("GET", f"{_LOG_INDEX}/heard", observed_cache),
+    Route("GET", f"{_LOG_INDEX}/heard/roots", prefix_roots),
+    Route("POST", f"{_LOG_INDEX}/heard/chains", content_chains),
 ]
 
 
 def blueprint(sessions: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """Return the endpoints under /api/theaters/<session_id>/log_index."""
+    """Return the endpoints under /api/theaters/<session_id>/survey."""
     return routing.blueprint("log_index", "/api/theaters", LogIndexContext(sessions, log_indexes), ROUTES)
 
 

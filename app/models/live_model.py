@@ -177,7 +177,7 @@ def load(
     Raises:
         ModelError: one sentence.
     """
-    model = load_model(name_or_path, dtype, device, on_progress=on_progress)
+    model = load_model(name_or_path, dtype, device, telling=on_progress)
     config = settings.config_of(model.facts.name)
     source = Source(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
     workers = workers_of(source) if workers_of else None

@@ -68,13 +68,13 @@ ROUTES = [
     Route("GET", "/words/<language>.json", of_language),
     Route("GET", "/words/bench/<language>.json", of_bench),
     Route("GET", "/words/scale/<language>.json", of_scale),
-    Route("GET", "/words/messages/<language>.json", of_messages),
+    Route("GET", "/words/telling/<language>.json", of_messages),
 ]
 
 
 def blueprint() -> flask.Blueprint:
     """Routes of the words: `/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, and
-    `/words/messages/<language>.json` for panels that describe operations at length.
+    `/words/telling/<language>.json` for panels that describe operations at length.
     """
     return routing.blueprint("words", "", WordsContext(), ROUTES)
 

@@ -18,8 +18,8 @@ from app.ground.errors import AppError, refuse
 from app.ground.paths import static_dir
 from app.ground.settings import ServerSettings
 from app.recordings.index import Row
+from app.recordings.quota import Quota
 from app.recordings.repair import UPLOAD_SUFFIX, Finding
-from app.recordings.room import Room
 from app.recordings.rows import Rows
 from app.recordings.shelf import SUFFIX, Entry, Shelf, file_stamp, traces_in
 from app.session.recorder import Recorder
@@ -56,7 +56,7 @@ class Library:
         self._folder = folder
         self._shelves = list(shelves)
         self._rows = Rows(folder, _now) if folder else None
-        self._room = Room(folder, settings.max_recordings, settings.max_library_bytes) if folder else None
+        self._room = Quota(folder, settings.max_recordings, settings.max_library_bytes) if folder else None
         self._recorders: dict[str, Recorder] = {}
 
     @property
@@ -194,7 +194,7 @@ class Library:
         if self._rows:
             self._rows.close()
 
-    def _place(self) -> tuple[Path, Rows, Room]:
+    def _place(self) -> tuple[Path, Rows, Quota]:
         """Folder, rows and room; the folder is made when it is first needed, and when it is gone."""
         if self._folder is None or self._rows is None or self._room is None:
             raise refuse("refused", "recording.no_folder")

@@ -26,8 +26,8 @@ from app.ground.paths import static_dir, templates_dir
 from app.ground.settings import ServerSettings, is_loopback
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
+from app.lessons.lesson_sessions import LessonSessions
 from app.lessons.recorded import recorded_lessons
-from app.lessons.rooms import LessonRooms
 from app.log_index import endpoints as log_index_api
 from app.log_index.derived_files import LogIndexes, LogTables
 from app.metrics import endpoint as metrics_endpoint
@@ -113,7 +113,7 @@ def create_app(
     app.extensions["kvtheater.library"] = library
     app.extensions["kvtheater"] = sessions
     app.extensions["kvtheater.transport"] = transport
-    lessons = LessonRooms(sessions, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
+    lessons = LessonSessions(sessions, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
     classrooms = Classrooms(emit)
     access = Access(classrooms)
     labs = Labs(sessions, classrooms, access, emit, settings)

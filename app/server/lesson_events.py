@@ -16,7 +16,7 @@ from app.lessons.answers import LessonOpened, LessonRetold, LessonState
 from app.lessons.item_messages import told
 from app.lessons.lesson import LessonError
 from app.lessons.lesson_replay import way
-from app.lessons.rooms import LessonRoom, LessonRooms
+from app.lessons.lesson_sessions import LessonSession, LessonSessions
 from app.lessons.words import question_texts
 from app.page.words import languages
 from app.server.events import READ_BYTES
@@ -25,7 +25,7 @@ from app.server.events import READ_BYTES
 class LessonEvents:
     """Handlers of the lesson events, one method each."""
 
-    def __init__(self, lessons: LessonRooms, classrooms: Classrooms) -> None:
+    def __init__(self, lessons: LessonSessions, classrooms: Classrooms) -> None:
         self._lessons, self._classrooms = lessons, classrooms
 
     def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
@@ -117,7 +117,7 @@ LESSON_EVENTS: dict[str, Event] = {
 }
 
 
-def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
+def _lesson_opened(room: LessonSession, wanted: str, since: int) -> LessonOpened:
     """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
     lesson, language = room.course.lesson, room.course.language
     return {
@@ -131,7 +131,7 @@ def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
     }
 
 
-def _lesson_state(room: LessonRoom, first: int) -> LessonState:
+def _lesson_state(room: LessonSession, first: int) -> LessonState:
     course = room.course
     return {
         "theater": room.session.session_id,

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import COUNTED, GpuPreset, ModelPreset, gpu_presets, model_presets
-from engine.accounting.room import room_tokens
 from engine.accounting.size import Cost, Load, Stored
+from engine.accounting.token_capacity import room_tokens
 
 CARD = "a100-80gb"
 DEGREES = (1, 2, 4, 8, 16, 32)  # GPUs that split each layer

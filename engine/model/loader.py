@@ -43,7 +43,7 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     revision: str | None = None,
-    on_progress: Callable[[Stage], object] = lambda stage: None,
+    telling: Callable[[Stage], object] = lambda stage: None,
 ) -> LoadedModel:
     """Open a causal language model.
 
@@ -52,7 +52,7 @@ def load_model(
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
     weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
     there is one.
-    `on_progress` is called with the stage that begins, one of `STAGES`.
+    `telling` is called with the stage that begins, one of `STAGES`.
     Only weights in safetensors and GGUF are read and no code of the model's repository is run.
 
     Raises:
@@ -67,7 +67,7 @@ def load_model(
     if files.gguf is not None and wanted == "auto":
         wanted = config.dtype
     stored = stored_weights(files, config, wanted, dtype, target)
-    on_progress("vocabulary")
+    telling("vocabulary")
     words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
     tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
@@ -75,7 +75,7 @@ def load_model(
         weights["quantization_config"] = stored.settings
         if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
             weights["device_map"] = {"": target}
-    on_progress("weights")
+    telling("weights")
     is_packed = stored is None and target.type == "cpu" and wanted == torch.float32 and linear_kernel() is not None
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
@@ -84,7 +84,7 @@ def load_model(
         if stored is not None and stored.expanded_to and isinstance(wanted, torch.dtype):
             for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
                 parameter.data = parameter.data.to(wanted)
-        on_progress("check")
+        telling("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
             named = name if shipped else model_name(name)

@@ -8,8 +8,8 @@ An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within
                Stochastic Models", 1.1.3):  P(at most as many as memory holds and a step within TPOT serves)
     mixed      chunks of prompts beside decode, in steps within TPOT: both of the above at once
 
-Memory is what the section of sizes leaves (`engine.accounting.room`). Stages hand over for nothing. What a mixed
-instance serves is from below: all of its steps are taken to carry a chunk.
+Memory is what the section of sizes leaves (`engine.accounting.token_capacity`). Stages hand over for nothing. What a
+mixed instance serves is from below: all of its steps are taken to carry a chunk.
 """
 
 from __future__ import annotations

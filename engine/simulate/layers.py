@@ -16,7 +16,7 @@ from typing import NamedTuple
 from engine.accounting.layer_times import LayerTimes
 from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
-from engine.accounting.room import room_tokens
+from engine.accounting.token_capacity import room_tokens
 from engine.simulate.cost import Linear
 
 ALL_REDUCES = 2  # of a layer: after attention and after the MLP
@@ -58,7 +58,7 @@ class Card(NamedTuple):
         raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
 
     def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: int) -> int:
-        """As `engine.accounting.room`."""
+        """As `engine.accounting.token_capacity`."""
         return room_tokens(self.model, self.gpu, tensor_parallel, stages, **more)
 
     @property

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.ground.errors import AppError
 from app.ground.settings import MIB
-from app.recordings.room import Room
+from app.recordings.quota import Quota
 from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
@@ -82,7 +82,7 @@ def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
     """Between its renaming and the end of its claim an upload is in the folder and among the claims: two places for
     two files of 10 bytes, and not a byte more.
     """
-    room = Room(tmp_path, max_files=2, max_bytes=20)
+    room = Quota(tmp_path, max_files=2, max_bytes=20)
     with room.claimed("rec-1.part", 10):
         (tmp_path / "rec-1.kvtrace").write_bytes(bytes(10))
         with room.claimed("rec-2.part", 10):

@@ -141,7 +141,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         expect(said[-1]).to_contain_text("0 of 9 tokens would hit.")
         expect(page.locator(".large-problem, .monitor-problem")).to_have_count(0)
         expect(page.locator("#monitor-badge")).to_be_visible()
-        address = f"{url}/api/theaters/attached/log_index/observed_cache"
+        address = f"{url}/api/theaters/attached/survey/heard"
         wrong = [{"record": 0, "token_ids": [-1]}, {"record": 0}, {"record": 10_000, "token_ids": [1]}]
         assert [requests.post(f"{address}/chains", json=one).status_code for one in wrong] == [400, 400, 404]
         assert requests.get(f"{address}/roots", params={"rank": 1}).status_code == 404

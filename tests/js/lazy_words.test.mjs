@@ -8,7 +8,7 @@ import { tIn } from "../../static/js/i18n/words.js";
 
 test("late words of a language that has no such file, or half of one, are English", async () => {
   LANGUAGES.push({ code: "eo", html: "eo", short: "EO", label: "EO", whole: false });
-  const texts = { "late.en": { "a.one": "one", "a.two": ["t", "wo"] }, "messages/en": {}, "messages/eo": {} };
+  const texts = { "late.en": { "a.one": "one", "a.two": ["t", "wo"] }, "telling/en": {}, "telling/eo": {} };
   const asked = [];
   globalThis.fetch = async (address) => {
     asked.push(address);

@@ -75,7 +75,7 @@ class Served(NamedTuple):
     def log_index(self) -> dict[str, Any]:
         """How much it knows; empty: nothing yet."""
         base = self.url.split("/?")[0]
-        answer = requests.get(f"{base}/api/theaters/{self.recording}/log_index", timeout=60)
+        answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
         found: dict[str, Any] = answer.json() if answer.ok else {}
         return found
 
@@ -126,7 +126,7 @@ def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
         began = time.monotonic()
         context, page = fresh(browser)
         paint = painted(page, server)
-        known = server.log_index()["num_indexed"]
+        known = server.log_index()["num_surveyed"]
         context.close()
         indexed(server)
         return {

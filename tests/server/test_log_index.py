@@ -25,7 +25,7 @@ RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"
 
 
 def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
-    return requests.get(f"{server.url}/api/theaters/{RECORDING}/log_index{what}", params=query, timeout=60)
+    return requests.get(f"{server.url}/api/theaters/{RECORDING}/survey{what}", params=query, timeout=60)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def indexed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
 def test_every_piece_is_what_the_log_says(indexed):
     with TraceReader(FILE) as log:
         answer = ask(indexed).json()
-        assert answer["num_indexed"] == answer["num_records"] == len(log) and answer["problem"] == ""
+        assert answer["num_surveyed"] == answer["num_records"] == len(log) and answer["problem"] == ""
         for record in (-1, len(log) // 2, len(log) - 1):
             found = msgspec.msgpack.decode(ask(indexed, "/blocks", record=record).content)
             blocks = log.state_at(record).blocks
@@ -62,7 +62,7 @@ def test_what_is_not_there_is_a_sentence(indexed):
     assert ask(indexed, "/changes", first=-1).status_code == 404
     assert ask(indexed, "/series", first=5, end=5).status_code == 404
     assert ask(indexed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
-    refused = ask(indexed, "/observed_cache", record=1)
+    refused = ask(indexed, "/heard", record=1)
     assert refused.status_code == 404 and "no watched server's log" in refused.json()["error"]["message"]
 
 
@@ -102,7 +102,7 @@ def test_requests_by_class_beside_another_run(indexed):
 
     def found(**query: str) -> dict[str, Any]:
         wait_for(lambda: ask(indexed, "/classes", **query).status_code == 200, "both surveys", 60)
-        wait_for(lambda: all(run["num_indexed"] for run in ask(indexed, "/classes", **query).json()["runs"]))
+        wait_for(lambda: all(run["num_surveyed"] for run in ask(indexed, "/classes", **query).json()["runs"]))
         answer: dict[str, Any] = ask(indexed, "/classes", **query).json()
         return answer
 
@@ -122,7 +122,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
     made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [observed])
     try:
         client = made.test_client()
-        address = f"/api/theaters/{RECORDING}/log_index/classes?beside=rec-observed"
+        address = f"/api/theaters/{RECORDING}/survey/classes?beside=rec-observed"
         wait_for(lambda: client.get(address).status_code == 200, "the survey", 60)
         answer = client.get(address).get_json()
         assert [bool(run["unsaid"]) for run in answer["runs"]] == [False, True]
@@ -143,11 +143,11 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
     assert not plain.ask("join", theater=theater)["large"]
     assert back.ask("join", theater=theater, windows=True, epoch=joined["epoch"], **{"from": 11})["large"]
     wait_for(lambda: sum(len(batch["records"]) for batch in plain.batches) == 11)
-    address = f"{server.url}/api/theaters/{theater}/log_index"
+    address = f"{server.url}/api/theaters/{theater}/survey"
 
     def known() -> int:
         answer = requests.get(address, timeout=20)
-        return int(answer.json()["num_indexed"]) if answer.ok else 0
+        return int(answer.json()["num_surveyed"]) if answer.ok else 0
 
     wait_for(lambda: known() == 11, "the survey", 60)
     assert not requests.get(address, timeout=20).json()["is_done"]

@@ -18,7 +18,7 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
 
 /**
  * @typedef {{
- *   num_records: number, num_indexed: number, is_done: boolean, problem: string, num_blocks: number,
+ *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
  *   num_sequences: number, series: string[], media: string[], seconds: number,
  * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
  * `media`: media outside the pool with indexed contents
@@ -50,7 +50,7 @@ export const sequences = signal([]);
  */
 export const shown = signal(null);
 /** Record on view: the requested one, or the last indexed one. */
-export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_indexed ?? 0) - 1));
+export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
 export const isRebuilt = signal(false);
 /**
@@ -71,7 +71,7 @@ let asking = false;
  * @param {RequestInit} [more]
  */
 async function ask(what, query = {}, theater = own.large.peek()?.theater, more) {
-  const address = `api/theaters/${theater}/log_index${what}?${new URLSearchParams(
+  const address = `api/theaters/${theater}/survey${what}?${new URLSearchParams(
     Object.entries(query).map(([name, value]) => [name, String(value)]),
   )}`;
   const answer = await fetch(address, more);
@@ -117,7 +117,7 @@ export async function indexReaches(theater, count, stays) {
     let wait = AGAIN;
     try {
       const found = await (await ask("", {}, theater)).json();
-      if (found.num_indexed >= count || found.is_done) return;
+      if (found.num_surveyed >= count || found.is_done) return;
     } catch (error) {
       const { code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return;
@@ -153,12 +153,12 @@ async function look(mine) {
     try {
       const found = await (await ask("")).json();
       if (life !== mine) return;
-      if (found.num_indexed > before) await read(mine, found);
-      before = found.num_indexed;
+      if (found.num_surveyed > before) await read(mine, found);
+      before = found.num_surveyed;
       isBehind.value = !found.is_done && before < Math.min(all, found.num_records);
       all = found.num_records;
       if (found.is_done) return;
-      wait = found.num_indexed > 0.9 * found.num_records ? LATER : AGAIN;
+      wait = found.num_surveyed > 0.9 * found.num_records ? LATER : AGAIN;
     } catch (error) {
       if (life !== mine) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
@@ -172,7 +172,7 @@ async function look(mine) {
 
 /** @param {number} mine @param {Overview} found */
 async function read(mine, found) {
-  const last = found.num_indexed - 1;
+  const last = found.num_surveyed - 1;
   const [numbers, rows] = await Promise.all([bytes(last, "/series", { bins: BINS }), bytes(last, "/sequences", {})]);
   if (life !== mine) return;
   batch(() => {
@@ -198,7 +198,7 @@ export function show(index) {
 }
 
 /** Return the requested record, or the last indexed one. */
-const target = () => Math.min(wanted, (overview.peek()?.num_indexed ?? 0) - 1);
+const target = () => Math.min(wanted, (overview.peek()?.num_surveyed ?? 0) - 1);
 
 /** @param {BlockWindow} window @param {number} at */
 function draw(window, at) {
@@ -223,7 +223,7 @@ async function ahead() {
 
 /** Return the next request, or null. */
 function next() {
-  const known = overview.peek()?.num_indexed ?? 0;
+  const known = overview.peek()?.num_surveyed ?? 0;
   const window = shown.peek()?.window;
   if (!known) return null;
   const to = target();
@@ -274,12 +274,11 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
  */
 export const observedCache = {
   still: STILL,
-  reports: async (record) => (await (await askUpTo(record, "/observed_cache", { record })).json()).ranks,
-  roots: async (rank, record) =>
-    (await (await askUpTo(record, "/observed_cache/roots", { rank, record })).json()).roots,
+  reports: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
+  roots: async (rank, record) => (await (await askUpTo(record, "/heard/roots", { rank, record })).json()).roots,
   chains: async (tokens, record) => {
     const body = JSON.stringify({ record, token_ids: tokens });
-    return (await (await askUpTo(record, "/observed_cache/chains", {}, { method: "POST", body })).json()).ranks;
+    return (await (await askUpTo(record, "/heard/chains", {}, { method: "POST", body })).json()).ranks;
   },
 };
 

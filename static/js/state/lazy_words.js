@@ -28,7 +28,7 @@ export async function addLazyWords(panel) {
 export async function loadLazyWords(code) {
   const missing = [...panels]
     .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
-    .concat(panels.size ? `words/messages/${code}.json` : [])
+    .concat(panels.size ? `words/telling/${code}.json` : [])
     .filter((address) => !here.has(address));
   await Promise.all(
     missing.map(async (address) => {

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from engine.accounting.as_model import Fit, fit, preset_payload
 from engine.accounting.presets import gpu_presets, model_presets
-from engine.accounting.room import room_tokens
+from engine.accounting.token_capacity import room_tokens
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 BY_ID = {preset.id: preset for preset in model_presets()}

@@ -81,7 +81,7 @@ def test_what_tells_operations_at_length_comes_late_and_stands_in_a_page_in_one_
     assert late.items() <= words.file_words_of(language)["texts"].items()
 
 
-@pytest.mark.parametrize("page", ["", "bench/", "scale/", "messages/"])
+@pytest.mark.parametrize("page", ["", "bench/", "scale/", "telling/"])
 def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     assert [answer.status_code for answer in found.values()] == [200, 200]
     english, own = ((body := answer.get_json()).get("texts", body) for answer in found.values())
     changed = {"chain.title": "eo"} if "chain.title" in english else {}
-    assert own == {**english, **changed} and bool(changed) == (page != "messages/")
+    assert own == {**english, **changed} and bool(changed) == (page != "telling/")
     assert words.file_words_of("eo")["texts"].keys() == words.file_words_of("en")["texts"].keys()
     assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
 

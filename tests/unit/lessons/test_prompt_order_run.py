@@ -13,10 +13,10 @@ from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import LessonError
+from app.lessons.lesson_sessions import replay
 from app.lessons.messages import LessonAnswer
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.prompt_order import Mending, Move
-from app.lessons.rooms import replay
 from app.lessons.stage import NO_TIERS, EngineStage, LessonPrompt
 from app.lessons.tiers import TierSizes
 from app.models.engine_face import BuildEngine

@@ -20,10 +20,10 @@ from app.lessons.course import Course, Given
 from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.lesson_replay import way
+from app.lessons.lesson_sessions import replay
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.prompt_order import Mending, Move, name_of, refusal
 from app.lessons.recorded import recorded_lessons
-from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
 from app.models.engine_face import BuildEngine

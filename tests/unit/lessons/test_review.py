@@ -9,9 +9,9 @@ from app.lessons.answers import ToldAsk
 from app.lessons.course import Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
+from app.lessons.lesson_sessions import replay
 from app.lessons.parse import parse_lesson, settings_of
 from app.lessons.review import review
-from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
 from app.lessons.words import worded
 from app.models.live_engine import engine_builder

@@ -159,9 +159,9 @@ function Progress() {
   if (!known || isRebuilt.value) return html`<p role="status">${t("large.reading")}</p>`;
   if (known.problem) return html`<p class="large-problem" role="status">${known.problem}</p>`;
   if (!isBehind.value) return null;
-  const [n, all] = [grouped(known.num_indexed), grouped(known.num_records)];
+  const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
   return html`<p role="status">${t("large.read_so_far", { n, all })}
-    <progress max=${known.num_records} value=${known.num_indexed}></progress></p>`;
+    <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;
 }
 
 /** The shown record: its position, navigation, and its operations. */

@@ -83,7 +83,7 @@ export function Sequences() {
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
   const wide = size.width || innerWidth;
   const { columns, bar } = useMemo(() => layoutFor(wide, all, only), [wide, all, only]);
-  const count = overview.value?.num_indexed ?? 1;
+  const count = overview.value?.num_surveyed ?? 1;
   const isOwn = isFrom ?? !isHere;
   const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
   const scale = isOwn ? longest : scaleOf([], false, at, count);

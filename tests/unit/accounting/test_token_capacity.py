@@ -3,7 +3,7 @@
 from app.scale.size import answer
 from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import presets
-from engine.accounting.room import room_tokens
+from engine.accounting.token_capacity import room_tokens
 
 KNOWN = presets()
 

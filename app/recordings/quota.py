@@ -15,7 +15,7 @@ from app.recordings.shelf import SUFFIX
 AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each record is the folder looked through
 
 
-class Room:
+class Quota:
     """Room in the folder: a writer claims its file's size first; the folder itself shows the current usage.
 
     A file is known by its name without the suffix: one that is renamed when it is complete is the same file throughout.

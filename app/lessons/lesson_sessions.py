@@ -86,7 +86,7 @@ class SessionStage:
         self._earlier.enter_context(self._session.run.reading())
 
 
-class LessonRoom:
+class LessonSession:
     """Session of a learner's lesson."""
 
     def __init__(
@@ -109,7 +109,7 @@ class LessonRoom:
         self.stage.close()
 
 
-class LessonRooms:
+class LessonSessions:
     """The lessons under way, by session."""
 
     def __init__(
@@ -117,7 +117,7 @@ class LessonRooms:
     ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
         self._sessions, self._models = sessions, models
-        self._rooms: dict[str, LessonRoom] = {}
+        self._rooms: dict[str, LessonSession] = {}
         self._lock = threading.Lock()
         self._exporting = threading.Lock()
 
@@ -142,7 +142,7 @@ class LessonRooms:
         shown |= {one.id: one for one in live if one.id not in shown}
         return sorted(shown.values(), key=lambda one: (one.number, one.id))
 
-    def find(self, session_id: str) -> LessonRoom:
+    def find(self, session_id: str) -> LessonSession:
         """Return the lesson on a session.
 
         Raises:
@@ -153,7 +153,7 @@ class LessonRooms:
             raise refuse("unknown_theater", "lesson.gone")
         return room
 
-    def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonRoom | None:
+    def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
         """Return the lesson on a session, if it is this one."""
         room = self._rooms.get(session_id or "")
         if room is None or room.session.is_closed:
@@ -169,7 +169,7 @@ class LessonRooms:
         answers: dict[str, list[Given]],
         changes: dict[str, object],
         again: Iterable[tuple[str, int]] = (),
-    ) -> LessonRoom:
+    ) -> LessonSession:
         """Return a new session with the lesson as far as item `at`, the questions on the way answered as they were.
 
         `again`: lesson and item of earlier questions that come back; the lesson REVIEW has those of one lesson alone.
@@ -198,7 +198,7 @@ class LessonRooms:
         session = self._sessions.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
-            room = LessonRoom(lesson, language, session, changes, self._earlier(earlier))
+            room = LessonSession(lesson, language, session, changes, self._earlier(earlier))
             undo.callback(room.close)
             try:
                 replay(room.course, at, answers)
