@@ -53,9 +53,9 @@ class Run:
 
 
 def here(**given: Any) -> api.ApiContext:
-    theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
+    theaters = SimpleNamespace(watch=lambda session_id: SimpleNamespace(run=Run()), all=list)
     usual = {
-        "theaters": theaters,
+        "sessions": theaters,
         "models": Models(Served(None)),
         "comparisons": None,
         "questions": None,
@@ -81,7 +81,7 @@ def test_a_record_in_both_forms_with_its_epoch():
         ("/", 3, "there is no record 3; the log has 3"),
         ("/", -1, "there is no record -1"),
         ("/?format=xml", 0, "format is msgpack or json, not 'xml'"),
-        ("/?epoch=1", 0, "the theater is at epoch 2, not 1"),
+        ("/?epoch=1", 0, "the session is at epoch 2, not 1"),
     ],
 )
 def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, message: str):

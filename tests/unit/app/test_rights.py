@@ -29,7 +29,7 @@ def one_class() -> Iterator[Classrooms]:
 def test_a_connection_without_a_right_is_refused(classrooms: Classrooms) -> None:
     access = Access(classrooms)
     access.come("sid", NOBODY)
-    message = SimpleNamespace(theater="theater", id=classrooms.open("", "optional").id)
+    message = SimpleNamespace(session="theater", id=classrooms.open("", "optional").id)
     for name, event in ALL_EVENTS.items():
         assert event.right in RIGHTS
         if event.right is rights.anyone:
