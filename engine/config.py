@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
+from engine.cache.attention_span import WindowPolicy
 from engine.cache.forget_settings import ForgetSettings, PolicyName
-from engine.cache.reach import WindowPolicy
 from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
-from engine.options.refusal import Sentence, sentence
+from engine.options.refusal import Refused, sentence
 from engine.trace.operations import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
 
@@ -56,15 +56,8 @@ def _is_bias(logit_bias: dict[int, float]) -> bool:
     return all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())
 
 
-class ConfigError(ValueError):
-    """A setting that cannot work; the message is one sentence that says which and what would.
-
-    `said`: the sentence in other languages, by their codes.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.said = message.said if isinstance(message, Sentence) else {}
+class ConfigError(Refused):
+    """A setting that cannot work; the message is one sentence that says which and what would."""
 
 
 def _check_kinds(settings: Struct) -> None:

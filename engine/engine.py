@@ -38,6 +38,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
+from engine.options.refusal import sentence
 from engine.requests.input_processor import InputProcessor
 from engine.requests.load import Load as EngineLoad
 from engine.requests.output_processor import OutputProcessor
@@ -116,7 +117,7 @@ class Engine:
     ) -> None:
         self.model = model
         if config.num_instances:
-            raise ConfigError("an engine is one instance; several are a cluster (engine/cluster)")
+            raise ConfigError(sentence("instances.engine"))
         resolved = resolve_for(with_pool(config, model), model.facts)
         groups = place.plans(resolved.groups)
         self.config = resolved.config
@@ -157,9 +158,9 @@ class Engine:
             bytes_of_groups,
         )
         if connector is not None and (self.config.strategy != "paged" or self.config.fault is not None):
-            raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
+            raise ConfigError(sentence("tiers.strategy"))
         if connector is not None and self._forgetting:
-            raise ConfigError("keys and values outside the pool do not go with forget_policy: they are of a full cache")
+            raise ConfigError(sentence("tiers.forget"))
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, connector)
@@ -316,10 +317,10 @@ class Engine:
             RequestError: nothing is forgotten here, the sequence is not alive, has no such token, or has forgotten it.
         """
         if self._forgetting is None:
-            raise RequestError("this run has no forget_policy, so every token is kept")
+            raise RequestError(sentence("keep.no_policy"))
         completion = self._outputs.live.get(seq_id)
         if completion is None:
-            raise RequestError(f"sequence {seq_id} neither waits nor runs, so it forgets nothing more")
+            raise RequestError(sentence("keep.not_alive", seq_id=seq_id))
         if wrong := self._forgetting.cannot_keep(seq_id, position, len(completion.sequence.token_ids)):
             raise RequestError(wrong)
         self._ops.append(Keep(seq_id=seq_id, position=position))
@@ -333,20 +334,20 @@ class Engine:
         """
         completion = self._outputs.live.get(seq_id)
         if completion is None:
-            raise RequestError(f"sequence {seq_id} neither waits nor runs, so there is no next token to choose")
+            raise RequestError(sentence("choose.not_alive", seq_id=seq_id))
         if completion.beam is not None:
-            raise RequestError("beams are chosen by what they add up to; a token cannot be chosen for one of them")
+            raise RequestError(sentence("choose.beam"))
         if self.config.fault is not None:
-            raise RequestError("a run with a fault put in on purpose takes no chosen tokens")
+            raise RequestError(sentence("choose.fault"))
         sequence = completion.sequence
         at = len(sequence.token_ids) if position is None else position
         end = sequence.num_prompt_tokens + sequence.max_tokens
         if not len(sequence.token_ids) <= at < end:
             raise RequestError(
-                f"position {at} cannot be chosen: the tokens to come are at {len(sequence.token_ids)}..{end - 1}"
+                sentence("choose.position", at=at, num_token_ids=len(sequence.token_ids), number=end - 1)
             )
         if not 0 <= token_id < self.model.facts.vocab_size:
-            raise RequestError(f"there is no token {token_id}; the last one is {self.model.facts.vocab_size - 1}")
+            raise RequestError(sentence("choose.token", token_id=token_id, number=self.model.facts.vocab_size - 1))
         completion.chosen[at] = token_id
         token_bytes = self._outputs.token_bytes(token_id)
         self._ops.append(Choose(seq_id=seq_id, position=at, token_id=token_id, token_bytes=token_bytes))
@@ -361,7 +362,7 @@ class Engine:
         """
         request = self.request(request_id)
         if request is None:
-            raise RequestError(f"no unfinished request is called {request_id!r}")
+            raise RequestError(sentence("request.unknown", request_id=request_id))
         max_tokens = self._inputs.adjusted_max_tokens(request, sampling)
         request.adjust(sampling, max_tokens)
         self._ops.append(
@@ -595,18 +596,18 @@ class Engine:
             RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
         """
         if self.config.private:
-            raise RecomputeError("this run is private: what its sequences computed is not shown")
+            raise RecomputeError(sentence("private"))
         self.rest()
         live = self._outputs.live.get(seq_id)
         # what is finished or forgotten, the log still knows
         needs_log = self.log is not None and (live is None or self._forgetting is not None)
         logged = self.log.state_now().sequences.get(seq_id) if self.log is not None and needs_log else None
         if live is None and logged is None:
-            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+            raise RecomputeError(sentence("sequence.none", seq_id=seq_id))
         token_ids = live.sequence.token_ids if live is not None else logged.token_ids if logged is not None else []
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
-            raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
+            raise RecomputeError(sentence("sequence.tokens", seq_id=seq_id, num_token_ids=len(token_ids), count=count))
         forgetting = None
         if self._forgetting and logged is not None:
             forgetting = Remembered(seq_id, logged.forgotten, self._forgetting)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from app.scenes.presets import PRESETS, Preset
-from app.scenes.told import prompts_of
+from app.scenes.scene_texts import prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
-from app.scenes.told import Translated
+from app.scenes.scene_texts import Translated
 from app.site.runs import play
 from engine.config import EngineConfig, SamplingParams
 from engine.connector.offloading import OffloadingConnector

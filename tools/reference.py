@@ -386,7 +386,8 @@ def _public(name: str, found: Any) -> str:
         return f"## {name}\n\n```text\n{_signature(name, found)}\n```\n\n{_prose(found)}"
     parts = [f"## {name}\n\n"]
     if issubclass(found, BaseException):
-        parts.append(f"Exception, a subclass of `{found.__mro__[1].__name__}`. ")
+        base = next(one for one in found.__mro__[1:] if one.__module__ == "builtins")
+        parts.append(f"Exception, a subclass of `{base.__name__}`. ")
     elif issubclass(found, Struct):
         parts.append(_prose(found))
         in_table = found in SHARED.values()

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional
 
 from engine.accounting.work import attended_keys
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model

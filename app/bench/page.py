@@ -11,7 +11,7 @@ from flask import Request, Response
 from app.bench.records import BenchAnswer, BenchRecords
 from app.bench.runs import BenchRuns
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
@@ -71,7 +71,7 @@ def on_stage(context: BenchContext, request: Request, record_id: str, name: str)
         with TraceReader(path, verify=False) as reader:
             found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
     except (OSError, TraceFormatError) as error:
-        raise AppError("refused", f"the trace cannot be read: {error}") from error
+        raise refuse("refused", "bench.trace", error=error) from error
     asked = {"recording": f"api/bench/records/{record_id}/traces/{name}"}
     if found is not None:
         asked["step"] = str(found)

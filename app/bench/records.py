@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 import msgspec
 from msgspec import Struct
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.recordings.shelf import file_stamp
 from engine.bench.errors import BenchError
 from engine.bench.record import FORMAT, RESULTS, Environment, Finding, MetricInfo, read_record
@@ -95,7 +95,7 @@ class BenchRecords:
         """
         listed = self._listed(record_id)
         if listed is None or name not in listed.traces:  # so no path of a request is opened
-            raise AppError("not_found", f"the record {record_id[:60]!r} has no trace {name[:80]!r} here")
+            raise refuse("not_found", "bench.no_trace", record_id=record_id[:60], name=name[:80])
         return self._path(record_id).parent / TRACES / name
 
     def _files(self) -> dict[str, Path]:
@@ -169,7 +169,7 @@ def _card(scenario: Scenario) -> ScenarioCard:
 
 
 def _unknown(record_id: str) -> AppError:
-    return AppError("not_found", f"there is no benchmark record {record_id[:60]!r} here")
+    return refuse("not_found", "bench.record", record_id=record_id[:60])
 
 
 class BenchAnswer(TypedDict):

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from app.bench.watch import PREFIX, BenchSession, latest_trace
 from app.bench.worker import TRACES, Order
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse, said
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from engine.bench.scenario import scenario_ids
@@ -54,7 +54,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 class BenchRuns:
     """At most one run. Every method may be called from any thread."""
 
-    what = "this run belongs to a benchmark"
+    what = said("what.bench")
 
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
         """Set up the runs. `data_dir` None: records last as long as the server. `live`: there is a model to be
@@ -101,7 +101,7 @@ class BenchRuns:
                         self._watch = BenchSession(theater_id, first, self._emit)
                 if self._watch is not None:
                     return self._watch
-        raise AppError("unknown_theater", "there is no such benchmark to watch: it is over, or has not begun yet")
+        raise refuse("unknown_theater", "bench.none")
 
     def start(self, scenario: str, rounds: int | None, quiet_seconds: float) -> RunStatus:
         """Begin.
@@ -110,12 +110,12 @@ class BenchRuns:
             AppError: `busy` when one is running; `bad_request` for an unknown scenario; `refused` where none may run.
         """
         if not self.can_run:
-            raise AppError("refused", "there is no live model here: this server shows recordings")
+            raise refuse("refused", "model.none")
         if scenario not in scenario_ids():
             raise AppError("bad_request", f"there is no scenario {scenario[:60]!r}")
         with self._lock:
             if self._process is not None or self._closed:
-                raise AppError("busy", f"the benchmark {self.status.scenario} is running: one at a time")
+                raise refuse("busy", "bench.running", scenario=self.status.scenario)
             now = datetime.now(UTC)
             try:
                 folder = self._new_folder(f"{now:%Y%m%dT%H%M%SZ}-{scenario}")
@@ -128,7 +128,7 @@ class BenchRuns:
                     env=child_environment(),
                 )
             except OSError as error:
-                raise AppError("refused", f"the benchmark cannot begin: {error.strerror or error}") from error
+                raise refuse("refused", "bench.begin", reason=error.strerror or error) from error
             self._process, self._running = process, folder
             self._change(RunStatus(state="running", scenario=scenario, started=now.isoformat(timespec="seconds")))
             self._thread = threading.Thread(target=self._read, args=(process, folder), name="bench", daemon=True)

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from app.classroom.answers import KeptClass
+from app.classroom.refusing import refusal
 from app.classroom.results import ClassResults, QuestionResult
 from app.ground.errors import AppError, one_sentence
 
@@ -276,7 +277,7 @@ def _overwriting(connection: object, _: object) -> None:
 def _refused(error: Exception) -> AppError:
     """In one sentence, without the statement and what was in it."""
     cause = getattr(error, "orig", None) or error
-    return AppError("unavailable", f"the database of kept classes says: {one_sentence(cause)[:200]}")
+    return refusal("unavailable", "classes.database", error=one_sentence(cause)[:200])
 
 
 def _delete(connection: Connection, ids: list[str]) -> None:

@@ -18,7 +18,7 @@ from app.classroom.results import results_of
 from app.classroom.rights import Event
 from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refused
 from app.ground.settings import ServerSettings
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.rooms import LessonRooms
@@ -234,7 +234,7 @@ class ClassEvents:
         """Return the question that the lesson on stage stands before."""
         room = self._lessons.find(found.theater or "")
         course = room.course
-        if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
+        if not isinstance(course.checkpoint, Ask) or course.question is None or course.is_answered:
             raise refusal("refused", "poll.lesson_asks_nothing")
         words = worded(course.question, course.language)
         return LessonQuestion(room.theater.theater_id, course.at, course.question.right, *words)
@@ -249,7 +249,7 @@ class ClassEvents:
                     course.answer(None)
                     course.go_on()
                 except LessonError as error:
-                    raise AppError("refused", str(error)) from error
+                    raise refused(error) from error
                 room.show()
             found.lesson_is_at(asked.theater, course.at)
 

@@ -29,7 +29,7 @@ SECRET = "X-KVTheater-Class"
 _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_csv, "questions": questions_csv}
 
 
-class Here(NamedTuple):
+class ExportsContext(NamedTuple):
     """Context of the endpoints."""
 
     classrooms: Classrooms
@@ -37,32 +37,32 @@ class Here(NamedTuple):
     theaters: SessionManager
 
 
-def table(here: Here, request: Request, class_id: str, name: str) -> Response:
+def table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
     """Return a table of a class that is here."""
     return _table(request, results_of(_class(here, request, class_id)), name)
 
 
-def page(here: Here, request: Request, class_id: str) -> Response:
+def page(here: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a class that is here as one HTML page, with the run on stage."""
     found = _class(here, request, class_id)
     run, refusal = _run(here, found)
     return _page(request, results_of(found), run, refusal)
 
 
-def kept(here: Here, request: Request) -> Response:
+def kept(here: ExportsContext, request: Request) -> Response:
     """Return the list of stored classes."""
     _own(request)
     answer: KeptClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
     return json_answer(answer)
 
 
-def kept_table(here: Here, request: Request, class_id: str, name: str) -> Response:
+def kept_table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
     """Return a table of a stored class."""
     _own(request)
     return _table(request, here.store.get(class_id), name)
 
 
-def kept_page(here: Here, request: Request, class_id: str) -> Response:
+def kept_page(here: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
     _own(request)
     return _page(request, here.store.get(class_id), None, "run_gone")
@@ -82,7 +82,7 @@ ROUTES = [
 
 def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
     """Blueprint of the class results."""
-    return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
+    return routing.blueprint("class_results", "/api", ExportsContext(classrooms, store, theaters), ROUTES)
 
 
 def _own(request: Request) -> None:
@@ -90,7 +90,7 @@ def _own(request: Request) -> None:
         raise AppError("forbidden", "this is for who owns the server")
 
 
-def _class(here: Here, request: Request, class_id: str) -> Classroom:
+def _class(here: ExportsContext, request: Request, class_id: str) -> Classroom:
     _own(request)
     found = here.classrooms.get(class_id)
     if not found.secret.fits(request.headers.get(SECRET, "")):
@@ -98,7 +98,7 @@ def _class(here: Here, request: Request, class_id: str) -> Classroom:
     return found
 
 
-def _run(here: Here, found: Classroom) -> tuple[bytes | None, str | None]:
+def _run(here: ExportsContext, found: Classroom) -> tuple[bytes | None, str | None]:
     """Return the page of the run on stage, or the key of the words that say why there is none."""
     if found.theater is None:
         return None, "run_gone"

@@ -17,23 +17,23 @@ from app.page.door import join_page
 DAY = 24 * 3600  # seconds for which a browser keeps its seat
 
 
-class Here(NamedTuple):
+class ClassPagesContext(NamedTuple):
     """Context of the endpoints."""
 
     classrooms: Classrooms
 
 
-def door(here: Here, request: Request) -> Response:
+def door(here: ClassPagesContext, request: Request) -> Response:
     """Return where a code is typed."""
     return _door(request, "", None)
 
 
-def typed(here: Here, request: Request) -> Response:
+def typed(here: ClassPagesContext, request: Request) -> Response:
     """Return the code that was typed there."""
     return come_in(here, request, request.args.get("code", ""))
 
 
-def come_in(here: Here, request: Request, given: str) -> Response:
+def come_in(here: ClassPagesContext, request: Request, given: str) -> Response:
     """Admit a browser. One that has a seat already keeps it, if it is in the same class."""
     try:
         had = here.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
@@ -63,4 +63,4 @@ ROUTES = [
 
 def blueprint(classrooms: Classrooms) -> flask.Blueprint:
     """Return the blueprint of the way in."""
-    return routing.blueprint("classroom", "", Here(classrooms), ROUTES)
+    return routing.blueprint("classroom", "", ClassPagesContext(classrooms), ROUTES)

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from app.classroom.refusing import refusal
-from app.ground.errors import AppError
 
 Kind = Literal["choice", "number", "slot", "token", "lesson"]
 Phase = Literal["open", "talk", "again", "closed", "shown"]
@@ -128,7 +127,7 @@ class Poll:
             AppError: `refused` when that does not come after the present one.
         """
         if to not in TO[self.phase]:
-            raise AppError("refused", f"a question that is {self.phase} cannot be {to}")
+            raise refusal("refused", "poll.phase", phase=self.phase, to=to)
         if to == "again":
             if len(self.rounds) > 1:
                 raise refusal("refused", "poll.rounds")

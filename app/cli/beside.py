@@ -10,8 +10,8 @@ from app.cli.options import UserError, add_command, add_engine_options, add_mode
 from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
 from engine.trace.compare import Comparison, OpDifference, compare
+from engine.trace.messages import Voice
 from engine.trace.operations import Op
-from engine.trace.telling import Voice
 
 if TYPE_CHECKING:
     from engine.lab.beside import Answer

@@ -15,7 +15,7 @@ from app.cli.terminal import say, say_json
 from app.ground.errors import one_sentence
 from app.ground.paths import data_dir
 from engine.setup import diagnosis
-from engine.trace.telling.words import bytes_text
+from engine.trace.messages.words import bytes_text
 
 
 def add_parser(commands: Any) -> None:

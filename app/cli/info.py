@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app import __version__
-from app.cli.kept import kept_by_layers, not_served
+from app.cli.layer_bytes import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say

@@ -31,11 +31,11 @@ def load(
     device: str,
     settings: ServerSettings,
     aloud: bool | None = None,
-    telling: Callable[[Stage], object] = lambda stage: None,
+    on_progress: Callable[[Stage], object] = lambda stage: None,
     tiers: Tiers | None = None,
     workers_of: Callable[[Source], Workers] | None = None,
 ) -> LiveModel:
-    """Load the model. Progress is printed, `aloud` or, if that is None, on a terminal; and passed to `telling`.
+    """Load the model. Progress is printed, `aloud` or, if that is None, on a terminal; and passed to `on_progress`.
     `tiers`:
     where its runs store full blocks outside their pools; `workers_of`: processes for instances.
 
@@ -51,7 +51,7 @@ def load(
     is_told = sys.stderr.isatty() if aloud is None else aloud
 
     def tell(stage: Stage) -> None:
-        telling(stage)
+        on_progress(stage)
         if is_told:
             _say(f"loading {name}: {IN_WORDS[stage]}")
             working(IN_WORDS[stage])

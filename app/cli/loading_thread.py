@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.cli.kept import kept_by_layers, not_served
+from app.cli.layer_bytes import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say

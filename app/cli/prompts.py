@@ -17,7 +17,7 @@ from app.cli.terminal import say
 from app.ground.plain import to_json
 from app.prompts.tokenizers import named
 from app.prompts.words import percent, words
-from engine.trace.telling import languages
+from engine.trace.messages import languages
 
 if TYPE_CHECKING:
     from engine.prompts.readers import PromptFile, PromptRequest

@@ -31,8 +31,8 @@ from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
+from engine.trace.messages.words import bytes_text, seconds_text
 from engine.trace.records import ModelFacts
-from engine.trace.telling.words import bytes_text, seconds_text
 
 MAX_REQUESTS = 1_000_000
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.plain import to_json
-from engine.trace.telling.words import seconds_text
+from engine.trace.messages.words import seconds_text
 
 MAX_POINTS = 10_000
 Figures = dict[str, Any]

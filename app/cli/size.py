@@ -21,7 +21,7 @@ from engine.accounting.mistakes import Mistake
 from engine.accounting.presets import Presets, presets, read_presets
 from engine.accounting.size import Load
 from engine.accounting.weights import WEIGHT_DTYPES
-from engine.trace.telling.words import seconds_text
+from engine.trace.messages.words import seconds_text
 
 COUNTS = {
     "batch": 1, "context": 2048, "shared-prefix": 0, "block-size": 16, "tp": 1,

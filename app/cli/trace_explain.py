@@ -14,11 +14,22 @@ from app.cli.options import UserError, add_command
 from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
-from engine.trace.explain import Drafts, Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
+from engine.trace.explain import (
+    Drafts,
+    Fullest,
+    Overview,
+    SlowStep,
+    Timeline,
+    TimelineEvent,
+    Wait,
+    goodput_of,
+    overview,
+    timelines,
+)
 from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
 from engine.trace.log import TraceReader
-from engine.trace.telling import Context, Voice, languages
-from engine.trace.telling.words import bytes_text
+from engine.trace.messages import Context, Voice, languages
+from engine.trace.messages.words import bytes_text
 
 Columns = tuple[tuple[str, int], ...]  # (name, width in columns of a terminal), flush right unless negative
 STEPS: Columns = (("record", 6), ("step", 6), ("ms", 8), ("forward", 8), ("sample", 7), ("schedule", 8))
@@ -58,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
-            everyone = stories(log)
+            everyone = timelines(log)
             asked = of_request(everyone, arguments.request)
             if arguments.json:
                 say_json(asked)
@@ -86,8 +97,8 @@ def _slo(text: str) -> SLO:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def of_request(everyone: list[Story], request_id: str) -> list[Story]:
-    """Return the stories of a request's sequences. A number alone is that of the one request whose name ends with
+def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
+    """Return the timelines of a request's sequences. A number alone is that of the one request whose name ends with
     it.
     """
     names = list(dict.fromkeys(story.request_id for story in everyone))
@@ -149,7 +160,7 @@ def _print_overview(found: Overview, voice: Voice) -> None:
             named.request_id, s.seq_id, len(s.prompt_token_ids), s.num_cached_tokens, len(s.tokens),
             s.num_preemptions, named.recomputed_tokens, s.blocks_peak, *times, named.slow_steps,
         )  # fmt: skip
-        say(_row(REQUESTS, cells) + "  " + voice.say(f"story.end.{s.finish_reason or s.status}"))
+        say(_row(REQUESTS, cells) + "  " + voice.say(f"timeline.end.{s.finish_reason or s.status}"))
     say(voice.say("explain.notes"))
 
 
@@ -218,43 +229,43 @@ def _padded(text: str, width: int) -> str:
 
 
 class _Narrator:
-    """Tells the stories of sequences, each in its own name; other sequences have their requests' names too."""
+    """Tells the timelines of sequences, each in its own name; other sequences have their requests' names too."""
 
-    def __init__(self, log: TraceReader, everyone: list[Story], language: str) -> None:
+    def __init__(self, log: TraceReader, everyone: list[Timeline], language: str) -> None:
         self._log = log
         self._requests = {story.seq_id: story.request_id for story in everyone}
         self._about: int | None = None
         self._voice = Voice(language, name=self._name, first_record=0, thin_space=" ")
         self._say: Callable[..., str] = self._voice.say
 
-    def tell(self, found: list[Story]) -> None:
+    def tell(self, found: list[Timeline]) -> None:
         for story in found:
             self._about = story.seq_id
             say(self._say("explain.story", request=story.request_id, id=story.seq_id))
-            for moment in story.moments:
-                where = {"record": f"{moment.record:>5}", "step": f"{moment.step:>5}"}
-                say("  " + self._say("explain.moment", **where, text=self._moment(moment)))
+            for event in story.events:
+                where = {"record": f"{event.record:>5}", "step": f"{event.step:>5}"}
+                say("  " + self._say("explain.moment", **where, text=self._event(event)))
             if story.waiting:
-                say("  " + self._waited("story.waits", story.waiting))
+                say("  " + self._waited("timeline.waits", story.waiting))
 
-    def _moment(self, moment: Moment) -> str:
-        record = self._log.record(moment.record)
-        place = record.ops.index(moment.op)
-        said = [self._voice.tell(moment.op, Context(header=self._log.header, record=record, place=place))]
-        if moment.computed_again:
-            said.append(self._say("story.again", n=moment.computed_again))
-        if moment.wait and moment.wait.steps:
-            said.append(self._waited("story.waited", moment.wait))
+    def _event(self, event: TimelineEvent) -> str:
+        record = self._log.record(event.record)
+        place = record.ops.index(event.op)
+        said = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
+        if event.computed_again:
+            said.append(self._say("timeline.again", n=event.computed_again))
+        if event.wait and event.wait.steps:
+            said.append(self._waited("timeline.waited", event.wait))
         return self._say("join.sentences").join(said)
 
     def _waited(self, key: str, wait: Wait) -> str:
         """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
-        parts = [self._say("story.behind", n=wait.behind)] if wait.behind else []
+        parts = [self._say("timeline.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
-            parts.append(self._say("story.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
+            parts.append(self._say("timeline.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
         reasons = self._say("join.list").join(parts)
         if wait.last:
-            last = self._say("story.needed", needed=wait.last.needed, available=wait.last.available)
+            last = self._say("timeline.needed", needed=wait.last.needed, available=wait.last.available)
             reasons += self._say("join.clauses") + last
         return self._say(key, n=wait.steps, reasons=reasons)
 

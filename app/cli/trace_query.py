@@ -14,10 +14,10 @@ from app.ground.paths import data_dir
 from app.log_index.cache_dir import drop_unused, folder_in, name_of
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader
+from engine.trace.messages import languages
 from engine.trace.query.database import MAX_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
 from engine.trace.query.table_cache import DATA, LONG, SUFFIX, KeptTables, make
-from engine.trace.telling import languages
 
 WIDEST = 44  # characters of a column
 

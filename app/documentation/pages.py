@@ -19,19 +19,19 @@ PICTURES = "img"
 PICTURE_TYPES = {".png": "image/png", ".webp": "image/webp"}
 
 
-class Here(NamedTuple):
+class DocumentationContext(NamedTuple):
     """The folder of the documentation."""
 
     folder: Path
 
 
-def first(here: Here, request: Request) -> Response:
+def first(here: DocumentationContext, request: Request) -> Response:
     """Redirect to the first page; the address is relative, since a proxy may serve this below any path."""
     target = "index" if request.path.endswith("/") else "docs/index"
     return Response(status=303, headers={"Location": target, "Cache-Control": "no-cache"})
 
 
-def shown(here: Here, request: Request, name: str) -> Response:
+def shown(here: DocumentationContext, request: Request, name: str) -> Response:
     """Return a page of the navigation; a picture of the documentation."""
     folder, _, file = name.rpartition("/")
     if folder == PICTURES:
@@ -58,7 +58,7 @@ def shown(here: Here, request: Request, name: str) -> Response:
     return Response(text, mimetype="text/html", headers={"Cache-Control": "no-cache"})
 
 
-def _picture(here: Here, file: str) -> Response:
+def _picture(here: DocumentationContext, file: str) -> Response:
     path = next((path for path in (here.folder / PICTURES).iterdir() if path.name == file), None)
     if path is None or path.suffix not in PICTURE_TYPES:
         raise NotFound(f"the documentation has no picture {file[:80]!r}")
@@ -74,4 +74,4 @@ ROUTES = [
 
 def blueprint() -> flask.Blueprint:
     """Return the documentation."""
-    return routing.blueprint("documentation", "", Here(docs_dir()), ROUTES)
+    return routing.blueprint("documentation", "", DocumentationContext(docs_dir()), ROUTES)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import functools
+import json
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from engine.options.refusal import Sentence, worded
 from engine.trace.log import LogLimitError
 from engine.trace.records import Objection
 
@@ -43,6 +47,7 @@ HTTP_STATUS: dict[str, int] = {
     "loading": 503,
     "unavailable": 503,
 }
+FILE = Path(__file__).with_name("refusals.json")  # the sentences of `refuse`, in each language
 RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 
 
@@ -57,9 +62,9 @@ class AppError(Exception):
         """
         super().__init__(message)
         self.code: Code = code
-        self.message = message
+        self.message = str(message)
         self.objection = objection
-        self.said = said
+        self.said = message.said if said is None and isinstance(message, Sentence) else said
 
     def as_map(self) -> dict[str, Any]:
         """As it travels, over sockets and HTTP alike."""
@@ -69,6 +74,23 @@ class AppError(Exception):
         if self.said:
             error["said"] = dict(self.said)
         return {"error": error}
+
+
+@functools.cache
+def texts() -> dict[str, dict[str, str]]:
+    """key -> language -> sentence of a refusal, with names in braces for what is put in."""
+    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def said(key: str, **values: object) -> Sentence:
+    """Return the sentence with that key in refusals.json; `values` for what stands in braces there."""
+    return worded(texts()[key], values)
+
+
+def refuse(code: Code, key: str, **values: object) -> AppError:
+    """Return the refusal with that sentence."""
+    return AppError(code, said(key, **values))
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended
@@ -83,19 +105,15 @@ def refusal_of(error: BaseException) -> AppError | None:
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
     if isinstance(error, LogLimitError):
-        return AppError("refused", f"{one_sentence(error)}; a reset begins a new run")
+        return refuse("refused", "log.ended", error=one_sentence(error))
     reason = error.strerror or one_sentence(error)
     if error.errno not in FULL and "temporary directory" not in reason:
-        return AppError("refused", f"the system says: {reason}")
+        return refuse("refused", "disk.error", reason=reason)
     folder = tempfile.tempdir or "the temporary folder"
-    return AppError(
-        "refused",
-        f"nothing more can be written ({reason}): make room in {folder}, or start the server with TMPDIR naming "
-        "another folder; a run whose log has ended begins anew with a reset",
-    )
+    return refuse("refused", "disk.full", reason=reason, folder=folder)
 
 
-def refused(error: ValueError) -> AppError:
+def refused(error: Exception) -> AppError:
     """Return the refusal for what the engine refuses, in every language that it says that in."""
     return AppError("refused", one_sentence(error), said=getattr(error, "said", None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from engine.model.give_back import give_back_memory
+from engine.model.malloc_trim import trim_memory
 
 EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
 AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little of anybody's time
@@ -32,7 +32,7 @@ class Trimming:
     def _trim(self) -> None:
         with self._lock:
             self._freed, self._is_due = 0, False
-        give_back_memory()
+        trim_memory()
 
 
 TRIM = Trimming()  # of this process

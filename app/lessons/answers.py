@@ -6,12 +6,12 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.exercise import Done, Task
 from app.lessons.allocator.grading import Graded, Verdict
 from app.lessons.lesson import Action, Kind
-from app.lessons.mending import Mended, TurnRun
-from app.lessons.questions.places import Place
+from app.lessons.prompt_order import Mended, TurnRun
+from app.lessons.questions.pictured import Place
 from app.lessons.questions.rules import Evidence, Value
 
 
@@ -77,14 +77,14 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
 class ToldList(Struct, frozen=True, kw_only=True):
     """A learner's list of operations, graded."""
 
-    deeds: list[Deed]
+    moves: list[BlockMove]
     verdicts: list[Verdict]
     missing: int
     right: bool
 
 
-def told_list(deeds: list[Deed], graded: Graded) -> ToldList:
-    return ToldList(deeds=deeds, verdicts=graded.verdicts, missing=graded.missing, right=graded.right)
+def told_list(moves: list[BlockMove], graded: Graded) -> ToldList:
+    return ToldList(moves=moves, verdicts=graded.verdicts, missing=graded.missing, right=graded.right)
 
 
 class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
@@ -115,7 +115,7 @@ Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbo
 class Progress(Struct, frozen=True, kw_only=True):
     """Where the learner stands."""
 
-    at: int  # the item of the barrier; the number of items: the lesson is over
+    at: int  # the item of the checkpoint; the number of items: the lesson is over
     num_items: int
     num_sections: int
     over: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.ground.paths import static_dir
 from app.lessons.answers import Card
+from app.lessons.excerpt import MARK, excerpt
 from app.lessons.lesson import Ask, Lesson, LessonError, Work
 from app.lessons.parse import read_lesson
 
@@ -45,7 +46,10 @@ class Catalogue:
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:
-        return next((lesson for lesson in self.lessons() if lesson.id == lesson_id), None)
+        """Return a lesson, or one of its optional sections on its own (`excerpt.py`)."""
+        name, _, section = lesson_id.partition(MARK)
+        found = next((lesson for lesson in self.lessons() if lesson.id == name), None)
+        return excerpt(found, section) if found and section else found
 
     def _all(self) -> list[tuple[Path, Lesson | LessonError]]:
         with self._lock:

@@ -53,7 +53,7 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
                 if isinstance(item, Text):
                     found += _wrong_claims(course, index, item, language)
             told = end
-            if course.barrier is None:
+            if course.checkpoint is None:
                 return found
             course.answer_right()
             course.go_on()

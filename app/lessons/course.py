@@ -1,6 +1,6 @@
 """Learner's progress through a lesson: events of the run, how far it is shown, and the open question.
 
-The learner stands at a barrier: an action to be carried out, a question to be answered, or the sandbox. Later items
+The learner stands at a checkpoint: an action to be carried out, a question to be answered, or the sandbox. Later items
 have not been sent to the page. For a question the run is advanced, out of sight, until it decides the answer; its
 records are shown when the learner carries out the action.
 """
@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
 from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
-from app.lessons.mending import (
+from app.lessons.prompt_order import (
     Mended,
     Mending,
     Move,
@@ -44,7 +44,7 @@ MAX_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
 
-Given = int | list[Deed] | Mending | None  # an option, a list of operations or of moves; None: not sure
+Given = int | list[BlockMove] | Mending | None  # an option, a list of operations or of moves; None: not sure
 
 
 class Answered(Struct, kw_only=True):
@@ -85,13 +85,13 @@ class Course:
         self._owed = {name: asked for name, asked in again.items() if asked.rule not in own}
         self._again: dict[int, str] = {}  # by item
         self.answers: dict[int, Answered] = {}
-        self.at = -1  # the item of the barrier; -1: before the first; as many as there are items: the end
+        self.at = -1  # the item of the checkpoint; -1: before the first; as many as there are items: the end
         self.moment = Moment(run=0, records=0)  # as far as it is shown
 
     # What the learner does
 
     def go_on(self) -> None:
-        """To the next barrier. The action of the present one is carried out and shown.
+        """To the next checkpoint. The action of the present one is carried out and shown.
 
         Raises:
             LessonError: the lesson does not hold here; it stands where it stood.
@@ -104,7 +104,7 @@ class Course:
             raise
 
     def _go_on(self) -> None:
-        if self.at >= 0 and (item := self.barrier):
+        if self.at >= 0 and (item := self.checkpoint):
             if isinstance(item, Do):
                 self._perform(self.at)
                 self.moment = self._performed[self.at]
@@ -114,17 +114,17 @@ class Course:
         while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Work | Sandbox):
             self.at += 1
         self._bring_back()
-        if isinstance(self.barrier, Ask | Work):
+        if isinstance(self.checkpoint, Ask | Work):
             self._prepare(self.at)
 
     def answer(self, given: Given) -> bool:
-        """Answer the question at the barrier; return whether it is right. Two tries; "not sure" ends it too.
+        """Answer the question at the checkpoint; return whether it is right. Two tries; "not sure" ends it too.
 
         Raises:
             LessonError: there is no open question, no such answer, or the mended session cannot be run; the lesson
                 stands where it stood.
         """
-        item = self.barrier
+        item = self.checkpoint
         if not isinstance(item, Ask | Work):
             raise LessonError(0, "nothing is asked here")
         answered = self.answers.get(self.at, Answered())
@@ -146,38 +146,38 @@ class Course:
     # What there is
 
     @property
-    def barrier(self) -> Item | None:
+    def checkpoint(self) -> Item | None:
         """Item at which the learner stands; None: the lesson is over."""
         return self._items[self.at] if 0 <= self.at < len(self._items) else None
 
     @property
     def question(self) -> Question | None:
-        """Question at the barrier."""
+        """Question at the checkpoint."""
         return self._asked.get(self.at)
 
     def answer_right(self) -> None:
-        """Answer the question at the barrier, if there is one, as the run does.
+        """Answer the question at the checkpoint, if there is one, as the run does.
 
         Raises:
             LessonError: the rules of a learner's work do not give what the engine did.
         """
         if self.question:
             self.answer(self.question.right)
-        elif (item := self.barrier) and isinstance(item, Work):
+        elif (item := self.checkpoint) and isinstance(item, Work):
             given = Mending(moves=self.right_moves()) if item.mends else self.engines_list()
             if not self.answer(given):
                 raise LessonError(item.line, "work: the rules do not give what the engine did")
 
     def right_moves(self) -> list[Move]:
-        """Return the moves that mend the session at the barrier."""
+        """Return the moves that mend the session at the checkpoint."""
         return mending_of(self._sessions[self.at], self.lesson.movable[self.language])
 
-    def engines_list(self) -> list[Deed]:
-        """Return the engine's operations for the work at the barrier."""
-        return [done.deed for done in self._work[self.at].deeds]
+    def engines_list(self) -> list[BlockMove]:
+        """Return the engine's operations for the work at the checkpoint."""
+        return [done.move for done in self._work[self.at].moves]
 
     def refusal(self, given: Given) -> str | None:
-        """Return why the question at the barrier does not accept such an answer, in a sentence; None: it does."""
+        """Return why the question at the checkpoint does not accept such an answer, in a sentence; None: it does."""
         if isinstance(given, Mending):
             session = self._sessions.get(self.at)
             known = self.lesson.movable.get(self.language, [])
@@ -223,7 +223,7 @@ class Course:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the question at the barrier has all the answers that it takes."""
+        """Whether the question at the checkpoint has all the answers that it takes."""
         return self.answers.get(self.at, Answered()).over
 
     @property
@@ -232,7 +232,7 @@ class Course:
         return self.logs[self.moment.run]
 
     def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
-        """Return those from `since` up to the barrier: each one's index, itself, and its section."""
+        """Return those from `since` up to the checkpoint: each one's index, itself, and its section."""
         end = min(self.at + 1, len(self._items))
         return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
@@ -269,9 +269,9 @@ class Course:
         """Return how far the run is shown when an action was carried out; None: it is still to be."""
         return self._performed[index] if index < self.at or index in self._mended else None
 
-    def graded(self, index: int, deeds: list[Deed]) -> Graded:
+    def graded(self, index: int, moves: list[BlockMove]) -> Graded:
         """Return a learner's list of operations for the work at an item."""
-        return grade(self._work[index], self.scene(self.moment_before(index)).state, deeds)
+        return grade(self._work[index], self.scene(self.moment_before(index)).state, moves)
 
     # Inside
 
@@ -280,8 +280,8 @@ class Course:
         return self.question.right if self.question else None
 
     def _bring_back(self) -> None:
-        """Put a question of an earlier lesson before the question or action at the barrier, if the run decides one."""
-        item = self.barrier
+        """Put a question of an earlier lesson before the item at the checkpoint, if the run decides one."""
+        item = self.checkpoint
         is_step = isinstance(item, Do) and item.action.verb not in ("submit", *NO_STEP)
         if not self._owed or len(self._again) >= MAX_AGAIN or not (is_step or isinstance(item, Ask)):
             return
@@ -337,8 +337,9 @@ class Course:
         return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
 
     def _mend(self, given: list[list[Move]], is_last: bool) -> bool:
-        """Run the session at the barrier after moves, and the right one if these are the last and wrong; show the last
-        run. Return whether those given are right.
+        """Run the session at the checkpoint after moves, and the right one if these are the last and wrong.
+
+        The last run is shown. Return whether those given are right.
         """
         at, line, stood = self.at, self._items[self.at].line, len(self.logs)
         shown = (self.mended(at) or [Mended(moves=[], turns=self._sessions[at], right=False)])[-1]
@@ -356,7 +357,7 @@ class Course:
         return right
 
     def _mended_by(self, moves: list[Move], line: int) -> Mended:
-        """Run the session at the barrier after moves."""
+        """Run the session at the checkpoint after moves."""
         log = self._runs.anew(_texts(moved([turn.lines for turn in self._sessions[self.at]], moves)), line)
         turns = turns_of(log, len(log))
         return Mended(moves=moves, turns=turns, right=is_right(turns, self.scene().block_size))

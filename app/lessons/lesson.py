@@ -82,7 +82,7 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):
     """The learner does the block manager's work (`app/lessons/allocator`) as far as the next action; or mends the
-    session that the lesson's prompts are (`app/lessons/mending.py`)."""
+    session that the lesson's prompts are (`app/lessons/prompt_order.py`)."""
 
     line: int
     mends: bool = False

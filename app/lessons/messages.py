@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from app.lessons.allocator.bench import Deed
-from app.lessons.mending import Mending
+from app.lessons.allocator.block_manager import BlockMove
+from app.lessons.prompt_order import Mending
 from app.session.messages import Index, Message, Name, OfTheater
 
 # an option, a list of operations or of moves; None: not sure
-Given = Index | Annotated[list[Deed], Meta(max_length=256)] | Mending | None
+Given = Index | Annotated[list[BlockMove], Meta(max_length=256)] | Mending | None
 Answers = Annotated[dict[str, list[Given]], Meta(max_length=1000)]  # by item, as they were given
 
 

@@ -52,7 +52,7 @@ from app.lessons.lesson import (
     Work,
 )
 from app.lessons.markup import check_markup
-from app.lessons.mending import name_of
+from app.lessons.prompt_order import name_of
 from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
 from app.page.words import languages

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.lessons.answers import Card
 from app.lessons.lesson import LessonError
-from app.lessons.retold import Way
+from app.lessons.lesson_replay import Way
 from app.lessons.transcript import SUFFIX, Transcript, cards, read_transcript, run_name
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -47,7 +47,7 @@ class RecordedLessons:
         found = self._transcripts.get((lesson, language))
         others = (one for (name, _), one in sorted(self._transcripts.items()) if name == lesson)
         if (transcript := found or next(others, None)) is None:
-            raise AppError("not_found", f"there is no recorded lesson {lesson!r}")
+            raise refuse("not_found", "lesson.recorded", lesson=lesson)
         return transcript
 
     def stretch(self, transcript: Transcript, shown: Way, first: int, max_bytes: int) -> Stretch:
@@ -70,7 +70,7 @@ class RecordedLessons:
                     found.captures.append(capture)
                 return found
         except (OSError, TraceFormatError) as error:
-            raise AppError("refused", f"the lesson's recorded run {path.name} cannot be read: {error}") from error
+            raise refuse("refused", "lesson.recorded_run", name=path.name, error=error) from error
 
 
 def recorded_lessons(folder: Path | None) -> RecordedLessons:

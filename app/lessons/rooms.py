@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse, refused, said
 from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
@@ -28,13 +28,14 @@ from app.session.session import Session
 from app.session.session_manager import SessionManager
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
+from engine.options.refusal import Sentence
 from engine.trace.log import TraceReader
 
 ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is computed
 
 
 def _no_lesson(lesson_id: str) -> AppError:
-    return AppError("not_found", f"there is no lesson {lesson_id!r}", said={"zh": f"没有名为 {lesson_id} 的课程"})
+    return refuse("not_found", "lesson.none", name=lesson_id)
 
 
 class TheaterStage:
@@ -99,7 +100,7 @@ class LessonRoom:
     def show(self) -> None:
         """As much of the run as the learner may see; all of it, and all commands, in the sandbox and at the end."""
         course = self.course
-        is_free = course.barrier is None or isinstance(course.barrier, Sandbox)
+        is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
         self.theater.in_lesson = not is_free
         if course.log is self.theater.run.whole:
             self.theater.hold_back(None if is_free else course.moment.records)
@@ -120,13 +121,13 @@ class LessonRooms:
         self._lock = threading.Lock()
         self._exporting = threading.Lock()
 
-    def refusal(self, lesson: Lesson) -> str | None:
+    def refusal(self, lesson: Lesson) -> Sentence | None:
         """Return why a lesson cannot be played here, in a sentence."""
         if not self._models.is_live:
-            return "a lesson computes as one goes, and this server has no model"
+            return said("lesson.no_model")
         missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
         if missing:
-            return f"this lesson is about the model {missing[0]!r}: start kvtheater serve {' '.join(lesson.models)}"
+            return said("lesson.model", name=missing[0], models=" ".join(lesson.models))
         return None
 
     @property
@@ -149,9 +150,7 @@ class LessonRooms:
         """
         room = self._rooms.get(theater_id)
         if room is None or room.theater.is_closed:
-            raise AppError(
-                "unknown_theater", "this lesson's run is gone; open the lesson again to go on where you were"
-            )
+            raise refuse("unknown_theater", "lesson.gone")
         return room
 
     def known(self, theater_id: str | None, lesson_id: str, language: str) -> LessonRoom | None:
@@ -185,8 +184,8 @@ class LessonRooms:
             raise _no_lesson(lesson_id)
         if language not in lesson.languages:
             language = lesson.languages[0]
-        if refused := self.refusal(lesson):
-            raise AppError("refused", refused)
+        if why := self.refusal(lesson):
+            raise AppError("refused", why)
         self._forget_closed()
         try:
             config = settings_of(lesson, dict(changes))[0]
@@ -204,7 +203,7 @@ class LessonRooms:
             try:
                 replay(room.course, at, answers)
             except LessonError as error:
-                raise AppError("refused", f"the lesson does not hold: {error}") from error
+                raise refuse("refused", "lesson.wrong", error=error) from error
             room.show()
             with self._lock:
                 self._rooms[theater.theater_id] = room
@@ -236,10 +235,10 @@ class LessonRooms:
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
             raise _no_lesson(lesson_id)
-        if refused := self.refusal(lesson):
-            raise AppError("refused", refused)
+        if why := self.refusal(lesson):
+            raise AppError("refused", why)
         if not self._exporting.acquire(blocking=False):  # one at a time: each computes for a second or two
-            raise AppError("busy", "another lesson is being made a file: ask again in a moment")
+            raise refuse("busy", "lesson.exporting")
         with ExitStack() as used:
             used.callback(self._exporting.release)
             leases = {name: used.enter_context(self._models.lease(served_name(name), wait=0)) for name in lesson.models}
@@ -250,9 +249,9 @@ class LessonRooms:
                 played = [record(lesson, code, builders.__getitem__, self._theaters.turns) for code in lesson.languages]
                 return lesson_page(played)
             except LessonError as error:
-                raise AppError("refused", f"the lesson does not hold: {error}") from error
+                raise refuse("refused", "lesson.wrong", error=error) from error
             except TooLarge as error:
-                raise AppError("refused", str(error)) from error
+                raise refused(error) from error
 
     def _forget_closed(self) -> None:
         with self._lock:
@@ -267,8 +266,8 @@ def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
     The answers may be to an earlier text of the lesson: one that its question does not have stands for none.
     """
     course.go_on()
-    while course.barrier is not None and course.at <= at:
-        is_asked = isinstance(course.barrier, Ask | Work)
+    while course.checkpoint is not None and course.at <= at:
+        is_asked = isinstance(course.checkpoint, Ask | Work)
         if is_asked:
             for given in answers.get(str(course.at), []):
                 if not course.is_answered and course.refusal(given) is None:

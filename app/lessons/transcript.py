@@ -19,12 +19,12 @@ from msgspec import Struct, structs
 from app.lessons.allocator.exercise import Done
 from app.lessons.answers import Card, Told, ToldAsk, ToldMend, ToldWork
 from app.lessons.course import TRIES, Course
+from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
-from app.lessons.mending import Mended
 from app.lessons.parse import settings_of
+from app.lessons.prompt_order import Mended
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
-from app.lessons.telling import told
 from app.lessons.words import question_texts
 from app.models.engine_face import BuildEngine
 from app.page.onefile import MAX_LOG_BYTES, TooLarge, page_with, trace_bytes
@@ -94,7 +94,7 @@ def record(
     try:
         course = Course(lesson, language, stage)
         course.go_on()
-        while course.barrier is not None:
+        while course.checkpoint is not None:
             course.answer_right()
             course.go_on()
         return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])

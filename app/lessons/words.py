@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.lessons.questions.rules import Question, Value
-from engine.trace.telling.words import bytes_text, content_of, filled, flat, in_language
+from engine.trace.messages.words import bytes_text, content_of, filled, flat, in_language
 
 FOLDER = Path(__file__).parent
 

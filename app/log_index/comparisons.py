@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import ExitStack
 from typing import Any, TypedDict
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.plain import plain
 from app.session.answers import Status
 from app.session.session_manager import SessionManager
@@ -52,9 +52,7 @@ class Comparisons:
             logs = [reading.enter_context(run.reading()) for run in runs]
             lengths = [len(log) for log in logs]
             if max(lengths) > MAX_RECORDS:
-                raise AppError(
-                    "refused", f"a log of {max(lengths)} records is too long to compare; at most {MAX_RECORDS} are read"
-                )
+                raise refuse("refused", "compare.long", records=max(lengths), most=MAX_RECORDS)
             key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
             with self._lock:  # one at a time: a request for the same pair waits and gets the same answer
                 found = self._kept.get(key)
@@ -62,9 +60,9 @@ class Comparisons:
                     try:
                         found = plain(compare(*logs))
                     except TraceFormatError as error:
-                        raise AppError("refused", f"a record cannot be read: {error}") from error
+                        raise refuse("refused", "compare.record", error=error) from error
                     except TraceStateError as error:
-                        raise AppError("refused", f"a log contradicts itself: {error}") from error
+                        raise refuse("refused", "compare.log", error=error) from error
                     self._kept[key] = found
                 self._kept.move_to_end(key)
                 while len(self._kept) > KEPT:

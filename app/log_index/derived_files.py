@@ -20,7 +20,7 @@ from typing import IO, ClassVar, Generic, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.log_index.cache_dir import LIVE, drop_unused, folder_in, name_of
 from app.session.run import OpenLog
 from engine.system.host import child_environment
@@ -79,23 +79,21 @@ class DerivedFiles(ABC, Generic[T]):
         """
         with run.reading() as log:
             if run.is_held_back:
-                raise AppError("refused", "of this run no more is told than is shown")
+                raise refuse("refused", "index.held_back")
             with self._lock:
                 target = self._target(run, log)
                 known = self._read.get(target)
                 if known is None or not self.is_of(known, log) or not self.is_whole(known, log):
                     known = self._look(target, log)
                     if known is None and (why := self._failed.pop(target, None)):
-                        raise AppError("refused", f"{self.failed}: {why}")  # a retry builds it again
+                        raise refuse("refused", "index.failed", failed=self.failed, why=why)  # a retry builds it again
                     if (known is None or not self.is_whole(known, log)) and target not in self._making:
                         self._begin(target, log, run)
                 if known is not None:
                     self._keep(target, known)
                     return known
                 done, count = self._done.get(target, 0), len(log)
-        raise AppError(
-            "loading", f"the log is being read for the first time: {done} of {count} records; ask again in a moment"
-        )
+        raise refuse("loading", "index.reading", done=done, count=count)
 
     def forget(self, run: OpenLog) -> None:
         """Invalidate a run's damaged files, so that they are rebuilt."""
@@ -129,7 +127,7 @@ class DerivedFiles(ABC, Generic[T]):
             self._asked[target] = time.monotonic()
             return target
         if log.path is None:
-            raise AppError("refused", f"{self.failed}: this run has no file")
+            raise refuse("refused", "index.no_file", failed=self.failed)
         return self._folder / f"{name_of(log.path)}{self.suffix}"
 
     def _look(self, target: Path, log: TraceReader) -> T | None:

@@ -10,7 +10,7 @@ from flask import Request, Response
 from msgspec import Meta
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.routing import Route, json_answer
 from app.log_index.derived_files import LogIndexes
 from app.session.run import OpenLog, read_batch
@@ -19,8 +19,8 @@ from engine.trace.derived_file import DerivedFileError
 from engine.trace.geometry import geometry
 from engine.trace.log_index.block_rows import BLOCK, Rows
 from engine.trace.log_index.classes import BYS, ClassFigures, beside, classes
-from engine.trace.log_index.heard import Heard
 from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.observed_cache import ObservedCache
 from engine.trace.log_index.prefixes import prefixes
 from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.log_index.series import bins
@@ -37,10 +37,10 @@ MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey: how much of a log is known."""
+    """/api/theaters/<theater_id>/log_index: how much of a log is known."""
 
     num_records: int  # of the log
-    num_surveyed: int  # of these
+    num_indexed: int  # of these
     is_done: bool  # nothing more comes
     problem: str  # why it ends before the log does, or ""
     num_blocks: int
@@ -55,13 +55,13 @@ class ClassedRun(TypedDict):
 
     theater: str
     num_records: int
-    num_surveyed: int  # of these: the classes are of them
+    num_indexed: int  # of these: the classes are of them
     is_simulated: bool  # its seconds were reckoned
     unsaid: str  # why its requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey/classes."""
+    """/api/theaters/<theater_id>/log_index/classes."""
 
     by: str
     runs: list[ClassedRun]
@@ -70,7 +70,7 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """Body of a POST to /api/theaters/<theater_id>/survey/heard/chains."""
+    """Body of a POST to /api/theaters/<theater_id>/log_index/observed_cache/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
@@ -88,7 +88,7 @@ def overview(context: LogIndexContext, request: Request, theater_id: str) -> Res
     run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
-        "num_surveyed": len(log_index),
+        "num_indexed": len(log_index),
         "is_done": log_index.index.is_done,
         "problem": log_index.index.problem,
         "num_blocks": log_index.index.num_blocks,
@@ -108,7 +108,7 @@ def series(context: LogIndexContext, request: Request, theater_id: str) -> Respo
     try:
         found = bins(log_index.series, first, min(end, len(log_index)), count)
     except ValueError as error:
-        raise AppError("not_found", f"there are no such records: {error}") from error
+        raise refuse("not_found", "records.such", error=error) from error
     return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
 
 
@@ -129,7 +129,7 @@ def changes(context: LogIndexContext, request: Request, theater_id: str) -> Resp
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
     if not 0 <= first < end:
-        raise AppError("not_found", f"there is no record {first}; {len(log_index)} are known, counted from 0")
+        raise refuse("not_found", "record.known", record=first, known=len(log_index))
     with run.reading() as log:
         records, _ = read_batch(log, first, end, MAX_BYTES, None, 0)
     end = first + len(records)
@@ -156,7 +156,7 @@ def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> 
     with run.reading() as log:
         groups = [group for group in geometry(log.header)[1] if group.instance == instance]
     if not groups:
-        raise AppError("not_found", f"there is no instance {instance}")
+        raise refuse("not_found", "instance.none", instance=instance)
     end = max(group.first_block + group.num_blocks for group in groups)
     try:
         found = prefixes(log_index, record, MAX_BRANCHES, min(group.first_block for group in groups), end)
@@ -177,9 +177,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
-            sides.append(
-                {"theater": name, "num_records": 0, "num_surveyed": 0, "is_simulated": False, "unsaid": UNSAID}
-            )
+            sides.append({"theater": name, "num_records": 0, "num_indexed": 0, "is_simulated": False, "unsaid": UNSAID})
             found.append({})
             continue
         log_index = context.log_indexes.find(run)
@@ -188,7 +186,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
             {
                 "theater": name,
                 "num_records": len(run.log),
-                "num_surveyed": len(log_index),
+                "num_indexed": len(log_index),
                 "is_simulated": header.simulated is not None,
                 "unsaid": "",
             }
@@ -198,7 +196,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
     return json_answer(answer)
 
 
-def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def observed_cache(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return each rank's reports up to a record of a monitored server: `?record=…`."""
     run, log_index, told = _watched(context, theater_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
@@ -207,18 +205,18 @@ def heard(context: LogIndexContext, request: Request, theater_id: str) -> Respon
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
-def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def prefix_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
     run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
-        raise AppError("not_found", f"there is no rank {rank}")
+        raise refuse("not_found", "rank.none", rank=rank)
     with run.reading() as log:
         found = told.roots(log, rank, record)
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
-def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def content_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, told = _watched(context, theater_id)
@@ -231,25 +229,25 @@ def heard_chains(context: LogIndexContext, request: Request, theater_id: str) ->
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 
-_SURVEY = "/<theater_id>/survey"
+_LOG_INDEX = "/<theater_id>/log_index"
 
 ROUTES = [
-    Route("GET", _SURVEY, overview),
-    Route("GET", f"{_SURVEY}/series", series),
-    Route("GET", f"{_SURVEY}/blocks", blocks),
-    Route("GET", f"{_SURVEY}/changes", changes),
-    Route("GET", f"{_SURVEY}/sequences", sequences),
-    Route("GET", f"{_SURVEY}/classes", by_class),
-    Route("GET", f"{_SURVEY}/prefixes", prefix_tree),
-    Route("GET", f"{_SURVEY}/heard", heard),
-    Route("GET", f"{_SURVEY}/heard/roots", heard_roots),
-    Route("POST", f"{_SURVEY}/heard/chains", heard_chains),
+    Route("GET", _LOG_INDEX, overview),
+    Route("GET", f"{_LOG_INDEX}/series", series),
+    Route("GET", f"{_LOG_INDEX}/blocks", blocks),
+    Route("GET", f"{_LOG_INDEX}/changes", changes),
+    Route("GET", f"{_LOG_INDEX}/sequences", sequences),
+    Route("GET", f"{_LOG_INDEX}/classes", by_class),
+    Route("GET", f"{_LOG_INDEX}/prefixes", prefix_tree),
+    Route("GET", f"{_LOG_INDEX}/observed_cache", observed_cache),
+    Route("GET", f"{_LOG_INDEX}/observed_cache/roots", prefix_roots),
+    Route("POST", f"{_LOG_INDEX}/observed_cache/chains", content_chains),
 ]
 
 
 def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """Return the endpoints under /api/theaters/<theater_id>/survey."""
-    return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
+    """Return the endpoints under /api/theaters/<theater_id>/log_index."""
+    return routing.blueprint("log_index", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
 def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex]:
@@ -257,21 +255,21 @@ def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogI
     return run, context.log_indexes.find(run)
 
 
-def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
+def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
     """Return a watched server's log, its log index, and what the server said in it."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:
-            raise AppError("not_found", "this is no watched server's log")
+            raise refuse("not_found", "log.not_watched")
     try:
-        return run, log_index, log_index.heard
+        return run, log_index, log_index.observed_cache
     except DerivedFileError as error:
         raise _refusal(context, run, error) from error
 
 
 def _known(log_index: LogIndex, record: int) -> int:
     if not -1 <= record < len(log_index):
-        raise AppError("not_found", f"there is no record {record}; {len(log_index)} are known, counted from 0")
+        raise refuse("not_found", "record.known", record=record, known=len(log_index))
     return record
 
 
@@ -286,9 +284,9 @@ def _number(request: Request, name: str, otherwise: int) -> int:
 
 def _refusal(context: LogIndexContext, run: OpenLog, error: Exception) -> AppError:
     if isinstance(error, IndexError):
-        return AppError("not_found", f"there is no such record: {error}")
+        return refuse("not_found", "record.such", error=error)
     context.log_indexes.forget(run)
-    return AppError("loading", f"{error}; it is made anew, ask again in a moment")
+    return refuse("loading", "index.anew", error=error)
 
 
 def _columns(rows: Rows, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, NamedTuple, TypedDict
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse, refused
 from app.log_index.derived_files import LogTables
 from app.session.run import OpenLog
 from engine.trace.codec import TraceFormatError
@@ -71,17 +71,17 @@ class LogQuestions:
                 `refused`: a question that cannot be answered.
         """
         if not self._lock.acquire(blocking=False):
-            raise AppError("busy", "another question is being answered; ask again in a moment")
+            raise refuse("busy", "question.busy")
         try:
             num_records, database = self._of(run)
             found = database.ask(sql, MAX_ROWS, MAX_SECONDS)
         except DerivedFileError as error:
             self._tables.forget(run)
-            raise AppError("loading", f"{error}; it is made anew") from error
+            raise refuse("loading", "question.anew", error=error) from error
         except QueryError as error:
-            raise AppError("refused", str(error)) from error
+            raise refused(error) from error
         except (TraceFormatError, TraceStateError) as error:
-            raise AppError("refused", f"the log cannot be read: {error}") from error
+            raise refuse("refused", "log.unreadable", error=error) from error
         finally:
             self._lock.release()
         rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found.rows]

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import IO, Any, NotRequired, TypedDict
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.session.run import OpenLog
 from engine.system.host import child_environment
 from engine.trace.log import TraceReader
@@ -85,7 +85,7 @@ class WhatIfs:
             job = self._jobs.get(key)
             if job is None or job.run is not run or self._is_old(job, log):
                 if any(one.at == 0 for one in self._jobs.values()):
-                    raise AppError("busy", "another replay is being made; ask again when it is done")
+                    raise refuse("busy", "what_if.busy")
                 job = self._jobs[key] = self._begin(run, log, times)
                 while len(self._jobs) > KEPT:
                     self._jobs.popitem(last=False)
@@ -110,10 +110,10 @@ class WhatIfs:
 
     def _begin(self, run: OpenLog, log: TraceReader, times: float) -> _Job:
         if not len(log):
-            raise AppError("refused", "the log has no record yet")
+            raise refuse("refused", "log.empty")
         if log.path is None and not os.path.isdir("/dev/fd"):
-            raise AppError("refused", "this run has no file that could be replayed; record it first")
+            raise refuse("refused", "what_if.no_file")
         try:
             return _Job(run, log, times)
         except OSError as error:
-            raise AppError("refused", f"the replay cannot begin: {error.strerror or error}") from error
+            raise refuse("refused", "what_if.begin", reason=error.strerror or error) from error

@@ -165,17 +165,19 @@ def load(
     dtype: str,
     device: str,
     settings: ServerSettings,
-    telling: Callable[[Stage], object],
+    on_progress: Callable[[Stage], object],
     tiers: Tiers | None = None,
     workers_of: Callable[[Source], Workers] | None = None,
 ) -> LiveModel:
-    """Load a model to serve it. `telling` is called with what is done next; `tiers`: see `LiveModel`; `workers_of`: the
-    processes that may be instances of a model.
+    """Load a model to serve it.
+
+    `on_progress` is called with the stage that begins; `tiers`: see `LiveModel`; `workers_of`: the processes that may
+    be instances of a model.
 
     Raises:
         ModelError: one sentence.
     """
-    model = load_model(name_or_path, dtype, device, telling=telling)
+    model = load_model(name_or_path, dtype, device, on_progress=on_progress)
     config = settings.config_of(model.facts.name)
     source = Source(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
     workers = workers_of(source) if workers_of else None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol
 
-from app.ground.errors import AppError, one_sentence
+from app.ground.errors import one_sentence, refuse
 from app.ground.settings import MIB
 from app.models.engine_face import ServedModel
 from app.models.served import ModelStatus, Served
@@ -117,7 +117,7 @@ class Models:
             if name is None or served.name == name:
                 return served
         names = ", ".join(served.name for served in self._all)
-        raise AppError("not_found", f"this server has no model {name!r}; it has {names}")
+        raise refuse("not_found", "model.unknown", name=name, names=names)
 
     @property
     def num_bytes(self) -> int:
@@ -167,14 +167,14 @@ class Models:
         served = self.find(name)
         with self._changed:
             if served is self.first:
-                raise AppError("refused", f"{name} is the server's first model, for runs that name none: it stays")
+                raise refuse("refused", "model.first", name=name)
             if not served.is_there:
-                raise AppError("refused", f"{name} is not in memory")
+                raise refuse("refused", "model.not_loaded", name=name)
             if served.leases:
-                count = f"{served.leases} run{'s are' if served.leases > 1 else ' is'}"
-                raise AppError("refused", f"{count} on {name}: close {'them' if served.leases > 1 else 'it'} first")
+                key = "model.in_use" if served.leases > 1 else "model.in_use_one"
+                raise refuse("refused", key, n=served.leases, name=name)
             if served.is_compiling:
-                raise AppError("refused", f"{name} is being compiled; ask again when that is over")
+                raise refuse("refused", "model.compiling", name=name)
             served.let_go()
         gc.collect()  # engines and modules refer to each other
 

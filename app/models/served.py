@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypedDict
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.models.engine_face import ServedModel
 from engine.model.stages import IN_WORDS, STAGES, Stage
 from engine.trace.records import ModelFacts
@@ -123,12 +123,12 @@ class Served:
                 return self._model
             if self._state == "loading":
                 doing = f" ({IN_WORDS[self._stage]})" if self._stage else ""
-                raise AppError("loading", f"the model {self._name} is not there yet{doing}; ask again in a moment")
+                raise refuse("loading", "model.not_yet", name=self._name, doing=doing)
             if self._state == "failed":
-                raise AppError("refused", f"the model {self._name} could not be opened: {self._error}")
+                raise refuse("refused", "model.failed", name=self._name, error=self._error)
             if self._state == "unloaded":  # unloaded since
-                raise AppError("loading", f"the model {self._name} is not there any more; ask again")
-        raise AppError("refused", "there is no live model here: this server shows recordings")
+                raise refuse("loading", "model.gone", name=self._name)
+        raise refuse("refused", "model.none")
 
     def status(self) -> ModelStatus:
         """Return how far it is, as the `model` event says it."""

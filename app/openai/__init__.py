@@ -1,12 +1,11 @@
 """The API that OpenAI's clients speak, on the same engines that the page shows.
 
-    client --HTTP--> worker thread: what is asked (asked.py)
+    client --HTTP--> worker thread: the request (request.py)
                        |
                        v             engine thread, between two steps
-                 AsyncEngine (engine.py): lanes of clients --> the engine's queue --> step() --> record
-                       ^                                                                          |
-    client <--HTTP-- hub thread: Call (call.py), told by the record what came, and answers (told.py)
+                 AsyncEngine (engine.py): fair_queue.py --> the engine's queue --> step() --> record
+                       ^                                                                     |
+    client <--HTTP-- hub thread: Call (call.py) gets the record and answers (response.py)
 
-No thread waits for anybody: a request costs a greenlet while it waits, and what comes of it is read from the log's
-records, as the page reads them.
+No thread blocks: a waiting request costs a greenlet, and its output is read from the log's records, as the page does.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import flask
 from flask import Response
 
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.page.assets import compress
 
 DAY = 24 * 3600  # seconds
@@ -23,7 +23,7 @@ def answer() -> Response:
     """
     path = script_path()
     if path is None:
-        raise AppError("not_found", "charts need the plotly package: pip install plotly")
+        raise refuse("not_found", "charts.plotly")
     response = flask.send_file(path, "text/javascript", etag=f"plotly-{version('plotly')}", max_age=DAY)
     compress(response, path)
     return response

@@ -17,15 +17,15 @@ import flask
 from flask import Request, Response
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.paths import static_dir
 from app.ground.routing import Route, json_answer
 from engine.bench.gains import gain_texts
 from engine.config import EngineConfig, SamplingParams
 from engine.options.table import table_of
 from engine.options.words import option_texts
-from engine.trace import telling
-from engine.trace.telling import in_language
+from engine.trace import messages
+from engine.trace.messages import in_language
 
 APART = ("scale",)  # folders of pages whose words come with them alone
 
@@ -49,14 +49,14 @@ def of_scale(context: WordsContext, request: Request, language: str) -> Response
     return _answer(scale_words_of, request, language)
 
 
-def of_telling(context: WordsContext, request: Request, language: str) -> Response:
+def of_messages(context: WordsContext, request: Request, language: str) -> Response:
     """Return the texts that tell operations at length."""
     return _answer(long_texts, request, language)
 
 
 def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
     if language not in languages():
-        raise AppError("not_found", f"there are no words in {language[:20]!r}")
+        raise refuse("not_found", "words.language", language=language[:20])
     response = json_answer(words(language))
     response.headers["Cache-Control"] = "no-cache"
     response.add_etag()
@@ -68,13 +68,13 @@ ROUTES = [
     Route("GET", "/words/<language>.json", of_language),
     Route("GET", "/words/bench/<language>.json", of_bench),
     Route("GET", "/words/scale/<language>.json", of_scale),
-    Route("GET", "/words/telling/<language>.json", of_telling),
+    Route("GET", "/words/messages/<language>.json", of_messages),
 ]
 
 
 def blueprint() -> flask.Blueprint:
-    """`/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, `/words/telling/<language>.json`
-    for panels that tell operations at length.
+    """Routes of the words: `/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, and
+    `/words/messages/<language>.json` for panels that describe operations at length.
     """
     return routing.blueprint("words", "", WordsContext(), ROUTES)
 
@@ -107,13 +107,13 @@ def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any
     late = {name: texts for name, texts in _rooms("late", language).items() if not name.startswith(without)}
     return {
         **found,
-        "texts": _together({"the page": found["texts"], "the telling at length": long_texts(language), **late}),
+        "texts": _together({"the page": found["texts"], "the messages at length": long_texts(language), **late}),
     }
 
 
 def long_texts(language: str) -> dict[str, str]:
     """Return the long texts of operations, with every number, by key."""
-    texts = telling.texts(language)
+    texts = messages.texts(language)
     return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
 
 
@@ -121,14 +121,14 @@ def bench_words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
     The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
-    tell operations are the trace's (`engine/trace/telling`), those that say a ratio the benchmarks'
+    tell operations are the trace's (`engine/trace/messages`), those that say a ratio the benchmarks'
     (`engine/bench/gains.py`); the command line has them too. Those of a
     lesson's questions (`app/lessons/words.py`) come with the lesson.
     """
-    told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
+    told = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
     tables = {
         "the options": _of_options(language),
-        "the telling": told,
+        "the messages": told,
         "the gains": gain_texts(language),
     }
     texts = _together(tables | _rooms("words", language))

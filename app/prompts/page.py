@@ -21,7 +21,7 @@ from flask import Request, Response
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.paths import templates_dir
 from app.ground.routing import Route
 from app.page.sheets import SHEETS
@@ -31,7 +31,7 @@ from app.prompts.words import Words, words
 from engine.model.shipped import BUNDLED
 from engine.prompts.policies import policies
 from engine.system.host import child_environment
-from engine.trace.telling import languages
+from engine.trace.messages import languages
 
 EXAMPLE = Path(__file__).parent / "example.jsonl"  # made up: an agent that mends a bug, with three breaks
 MAX_BYTES = 64 << 20
@@ -94,7 +94,7 @@ def report(context: PromptsContext, request: Request) -> Response:
 def traffic(context: PromptsContext, request: Request) -> Response:
     """The page that follows the file of requests that the server was started with."""
     if context.traffic is None:
-        raise AppError("not_found", "this server follows no file of requests: kvtheater serve --traffic FILE does")
+        raise refuse("not_found", "traffic.none")
     say, nonce = words(_language(request)), secrets.token_hex(8)
     text = flask.render_template(
         "prompts_traffic.html",
@@ -117,7 +117,7 @@ def traffic_report(context: PromptsContext, request: Request) -> Response:
     """The report about the followed file as it is now: 304 for one that the client has, 204 before any request."""
     policy, tokenizer = request.args.get("policy", "vllm"), _tokenizer(context, request)
     if context.traffic is None or policy not in policies() or tokenizer not in context.tokenizers:
-        raise AppError("not_found", "there is no such report")
+        raise refuse("not_found", "report.none")
     found = context.traffic.report(_options(context, request, policy, tokenizer, context.traffic.path.name))
     if found is None:
         return Response(status=204)

@@ -10,7 +10,7 @@ from engine.prompts.policies import Hit
 from engine.prompts.rendering import CannotRender
 from engine.prompts.report import Break
 from engine.prompts.worth_keeping import Prefix
-from engine.trace.telling.words import content_of, filled, flat, in_language
+from engine.trace.messages.words import content_of, filled, flat, in_language
 
 FOLDER = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
 
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse, refused
 from app.ground.routing import Route, json_answer
 from app.ground.settings import MIB, ServerSettings
 from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
@@ -82,7 +82,7 @@ def upload(context: RecordingsContext, request: Request) -> Response:
     if size is None:
         raise AppError("bad_request", "an upload says its length (Content-Length)")
     if size > context.settings.max_recording_bytes:
-        raise AppError("refused", _too_large(size, context.settings.max_recording_bytes))
+        raise _too_large(size, context.settings.max_recording_bytes)
     name, tags = _name_and_tags(request)
     with context.library.incoming(size) as file:
         _receive(request, file, size)
@@ -129,13 +129,13 @@ def export_for(context: RecordingsContext, request: Request, recording_id: str, 
     entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
-        raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
+        raise refuse("not_found", "export.unknown", to=to[:40], known=", ".join(FORMATS))
     try:
         made = export(context.library.path(recording_id), wanted)
     except ExportError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error
     except TraceFormatError as error:
-        raise AppError("refused", f"the recording cannot be read: {error}") from error
+        raise refuse("refused", "recording.unreadable", error=error) from error
     mimetype = "application/json" if wanted == "perfetto" else "application/zip"
     response = flask.send_file(made, mimetype=mimetype)
     response.headers["Content-Disposition"] = _attachment(entry, SUFFIXES[wanted])
@@ -170,7 +170,7 @@ def _receive(request: Request, file: IO[bytes], size: int) -> None:
     except ClientDisconnected:
         pass
     except OSError as error:
-        raise AppError("refused", f"the file cannot be kept: {error.strerror or error}") from error
+        raise refuse("refused", "recording.not_kept", reason=error.strerror or error) from error
     if received < size:
         raise AppError("bad_request", f"the upload ended after {received} of {size} bytes")
 
@@ -189,5 +189,5 @@ def _attachment(entry: Entry, suffix: str) -> str:
     return f"attachment; filename=\"{plain}{suffix}\"; filename*=UTF-8''{quote(entry.name + suffix, safe='')}"
 
 
-def _too_large(size: int, limit: int) -> str:
-    return f"the file has {size // MIB} MiB; this server takes recordings of up to {limit // MIB} MiB"
+def _too_large(size: int, limit: int) -> AppError:
+    return refuse("refused", "recording.size", size=size // MIB, limit=limit // MIB)

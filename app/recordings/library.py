@@ -14,7 +14,7 @@ from typing import IO
 
 from msgspec.structs import replace
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.paths import static_dir
 from app.ground.settings import ServerSettings
 from app.recordings.index import Row
@@ -104,7 +104,7 @@ class Library:
             reader = TraceReader(self.path(recording_id), verify=not sound)
             initial_state(reader.header)  # or no page could draw its pool
         except (OSError, TraceFormatError, TraceStateError) as error:
-            raise AppError("refused", f"the recording cannot be opened: {error}") from error
+            raise refuse("refused", "recording.unopened", error=error) from error
         return reader
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
@@ -113,7 +113,7 @@ class Library:
         recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
         row = Row(recording_id=recording_id, file=recording_id + SUFFIX, name=name, tags=tags, added=_now())
-        with _one_sentence("the recording cannot be kept"), contextlib.ExitStack() as undo:
+        with _one_sentence("recording.no_write"), contextlib.ExitStack() as undo:
             room.claim(row.file, run.log.num_bytes)
             undo.callback(room.release, row.file)
             rows.put(row)
@@ -131,7 +131,7 @@ class Library:
         taken it.
         """
         folder, _, room = self._place()
-        with _one_sentence("the file cannot be kept"):
+        with _one_sentence("recording.file"):
             path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
             with room.claimed(path.name, size), path.open("xb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -169,7 +169,7 @@ class Library:
         """Give it another name, other tags or notes; None leaves them."""
         row = self._own(recording_id)
         given = {"name": name, "tags": tags, "notes": notes}
-        with _one_sentence("the change cannot be kept"):
+        with _one_sentence("recording.change"):
             _, rows, _ = self._place()
             rows.put(replace(row, **{k: v for k, v in given.items() if v is not None}))
         recorder = self._recorders.get(recording_id)
@@ -181,8 +181,8 @@ class Library:
         """Delete file and entry."""
         row = self._own(recording_id)
         if row.ended is None:
-            raise AppError("refused", f"“{row.name}” is being recorded: stop that first")
-        with _one_sentence("it cannot be deleted"):
+            raise refuse("refused", "recording.active", name=row.name)
+        with _one_sentence("recording.delete"):
             folder, rows, _ = self._place()
             (folder / row.file).unlink(missing_ok=True)
             rows.remove(recording_id)
@@ -197,8 +197,8 @@ class Library:
     def _place(self) -> tuple[Path, Rows, Room]:
         """Folder, rows and room; the folder is made when it is first needed, and when it is gone."""
         if self._folder is None or self._rows is None or self._room is None:
-            raise AppError("refused", "this server keeps no recordings: it was started without a folder for them")
-        with _one_sentence("recordings cannot be kept"):
+            raise refuse("refused", "recording.no_folder")
+        with _one_sentence("recordings.no_write"):
             self._rows.place()
         return self._folder, self._rows, self._room
 
@@ -225,7 +225,7 @@ class Library:
         if row is not None:
             return row
         if self._shelved(recording_id):
-            raise AppError("refused", "this recording is only shown here: download it, and upload it to keep a copy")
+            raise refuse("refused", "recording.shown")
         raise _unknown(recording_id)
 
     def _shelved(self, recording_id: str) -> Entry | None:
@@ -265,18 +265,18 @@ class Library:
 
 
 @contextlib.contextmanager
-def _one_sentence(what: str) -> Iterator[None]:
-    """Convert a full disk or a locked index into a refusal."""
+def _one_sentence(key: str) -> Iterator[None]:
+    """Convert a full disk or a locked index into the refusal of that key."""
     try:
         yield
     except OSError as error:
-        raise AppError("refused", f"{what}: {error.strerror or error}") from error
+        raise refuse("refused", key, error=error.strerror or error) from error
     except sqlite3.Error as error:
-        raise AppError("refused", f"{what}: {error}") from error
+        raise refuse("refused", key, error=error) from error
 
 
 def _unknown(recording_id: str) -> AppError:
-    return AppError("not_found", f"there is no recording {recording_id[:60]!r}; it may have been deleted")
+    return refuse("not_found", "recording.none", recording_id=recording_id[:60])
 
 
 def _new_id() -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from app.ground.errors import said
 from app.ground.plain import plain
 from app.recordings.library import Library
 from app.session.answers import JoinedRecording
@@ -55,7 +56,7 @@ class Playback(LogSession):
 class Playbacks:
     """The recordings that are open, by id."""
 
-    what = "this is a recording"
+    what = said("what.recording")
 
     def __init__(self, library: Library, emit: Emit) -> None:
         self._library, self._emit = library, emit

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.settings import MIB
 from app.recordings.repair import UPLOAD_SUFFIX
 from app.recordings.shelf import SUFFIX
@@ -50,18 +50,11 @@ class Room:
             sizes = {**self._on_disk(), **self._claims}
             sizes.pop(key, None)
             if len(sizes) >= self._max_files:
-                raise AppError(
-                    "refused",
-                    f"this server keeps {self._max_files} recordings and has no room for more: delete one, "
-                    "or start it with a larger --max-recordings",
-                )
+                raise refuse("refused", "recording.most", max_files=self._max_files)
             left = self._max_bytes - sum(sizes.values())
             if size > left:
-                raise AppError(
-                    "refused",
-                    f"{_mib(size)} MiB are wanted and {_mib(max(0, left))} are left of the {_mib(self._max_bytes)} MiB "
-                    "that this server keeps of recordings: delete some, or start it with a larger --max-library-mib",
-                )
+                sizes_in_mib = {"wanted": _mib(size), "left": _mib(max(0, left)), "most": _mib(self._max_bytes)}
+                raise refuse("refused", "recording.room", **sizes_in_mib)
             self._claims[key] = size
 
     def grow(self, name: str, size: int) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from app.scenes.told import Translated
+from app.scenes.scene_texts import Translated
 from app.session.answers import Ended
 from app.session.summary import Summary, summarize
 from engine.trace.codec import TraceFormatError

@@ -14,7 +14,7 @@ from gevent.event import AsyncResult
 
 from app import __version__
 from app.ground.callers import Shown
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.relay import wire
 from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.relay.relays import BEAT, FLUSH_SECONDS, SILENCE
@@ -259,4 +259,4 @@ class Link:
 
 def away() -> AppError:
     """Return the error while the engine's process is not reachable."""
-    return AppError("loading", "the server of this class cannot be reached at the moment; try again in a few seconds")
+    return refuse("loading", "relay.away")

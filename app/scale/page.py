@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import flask
+import msgspec
 from flask import Request, Response
 
 from app.ground import routing
 from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
+from app.scale.bounds import SECTIONS
 from app.scale.placement import placement, tried_route
 from app.scale.queues import queues
 from app.scale.size import own_presets, size, size_of_config
@@ -53,6 +55,11 @@ def sizes_of_config(context: ScaleContext, request: Request) -> Response:
     return size_of_config(context.own, request)
 
 
+def queueing(context: ScaleContext, request: Request) -> Response:
+    """Return requests that wait, over the rate."""
+    return queues(context.own, request)
+
+
 def placements(context: ScaleContext, request: Request) -> Response:
     """Return how many GPUs serve a demand."""
     return placement(context.own, request)
@@ -67,7 +74,8 @@ def page(context: ScaleContext, request: Request) -> Response:
     """Return the page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
-    response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets))
+    options = {"scale": msgspec.to_builtins(SECTIONS)}
+    response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets, options=options))
     response.headers["Cache-Control"] = "no-cache"
     return response
 
@@ -76,7 +84,7 @@ ROUTES = [
     Route("GET", "/scale", page),
     Route("GET", "/api/scale/size", sizes),
     Route("POST", "/api/scale/size", sizes_of_config),
-    Route("GET", "/api/scale/queues", queues),
+    Route("GET", "/api/scale/queues", queueing),
     Route("GET", "/api/scale/placement", placements),
     Route("GET", "/api/scale/tried", tried),
     Route("GET", "/api/scale/paper", papers_figures),

@@ -13,6 +13,7 @@ from typing import Literal, TypedDict, TypeVar
 from flask import Request, Response
 
 from app.ground.routing import json_answer
+from app.scale.bounds import PLACEMENT
 from app.scale.request import Asked, known_of, real, refusal, refused, whole
 from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
@@ -130,17 +131,17 @@ def read(asked: Asked, known: Presets) -> Wanted:
             Card(model, _one("decode_gpu", asked, gpus), known.layers),
         ),
         "nodes": Nodes(
-            number=whole(asked, "nodes", 4, 1, 64),
-            gpus=whole(asked, "node_gpus", 8, 1, 8),
-            network=real(asked, "network", 25.0, 0.01, 10_000.0) * 1e9,
+            number=whole(asked, "nodes", 4, PLACEMENT["nodes"]),
+            gpus=whole(asked, "node_gpus", 8, PLACEMENT["node_gpus"]),
+            network=real(asked, "network", 25.0, PLACEMENT["network"]) * 1e9,
         ),
         "demand": Demand(
-            rate=real(asked, "rate", 10.0, 0.001, 1e5),
-            prompt_tokens=whole(asked, "prompt_tokens", 512, 1, min(8192, model.max_position - 1)),
-            output_tokens=whole(asked, "output_tokens", 128, 2, 4096),
-            ttft=real(asked, "ttft", chat.ttft, 0.001, 1000.0),
-            tpot=real(asked, "tpot", chat.tpot, 0.0001, 100.0),
-            share=real(asked, "share", 0.9, 0.01, 0.999),
+            rate=real(asked, "rate", 10.0, PLACEMENT["rate"]),
+            prompt_tokens=whole(asked, "prompt_tokens", 512, PLACEMENT["prompt_tokens"], model.max_position - 1),
+            output_tokens=whole(asked, "output_tokens", 128, PLACEMENT["output_tokens"]),
+            ttft=real(asked, "ttft", chat.ttft, PLACEMENT["ttft"]),
+            tpot=real(asked, "tpot", chat.tpot, PLACEMENT["tpot"]),
+            share=real(asked, "share", 0.9, PLACEMENT["share"]),
         ),
     }
 

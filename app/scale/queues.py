@@ -5,21 +5,27 @@ Everything that the page says of it is computed here, by `engine.simulate`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypedDict
 
 from flask import Request, Response
 
 from app.ground.routing import json_answer
-from app.scale.request import Asked, real, refused, whole
+from app.scale.bounds import QUEUES
+from app.scale.request import Asked, known_of, one_of, real, refused, whole
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
+from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
 from engine.simulate.degrees import Degree, decode_over_degrees, goodput_per_gpu, request_rate
 from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing, highest_rate, mean_ttft
+from engine.simulate.split_speedup import split_speedup
 from engine.trace.applications import TABLE, Application
 
 POINTS = 80  # of a curve
 NEAREST = 0.99  # of the load at which the queue grows without end, where a curve stops
 DEGREES = [1, 2, 4, 8]
+MODEL, CARD, LINK, PROMPT_TOKENS = "opt-66b", "a100-80gb", "nvlink-3", 512  # DistServe's figure 4: K of a prefill
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 
 
@@ -66,6 +72,23 @@ class CrossingPoint(TypedDict):
     rate: float
 
 
+class Choice(TypedDict):
+    """Choice of a list."""
+
+    id: str
+    name: str
+
+
+class Split(TypedDict):
+    """K of a model, a card, a link and a length, derived; `refused`: why there is none, by language."""
+
+    models: list[Choice]
+    gpus: list[Choice]
+    links: list[Choice]
+    numbers: list[Derived]
+    refused: dict[str, str] | None
+
+
 class QueuesAnswer(TypedDict):
     """/api/scale/queues."""
 
@@ -74,23 +97,29 @@ class QueuesAnswer(TypedDict):
     crossing: CrossingPoint | None  # None: splitting is always faster
     decode: list[Degree]
     applications: list[ApplicationRow]
+    split: Split
     source: str
 
 
-def answer(asked: Asked) -> QueuesAnswer:
+def answer(asked: Asked, known: Presets | None = None) -> QueuesAnswer:
     """Return all curves and tables for these settings.
 
     Raises:
         AppError: one of them cannot be.
     """
-    rate = real(asked, "rate", 2.0, 0.0, 1e6)
-    gpus = whole(asked, "gpus", 2, 2, 64)
+    rate = real(asked, "rate", 2.0, QUEUES["rate"])
+    gpus = whole(asked, "gpus", 2, QUEUES["gpus"])
     prefill = Prefill(
-        service=real(asked, "service", 0.25, 1e-6, 1e4), gpus=gpus, speedup=real(asked, "speedup", 1.5, 1.0, 64)
+        service=real(asked, "service", 0.25, QUEUES["service"]),
+        gpus=gpus,
+        speedup=real(asked, "speedup", 1.5, QUEUES["speedup"]),
     )
-    step, batch = real(asked, "step", 0.05, 1e-6, 100.0), whole(asked, "batch", 128, 1, 100_000)
-    decode_speedup = real(asked, "decode_speedup", 1.7, 1.0, 2.0)
-    output_tokens, share = whole(asked, "output_tokens", 64, 2, 1_000_000), real(asked, "share", 0.9, 0.01, 0.999)
+    step, batch = real(asked, "step", 0.05, QUEUES["step"]), whole(asked, "batch", 128, QUEUES["batch"])
+    decode_speedup = real(asked, "decode_speedup", 1.7, QUEUES["decode_speedup"])
+    output_tokens, share = (
+        whole(asked, "output_tokens", 64, QUEUES["output_tokens"]),
+        real(asked, "share", 0.9, QUEUES["share"]),
+    )
     try:
         prefill.checked()
         degrees = decode_over_degrees(step, batch, sorted({*DEGREES, gpus}), decode_speedup)
@@ -120,10 +149,36 @@ def answer(asked: Asked) -> QueuesAnswer:
                 }
                 for row in TABLE
             ],
+            "split": _split(asked, gpus, known or presets()),
             "source": SOURCE,
         }
     except ValueError as error:
         raise refused(error) from error
+
+
+def _split(asked: Asked, gpus: int, known: Presets) -> Split:
+    counted = {id: one for id, one in known.models.items() if one.is_counted}
+    model = one_of("model", asked, counted, MODEL)
+    gpu = one_of("gpu", asked, known.gpus, CARD)
+    link = one_of("link", asked, known.links, LINK)
+    tokens = whole(asked, "prompt_tokens", PROMPT_TOKENS, QUEUES["prompt_tokens"])
+    numbers: list[Derived] = []
+    why = None
+    try:
+        numbers = split_speedup(model, gpu, link, gpus, tokens)
+    except ImpossibleInput as error:
+        why = {"en": str(error), **error.said}
+    return {
+        "models": _choices(counted.values()),
+        "gpus": _choices(known.gpus.values()),
+        "links": _choices(known.links.values()),
+        "numbers": numbers,
+        "refused": why,
+    }
+
+
+def _choices(among: Iterable[ModelPreset | GpuPreset | LinkPreset]) -> list[Choice]:
+    return [{"id": one.id, "name": one.name} for one in among]
 
 
 def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
@@ -175,6 +230,6 @@ def _served(
     }
 
 
-def queues(here: object, request: Request) -> Response:
+def queues(own: Sequence[Path], request: Request) -> Response:
     """Curves, decode over degrees and applications for the settings in the address."""
-    return json_answer(answer(request.args))
+    return json_answer(answer(request.args, known_of(own)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 
 from app.ground.errors import AppError, Code
+from app.scale.bounds import Bounds
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.presets import Presets, presets
 
 Asked = MultiDict[str, str]
+T = TypeVar("T")
 MAX_VALUES = 12  # of a list
 
 
@@ -37,28 +41,41 @@ def known_of(own: Sequence[Path]) -> Presets:
         raise refused(error, "bad_request") from error
 
 
-def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:
-    """Return a number within [low, high].
+def one_of(name: str, asked: Asked, known: Mapping[str, T], usual: str) -> T:
+    """Return the chosen one of a list, by its id.
+
+    Raises:
+        AppError: the list has no such id.
+    """
+    id = asked.get(name, usual)
+    if id not in known:
+        raise refusal("unknown", name=name, asked=id[:40], known=", ".join(known))
+    return known[id]
+
+
+def real(asked: Asked, name: str, default: float, bounds: Bounds) -> float:
+    """Return a number within its bounds.
 
     Raises:
         AppError: it is none.
     """
-    return _within(asked.get(name), name, default, low, high)
+    return _within(asked.get(name), name, default, bounds)
 
 
-def whole(asked: Asked, name: str, default: int, low: int, high: int) -> int:
-    """Return a whole number within [low, high].
+def whole(asked: Asked, name: str, default: int, bounds: Bounds, most: int | None = None) -> int:
+    """Return a whole number within its bounds, and of at most `most`.
 
     Raises:
         AppError: it is none.
     """
-    found = _within(asked.get(name), name, default, low, high)
+    narrowed = bounds if most is None else replace(bounds, max=min(most, bounds.max or most))
+    found = _within(asked.get(name), name, default, narrowed)
     if found != int(found):
         raise refusal("no_whole", name=name, asked=f"{found:g}")
     return int(found)
 
 
-def wholes(asked: Asked, name: str, default: list[int], low: int, high: int) -> list[int]:
+def wholes(asked: Asked, name: str, default: list[int], bounds: Bounds, most: int | None = None) -> list[int]:
     """Whole numbers with commas between, each once and in order.
 
     Raises:
@@ -70,16 +87,17 @@ def wholes(asked: Asked, name: str, default: list[int], low: int, high: int) -> 
     parts = text.split(",")
     if len(parts) > MAX_VALUES:
         raise refusal("values", name=name, most=MAX_VALUES, number=len(parts))
-    return sorted({whole(MultiDict({name: part}), name, 0, low, high) for part in parts})
+    return sorted({whole(MultiDict({name: part}), name, 0, bounds, most) for part in parts})
 
 
-def _within(text: str | None, name: str, default: float, low: float, high: float) -> float:
+def _within(text: str | None, name: str, default: float, bounds: Bounds) -> float:
     if text is None:
         return default
     try:
         found = float(text)
     except ValueError:
         raise refusal("no_number", name=name, asked=text[:40]) from None
+    low, high = bounds.min or 0, bounds.max or 0
     if not low <= found <= high:
         raise refusal("between", name=name, low=low, high=high, value=found)
     return found

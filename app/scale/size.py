@@ -15,6 +15,7 @@ from flask import Request, Response
 
 from app.ground.errors import AppError
 from app.ground.routing import json_answer
+from app.scale.bounds import MOST
 from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
@@ -23,6 +24,7 @@ from engine.accounting.layer_bytes import Kept
 from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
+from engine.accounting.ranks import ranks_of
 from engine.accounting.size import Cost, Load, Stored
 from engine.accounting.sources import OF_MODELS
 from engine.accounting.weights import WEIGHT_DTYPES, served_in
@@ -31,7 +33,6 @@ AUTO = "auto"
 KV_DTYPES = (AUTO, "float16", "bfloat16", "fp8", "int8", "int4")
 SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
-MOST = 1 << 40  # of a count: more is a slip of the hand
 MAX_CONFIG = 256 * 1024  # bytes of a posted config.json
 CURVE = 9  # contexts of the plot: powers of two up to max_model_len
 OWN = "presets"  # the folder of a data directory where a user's own lie
@@ -72,10 +73,10 @@ def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
 
 
 def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
-    """`sizes`: numbers of the model; `held`: shares of memory that tokens fill, `cited`: what others measured of it;
-    `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests of one card by context; `mistakes`:
-    beside which number what is often said; `models`, `kv_dtypes`, ...: what may be chosen. `model`: one that is no
-    preset.
+    """`sizes`: numbers of the model; `ranks`: the heads of each GPU; `held`: shares of memory that tokens fill,
+    `cited`: what others measured of it; `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests
+    of one card by context; `mistakes`: beside which number what is often said; `models`, `kv_dtypes`, ...: what may be
+    chosen. `model`: one that is no preset.
 
     Raises:
         ImpossibleInput: an input is not one, or its numbers cannot be.
@@ -99,6 +100,7 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
         "held": cost.held(),
         "cited": cited_facts(),
         "moved": cost.moved(),
+        "ranks": ranks_of(model, cost.load.tensor_parallel),
         "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
         "gpus": [_on(one, cost.on(one.room_bytes)) for one in known.gpus.values()],
         "links": [_over(one, cost) for one in known.links.values()],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from app.recordings.shelf import file_stamp
+from app.scale.bounds import MAX_CONTEXT, ROOFLINE
 from app.scale.errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
 from app.scale.request import Asked, refusal, whole, wholes
 from engine.accounting.derived import Derived
@@ -33,7 +34,6 @@ from engine.trace.records import Phase
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CONTEXTS = [60, 256, 900]
 LONG_CONTEXTS = [512, 4096, 32_768]  # of models that take them
-MAX_BATCH, MAX_CONTEXT = 4096, 131_072
 MAX_TOKENS = 1 << 20  # of a prefill step
 
 
@@ -165,11 +165,12 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     """
     shape, roof, is_here = subject.shape, subject.roof, subject.is_here
     furthest = min(MAX_CONTEXT, shape.max_position)
-    batches = wholes(asked, "batches", BATCHES, 1, MAX_BATCH)
+    batches = wholes(asked, "batches", BATCHES, ROOFLINE["batch"])
     usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
-    contexts = wholes(asked, "contexts", [n for n in usual if n <= furthest] or [furthest], 1, furthest)
-    batch = whole(asked, "batch", 16, 1, MAX_BATCH)
-    context = whole(asked, "context", min(256, furthest), 1, furthest)
+    fitting = [n for n in usual if n <= furthest] or [furthest]
+    contexts = wholes(asked, "contexts", fitting, ROOFLINE["context"], furthest)
+    batch = whole(asked, "batch", 16, ROOFLINE["batch"])
+    context = whole(asked, "context", min(256, furthest), ROOFLINE["context"], furthest)
     if batch * context > MAX_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
     served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))

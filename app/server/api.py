@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app import __version__
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse, refused
 from app.ground.plain import to_json
 from app.ground.routing import Route, json_answer
 from app.log_index.comparisons import Comparisons
@@ -128,7 +128,7 @@ def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: 
         if arrays.layer == layer:
             return _value(request, run, codec.encode(arrays), type(arrays))
     present = ", ".join(str(a.layer) for a in found.layers) or "none"
-    raise AppError("not_found", f"record {index} has no arrays of layer {layer}; it has those of layers: {present}")
+    raise refuse("not_found", "record.layer", index=index, layer=layer, present=present)
 
 
 def layer_of_records(context: ApiContext, request: Request, theater_id: str, layer: int) -> Response:
@@ -169,7 +169,7 @@ def export_html(context: ApiContext, request: Request, theater_id: str) -> Respo
         try:
             page = export_page(log)
         except TooLarge as error:
-            raise AppError("refused", str(error)) from error
+            raise refused(error) from error
     response = Response(page, mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{theater_id}.html"'
     return _of_run(response, run)
@@ -177,7 +177,7 @@ def export_html(context: ApiContext, request: Request, theater_id: str) -> Respo
 
 def nothing(context: ApiContext, request: Request, rest: str) -> Response:
     """Any other address below /api."""
-    raise AppError("not_found", f"there is no /api/{rest[:80]}")
+    raise refuse("not_found", "api.none", rest=rest[:80])
 
 
 _THEATER = "/theaters/<theater_id>"
@@ -215,13 +215,13 @@ def _run(context: ApiContext, request: Request, theater_id: str) -> OpenLog:
     run = context.theaters.watch(theater_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
-        raise AppError("stale_epoch", f"the theater is at epoch {run.epoch}, not {asked[:20]}")
+        raise refuse("stale_epoch", "epoch.other", epoch=run.epoch, asked=asked[:20])
     return run
 
 
 def _check_index(log: TraceReader, index: int) -> None:
     if not 0 <= index < len(log):
-        raise AppError("not_found", f"there is no record {index}; the log has {len(log)}, counted from 0")
+        raise refuse("not_found", "record.none", index=index, num_log=len(log))
 
 
 def _indices(text: str) -> list[int]:
@@ -237,7 +237,7 @@ def _capture_bytes(run: OpenLog, index: int) -> bytes:
         _check_index(log, index)
         payload = log.capture_bytes(index)
     if payload is None:
-        raise AppError("not_found", f"record {index} has no capture")
+        raise refuse("not_found", "record.capture", index=index)
     return payload
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from app.models.served import ModelStatus
 from app.scenes.museum import Exhibit
 from app.scenes.presets import Preset
-from app.scenes.told import Translated, TranslatedList
+from app.scenes.scene_texts import Translated, TranslatedList
 from app.session.answers import Status
 from app.session.summary import Summary
 from engine.config import EngineConfig, SamplingParams

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app import __version__
 from app.ground import routing
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.routing import Route, json_answer
 from app.ground.settings import ServerSettings
 from app.models.engine_face import ServedModel
@@ -21,7 +21,7 @@ from app.openai.sessions import ApiSessions
 from app.page.options import page_tables
 from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
-from app.scenes.told import told
+from app.scenes.scene_texts import scene_texts
 from app.server.api_answers import DeviceMemory, ListedModel, ModelAnswer, ModelsAnswer
 from app.session.log_session import ATTACHED
 from app.session.session_manager import SessionManager
@@ -61,8 +61,8 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
         "config": config,
         "sampling": SamplingParams(),
         "options": options_payload(page_tables(config, model.facts if model else None)),
-        "presets": [told("presets", preset) for preset in PRESETS],
-        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
+        "presets": [scene_texts("presets", preset) for preset in PRESETS],
+        "museum": [scene_texts("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
         "api": context.api.of_model(None).theater.theater_id if model and context.api else None,
         "attached": ATTACHED if context.theaters.shows(ATTACHED) else None,
@@ -126,7 +126,7 @@ def let_go(context: ModelsContext, request: Request, name: str) -> Response:
 def machine(context: ModelsContext, request: Request) -> Response:
     """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
-        raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
+        raise refuse("not_found", "machine.none")
     return json_answer(context.theaters.measured(context.models.first.model))
 
 

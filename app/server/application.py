@@ -28,7 +28,7 @@ from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
-from app.log_index import endpoints as survey_api
+from app.log_index import endpoints as log_index_api
 from app.log_index.derived_files import LogIndexes, LogTables
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
@@ -148,7 +148,7 @@ def create_app(
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
     log_indexes = LogIndexes(settings.data_dir)
     theaters.on_close(log_indexes.close)
-    app.register_blueprint(survey_api.blueprint(theaters, log_indexes))
+    app.register_blueprint(log_index_api.blueprint(theaters, log_indexes))
     tables = LogTables(settings.data_dir)
     theaters.on_close(tables.close)
     app.register_blueprint(api.blueprint(theaters, models, tables))

@@ -12,7 +12,7 @@ from app.classroom.access import Access
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.classroom.rights import Event
 from app.ground.callers import ADDRESS, OWNER, PASS, Person, guest
-from app.ground.errors import AppError, one_sentence, refusal_of
+from app.ground.errors import AppError, one_sentence, refusal_of, refuse
 from app.ground.limits import Limits
 from app.server.events import EVENTS, READ_BYTES, Events
 from app.server.lesson_events import LESSON_EVENTS, LessonEvents
@@ -124,7 +124,7 @@ def _failed(name: str, error: Exception) -> Ack:
 
 
 def _busy(why: str) -> Ack:
-    return _failed("", AppError("busy", why))
+    return _failed("", refuse("busy", "server.busy", why=why))
 
 
 def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:

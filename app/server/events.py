@@ -13,7 +13,7 @@ from app.bench.runs import BenchRuns
 from app.classroom import bounds, rights
 from app.classroom.access import Access
 from app.classroom.rights import Event
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse, refused
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, ServedModel
 from app.models.registry import Models
@@ -162,7 +162,7 @@ class Events:
             with self._projecting:
                 found = model.projection(message.layer, message.part, message.head)
         except ValueError as error:
-            raise AppError("refused", str(error)) from None
+            raise refused(error) from None
         return {"projection": codec.encode(found)}
 
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
@@ -176,7 +176,7 @@ class Events:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
         source = self._theaters.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
-            raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
+            raise refuse("stale_epoch", "epoch.other", epoch=source.run.epoch, asked=message.epoch)
         wish, model = message.change, self._model_of(source.run)
         with ExitStack() as undo:
             lease = undo.enter_context(self._models.lease(model))
@@ -187,9 +187,7 @@ class Events:
             undo.callback(fork.close)
             if (length := len(fork.log)) > self._settings.max_count:
                 limit = self._settings.max_count
-                raise AppError(
-                    "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
-                )
+                raise refuse("refused", "fork.long", length=length, limit=limit)
             theater = self._theaters.create(config_of_fork(config, message.at, change), message.name, model)
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             job = theater.follow(fork)
@@ -241,7 +239,7 @@ class Events:
         """Return the run that a message commands."""
         theater = self._theaters.get(message.theater)
         if theater.in_lesson:
-            raise AppError("refused", "this run belongs to a lesson: go on there, or finish it and do as you like")
+            raise refuse("refused", "run.of_lesson")
         return theater
 
     def _model_of(self, run: OpenLog) -> str | None:

@@ -9,14 +9,14 @@ from app.classroom import rights
 from app.classroom.classrooms import Classrooms
 from app.classroom.refusing import refusal
 from app.classroom.rights import Event
-from app.ground.errors import AppError
+from app.ground.errors import refused
 from app.ground.plain import plain
 from app.lessons import messages
 from app.lessons.answers import LessonOpened, LessonRetold, LessonState
+from app.lessons.item_messages import told
 from app.lessons.lesson import LessonError
-from app.lessons.retold import way
+from app.lessons.lesson_replay import way
 from app.lessons.rooms import LessonRoom, LessonRooms
-from app.lessons.telling import told
 from app.lessons.words import question_texts
 from app.page.words import languages
 from app.server.events import READ_BYTES
@@ -147,4 +147,4 @@ def _of_lesson() -> Iterator[None]:
     try:
         yield
     except LessonError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error

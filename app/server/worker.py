@@ -9,7 +9,7 @@ from flask import Flask, Response, request
 
 from app.ground import routing
 from app.ground.callers import ADDRESS, SHOWN, Pass, Person, Shown, guest
-from app.ground.errors import AppError
+from app.ground.errors import refuse
 from app.ground.limits import Limits
 from app.ground.paths import static_dir
 from app.ground.settings import MIB
@@ -82,4 +82,4 @@ def create_worker(
 
 
 def _busy(why: str) -> dict[str, Any]:
-    return {"ok": False, **AppError("busy", why).as_map()}
+    return {"ok": False, **refuse("busy", "server.busy", why=why).as_map()}

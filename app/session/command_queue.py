@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from app.ground.errors import AppError, one_sentence, refusal_of, refused
+from app.ground.errors import AppError, one_sentence, refusal_of, refuse, refused
 
 MAX_PENDING = 256  # commands waiting
 LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
@@ -53,7 +53,7 @@ class CommandQueue:
         try:
             self._queue.put_nowait(_Command(do, future))
         except queue.Full:
-            raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
+            raise refuse("busy", "run.commands", max_pending=MAX_PENDING) from None
         if self._ended:  # it ended since the first line: no thread reads the queue
             self._refuse_all()
         return future.result()

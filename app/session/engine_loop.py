@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from app.ground.errors import AppError, one_sentence, refusal_of
+from app.ground.errors import AppError, one_sentence, refusal_of, refuse
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.models.pool_bytes import pool_bytes
@@ -98,7 +98,7 @@ class EngineLoop:
                 engine = model.build(config, None, own)
         except BaseException:
             if gives_up:  # its pool is gone
-                self._over = AppError("refused", "this run gave its memory up for one that could not begin: reset it")
+                self._over = refuse("refused", "run.gave_up")
             raise
         run = Run(self._next_epoch, engine, lease)
         if self._focus != (None, None):
@@ -178,9 +178,7 @@ class EngineLoop:
         unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
         limit = self._settings.max_unfinished
         if unfinished > limit:
-            raise AppError(
-                "refused", f"{len(prompts)} more would make {unfinished} unfinished sequences; a theater takes {limit}"
-            )
+            raise refuse("refused", "run.unfinished", num_prompts=len(prompts), unfinished=unfinished, limit=limit)
         self._check_not_forking()
         self._check_room()
         engine = self.current.engine
@@ -209,7 +207,7 @@ class EngineLoop:
         with self._writing():
             found = self.current.engine.abort(request_id)
         if not found:
-            raise AppError("refused", f"no unfinished request is called {request_id!r}")
+            raise refuse("refused", "request.unknown", request_id=request_id)
         self.unfinished = self.current.engine.num_unfinished()
         self._let_in()
         return len(self.current.whole)
@@ -238,7 +236,7 @@ class EngineLoop:
     def add_fork(self, fork: Fork) -> ForkJob:
         """Play another run's log to this one, which has no records yet. ValueError: it cannot be played here."""
         if len(self.current.whole):
-            raise AppError("busy", "this run has begun already")
+            raise refuse("busy", "run.begun")
         self.fork = ForkJob(fork, self.current.engine)
         self._jobs.append(self.fork)
         return self.fork
@@ -246,7 +244,7 @@ class EngineLoop:
     def add_job(self, job: StepJob) -> None:
         """Queue steps after those already requested."""
         if self.mode == "running":
-            raise AppError("busy", "the theater is running; pause it before stepping")
+            raise refuse("busy", "run.running")
         self._jobs.append(job)
 
     def play(self, speed: float) -> None:
@@ -388,7 +386,7 @@ class EngineLoop:
     def _check_not_forking(self) -> None:
         """Raise while a run is made again: an input now would make it another run."""
         if any(isinstance(job, ForkJob) for job in self._jobs):
-            raise AppError("busy", "this run is still being made again: wait for its end, or pause it")
+            raise refuse("busy", "run.forking")
 
     def _check_room(self) -> None:
         """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
@@ -396,7 +394,7 @@ class EngineLoop:
             raise self._over
         size, limit = self.current.whole.num_bytes, self._settings.max_log_bytes
         if size >= 2 * limit:
-            raise AppError("refused", f"the log has reached {size // MIB} MiB; reset the theater to go on")
+            raise refuse("refused", "log.long", number=size // MIB)
         if size >= limit and self.notice is None:
             self.current.engine.stop_captures()
             self.notice = f"the log has passed {limit // MIB} MiB: tensors are no longer recorded; a reset starts anew"

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from app.ground.errors import AppError, one_sentence, refusal_of, refused
+from app.ground.errors import AppError, one_sentence, refusal_of, refuse, refused
 from app.models.engine_face import EngineLike, RerunLike
 from app.session import messages
 from app.session.answers import ForkStatus
@@ -108,7 +108,7 @@ class ForkJob:
         self._ended = True
         self.fork.close()
         if not self.forked.done():
-            self.forked.set_exception(error or AppError("refused", "the re-run was stopped before it came to the fork"))
+            self.forked.set_exception(error or refuse("refused", "fork.stopped"))
 
     def status(self) -> ForkStatus:
         """As the theater's status says it."""
@@ -167,4 +167,4 @@ def config_of(log: TraceReader) -> EngineConfig:
     try:
         return msgspec.convert(log.header.engine, EngineConfig)
     except msgspec.ValidationError as error:
-        raise AppError("refused", f"the run's settings cannot be read here: {one_sentence(error)}") from error
+        raise refuse("refused", "fork.settings", error=one_sentence(error)) from error

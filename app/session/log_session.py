@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from app.ground.errors import said
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from app.session.run import OpenLog
+from engine.options.refusal import Sentence
 from engine.trace.log import TraceWriter
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class LogSession:
 class LogSessions(Protocol):
     """Log sessions of one kind, under ids of their own."""
 
-    what: str  # completes "...: it can be looked at, not changed"
+    what: Sentence  # completes "...: it can be looked at, not changed"
 
     def owns(self, theater_id: str) -> bool:
         """Return whether the id is of this kind, open or not."""
@@ -121,7 +123,7 @@ ATTACHED = "attached"  # its id: there is one a server
 class AttachedSession(LogSession):
     """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
 
-    what = "this is a server that is watched"
+    what = said("what.watched")
 
     def __init__(self, attachment: Attachment, emit: Emit) -> None:
         self._attachment = attachment

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.models.engine_face import EngineLike
 from app.models.registry import Lease
 from app.session.answers import Joined, Status
@@ -69,7 +69,7 @@ class OpenLog:
         """
         with self._lock:
             if self._retired:
-                raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+                raise refuse("stale_epoch", "epoch.over", epoch=self.epoch)
             self._readers += 1
         try:
             yield self.log
@@ -132,7 +132,7 @@ class Run(OpenLog):
             AppError: `stale_epoch` when the run is over.
         """
         if self._engine is None:
-            raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+            raise refuse("stale_epoch", "epoch.over", epoch=self.epoch)
         return self._engine
 
     def retire(self) -> None:

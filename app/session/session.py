@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from app.ground.errors import AppError, one_sentence
+from app.ground.errors import one_sentence, refuse
 from app.ground.settings import ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike, ServedModel
 from app.models.registry import Models
@@ -261,7 +261,7 @@ class Session:
         """
         self._own = own or self._own
         if self.source is not None and self.source.num_active:
-            raise AppError("busy", f"{self.source.num_active} requests of the API are under way; wait for their ends")
+            raise refuse("busy", "run.api", num_active=self.source.num_active)
         return self._begin(config, model or self.model_name)
 
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
@@ -289,7 +289,7 @@ class Session:
 
         def do() -> None:
             if self._recorder and self._recorder.ended is None:
-                raise AppError("refused", f"the theater is being recorded already, as “{self._recorder.name}”")
+                raise refuse("refused", "run.recorded", name=self._recorder.name)
             self._recorder = begin(self.run)
 
         self._ask(do)
@@ -307,7 +307,7 @@ class Session:
 
     def begin_close(self, why: Closing) -> None:
         """As `close`, without waiting for the step under way."""
-        self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {why}"))
+        self._commands.close(refuse("unknown_theater", "run.closed", theater_id=self.theater_id, why=why.sentence))
         self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.ground.errors import AppError
+from app.ground.errors import AppError, refuse
 from app.ground.settings import ServerSettings
 from app.models.engine_face import OwnTiers, ServedModel
 from app.models.registry import Models
 from app.session.broadcast import Emit
-from app.session.closing import SENTENCES, Closing
+from app.session.closing import Closing
 from app.session.engine_lock import EngineLock, LabLock
 from app.session.log_session import LogSession, LogSessions
 from app.session.run import Run
@@ -70,7 +70,7 @@ class SessionManager:
         """
         with self._models.lease(model):
             if self._closed.is_set():
-                raise AppError("refused", SENTENCES["shutdown"])
+                raise AppError("refused", Closing("shutdown").sentence)
             return self._build(config, name, model, settings, self.turns.labs)
 
     def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
@@ -81,7 +81,7 @@ class SessionManager:
         """
         with self._models.lease(model):
             if self._closed.is_set():
-                raise AppError("refused", SENTENCES["shutdown"])
+                raise AppError("refused", Closing("shutdown").sentence)
             theater = self._build(config, name, model, self._settings, self.turns)
             theater.is_api = True
             return theater
@@ -90,14 +90,10 @@ class SessionManager:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
-                raise AppError("refused", SENTENCES["shutdown"])
+                raise AppError("refused", Closing("shutdown").sentence)
             left = self._reclaim() if self._num_counted >= limit else None
             if self._num_counted >= limit:
-                raise AppError(
-                    "too_many_theaters",
-                    f"all {limit} theaters of this server are in use: try again when somebody has left, "
-                    "or start the server with a larger --max-theaters",
-                )
+                raise refuse("too_many_theaters", "run.all_used", limit=limit)
             self._being_built += 1
         if left is not None:
             left.close(Closing("displaced"))
@@ -139,9 +135,9 @@ class SessionManager:
         """
         theater = self._theaters.get(theater_id)
         if theater is None and (logs := self._logs_of(theater_id)):
-            raise AppError("refused", f"{logs.what}: it can be looked at, not changed")
+            raise refuse("refused", "run.only_shown", what=logs.what)
         if theater is None:
-            raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
+            raise refuse("unknown_theater", "run.unknown", theater_id=theater_id[:40])
         return theater
 
     def watch(self, theater_id: str) -> Watched:
@@ -182,7 +178,7 @@ class SessionManager:
             return model.machine
         runs = not hold_up and any(theater.computes for theater in self.all())
         if runs or not self.turns.take(wait):
-            raise AppError("busy", "the machine is measured while nothing is computed: pause what runs, or ask again")
+            raise refuse("busy", "machine.busy")
         try:
             return model.measured_machine()
         finally:

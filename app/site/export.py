@@ -144,7 +144,7 @@ def _write_answers(folder: Path, base: str) -> None:
     client = create_app(Models(Served(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
-    words = [f"words/{name}{code}.json" for code in languages() for name in ("", "telling/")]
+    words = [f"words/{name}{code}.json" for code in languages() for name in ("", "messages/")]
     for address in ["api/model", "api/recordings", "api/lessons", *words]:
         path = folder / address
         path.parent.mkdir(parents=True, exist_ok=True)

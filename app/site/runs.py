@@ -13,7 +13,7 @@ from msgspec import Struct
 from app.recordings.shelf import SUFFIX
 from app.scenes.museum import EXHIBITS, Exhibit
 from app.scenes.presets import PRESETS
-from app.scenes.told import prompts_of
+from app.scenes.scene_texts import prompts_of
 from engine.config import USUAL_DRAFTS, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.lab import faults

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from engine.bench.metrics import Better
-from engine.trace.telling import content_of, in_language
+from engine.trace.messages import content_of, in_language
 
 Kind = Literal["rate", "run", "time", "memory", "work", "tokens", "amount"]
 MEMORY = ("kv_bytes_per_token", "peak_blocks", "peak_kv_bytes")  # metrics that say how much room the cache takes

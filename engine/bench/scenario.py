@@ -23,6 +23,7 @@ from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.tiers.settings import SettingError
 from engine.model.naming import model_name
+from engine.options.refusal import sentence
 from engine.options.toml_text import decode_toml
 from engine.trace.goodput import SLO
 
@@ -187,7 +188,7 @@ def _check_instances(cell: Cell) -> None:
     }
     wrong = [what for what, there in alone.items() if there and cell.engine.num_instances]
     if wrong:
-        raise ConfigError(f"{wrong[0]}: of one engine only, not of several instances")
+        raise ConfigError(sentence("instances.one_engine", name=wrong[0]))
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, where: str) -> None:
@@ -254,9 +255,9 @@ def check(scenario: Scenario) -> None:
             (asked != 1, f"{what}: give one of at, saturates and off_a_line"),
             (headline.at is not None and headline.at not in values, f"{what}: {headline.at} is not on the axis"),
         ]
-    for wrong, sentence in problems:
+    for wrong, text in problems:
         if wrong:
-            raise BenchError(f"scenario {scenario.id}: {sentence}")
+            raise BenchError(f"scenario {scenario.id}: {text}")
     for point in range(len(values)):
         for variant in scenario.variants:
             cell_of(scenario, point, variant)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.cache.reach import Reach, Retention, WindowPolicy, retention_of, state_retention
+from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy, retention_of, state_retention
 from engine.trace.records import BlockGroup
 
 
@@ -30,8 +30,8 @@ class GroupPlan(NamedTuple):
     """Plan of a group of layers and its pool."""
 
     layers: list[int]
-    reaches: frozenset[Reach]  # of its layers
-    retention: Retention | None  # None: all keys and values are retained
+    reaches: frozenset[AttentionSpan]  # of its layers
+    retention: RetentionPolicy | None  # None: all keys and values are retained
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
     one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
@@ -60,7 +60,7 @@ class States(NamedTuple):
 
 
 def plan_groups(
-    reaches: Sequence[Reach],
+    reaches: Sequence[AttentionSpan],
     policy: WindowPolicy | None,
     num_blocks: int,
     block_size: int,
@@ -97,7 +97,7 @@ def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan
     return GroupPlan([], frozenset(), retention, blocks, first_block, state_bytes=states.num_bytes)
 
 
-def one_group(num_blocks: int, retention: Retention | None = None) -> list[GroupPlan]:
+def one_group(num_blocks: int, retention: RetentionPolicy | None = None) -> list[GroupPlan]:
     """Return the plan of a cache without a model: one group that stands for all layers."""
     return [GroupPlan([], frozenset(), retention, num_blocks)]
 
@@ -119,7 +119,7 @@ def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) 
     ]
 
 
-def _at_most(retention: Retention, block_size: int, demands: Demands) -> int:
+def _at_most(retention: RetentionPolicy, block_size: int, demands: Demands) -> int:
     """Return the number of blocks that no step can exceed: each sequence's window, one block more for where its
     tokens begin, the tokens.
     """

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from engine.cache.attention_span import RetentionPolicy
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import MisuseError
 from engine.cache.prefix_cache import HashChain, Mark, PrefixMatch, unmarked
 from engine.cache.prefix_match import Held, longest_match
 from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
-from engine.cache.reach import Retention
 from engine.trace.operations import RELEASED
 
 
@@ -19,7 +19,7 @@ class Shelf(NamedTuple):
     """Where the content of one group of layers is found, or was until it was evicted."""
 
     pool: BlockPool
-    retention: Retention | None  # which blocks a query needs; None: all
+    retention: RetentionPolicy | None  # which blocks a query needs; None: all
     evicted: EvictedBlocks
 
 
@@ -141,7 +141,7 @@ class PrefixIndex:
             for own, seen in zip(hits, needed, strict=True)
         ]
 
-    def _needed(self, retention: Retention | None, num_tokens: int) -> Iterator[int]:
+    def _needed(self, retention: RetentionPolicy | None, num_tokens: int) -> Iterator[int]:
         """Logical blocks that must be there for the first `num_tokens` tokens to count as computed."""
         gone, size = range(0), self._block_size
         if retention is not None:

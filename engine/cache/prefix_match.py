@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from engine.cache.attention_span import RetentionPolicy
 from engine.cache.prefix_cache import HashChain
-from engine.cache.reach import Retention
 from engine.trace.operations import RELEASED
 
 
@@ -17,7 +17,7 @@ class Held(NamedTuple):
     """Where the content of one group of layers is found."""
 
     find: Callable[[bytes], int | None]  # block hash -> block id; None: it is not there
-    retention: Retention | None  # which blocks a query needs; None: all
+    retention: RetentionPolicy | None  # which blocks a query needs; None: all
 
 
 def longest_match(
@@ -54,7 +54,7 @@ def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: i
     return hits
 
 
-def _seen_only(hits: list[int], retention: Retention, block_size: int) -> None:
+def _seen_only(hits: list[int], retention: RetentionPolicy, block_size: int) -> None:
     """Cut `hits` to the longest beginning of which everything that its next query sees is there."""
     first = retention.first(block_size)
     sinks_end = next((i for i, block_id in enumerate(hits[:first]) if block_id == RELEASED), len(hits))

@@ -1,7 +1,7 @@
 """Instances of one model that answer requests together, and whose records make one log.
 
 cluster.py          the life cycle of a request: routed, prefilled on one instance, moved, decoded on another
-flight.py           a request in flight
+inflight.py         a request in flight
 instance.py         interface of an instance, wherever it runs
 local.py            an instance of this thread: deterministic, for recordings, lessons and tests
 process.py          an instance that is a process of this machine, or a Ray actor (ray_worker.py)

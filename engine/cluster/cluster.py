@@ -19,18 +19,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine.cluster.dispatch import Dispatch
-from engine.cluster.flight import Flight, Submitted, may_move
+from engine.cluster.inflight import InflightRequest, Submitted, may_move
 from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
-from engine.connector.doorbell import Doorbell
 from engine.connector.link import RemoteBlocks
 from engine.connector.peer import wait_for_any
+from engine.connector.wakeup import Wakeup
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.sampling import derived_seed
+from engine.options.refusal import sentence
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.setup.header import header_of
 from engine.trace.log import TraceWriter
@@ -82,7 +83,7 @@ class Cluster:
         self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
         self._turn = 0  # of instances of this thread: whose it is next
         self._last: StepRecord | None = None
-        self._bell = Doorbell()
+        self._bell = Wakeup()
         self._capture = capture
         self.observe(capture)
 
@@ -121,14 +122,14 @@ class Cluster:
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
-                raise RequestError(f"request id {spec.request_id!r} is in use by an unfinished request", "request_id")
+                raise RequestError(sentence("request.id", request_id=spec.request_id), "request_id")
             if spec.request_id is not None:
                 taken.add(spec.request_id)
         for one in self.instances:
             with contextlib.suppress(InstanceGoneError):
                 if one.role != "prefill":
                     one.check(specs)
-                elif moving := [Flight.prefill_of(spec, None) for spec in specs if may_move(spec)]:
+                elif moving := [InflightRequest.prefill_of(spec, None) for spec in specs if may_move(spec)]:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
@@ -144,7 +145,7 @@ class Cluster:
         in_turn = [one for one in self.instances if one.num_turns]
         while waited := [flight for flight in flights if flight.seq_id is None]:
             if lost := [flight for flight in waited if flight.request_id not in self._flights]:
-                raise InstanceGoneError(f"the instance ended before it took {lost[0].request_id}")
+                raise InstanceGoneError(sentence("instances.ended_before", request_id=lost[0].request_id))
             self._hear(LONGEST_WAIT)
             for one in in_turn:
                 if not one.num_turns and one.load.can_step:
@@ -166,10 +167,10 @@ class Cluster:
         self._take_all()
         return [flight.request_id for flight in flights]
 
-    def _send_new(self, specs: Sequence[RequestSpec]) -> list[Flight]:
+    def _send_new(self, specs: Sequence[RequestSpec]) -> list[InflightRequest]:
         specs = self._all_whole(specs)
         self._check(specs)
-        flights = [Flight(spec) for spec in specs]
+        flights = [InflightRequest(spec) for spec in specs]
         self.dispatch.add(flights)
         self._num_requests += len(flights)
         for flight in flights:
@@ -200,7 +201,7 @@ class Cluster:
             ConfigError: there is none.
         """
         if not 0 <= index < len(self.instances):
-            raise ConfigError(f"there is no instance {index}; the last one is {len(self.instances) - 1}")
+            raise ConfigError(sentence("instances.none", index=index, number=len(self.instances) - 1))
         self.instances[index].kill()
         self._take_all()
 
@@ -263,13 +264,15 @@ class Cluster:
             RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
         """
         if self.config.private:
-            raise RecomputeError("this run is private: what its sequences computed is not shown")
+            raise RecomputeError(sentence("private"))
         sequence = self.log.state_now().sequences.get(seq_id)
         if sequence is None:
-            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+            raise RecomputeError(sentence("sequence.none", seq_id=seq_id))
         count = len(sequence.token_ids) if num_tokens is None else num_tokens
         if count > len(sequence.token_ids):
-            raise RecomputeError(f"sequence {seq_id} has {len(sequence.token_ids)} tokens, not {count}")
+            raise RecomputeError(
+                sentence("sequence.tokens", seq_id=seq_id, num_token_ids=len(sequence.token_ids), count=count)
+            )
         token_ids = sequence.token_ids[:count]
         settings = self.config.kv_cache_dtype, self.config.policy
         return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
@@ -298,13 +301,13 @@ class Cluster:
         prompt, sampling = spec.prompt, spec.sampling
         if isinstance(prompt, str):
             if self.model.tokenizer is None:
-                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+                raise RequestError(sentence("request.no_tokenizer"))
             prompt = self.model.tokenizer.encode(prompt)
         if sampling.seed is None:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
+    def _send(self, flight: InflightRequest, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
         if remote is not None and remote.engine_id == one.name:  # its decode instance is gone
             remote = None
@@ -314,7 +317,7 @@ class Cluster:
         with contextlib.suppress(InstanceGoneError):  # reported after its earlier messages are processed
             one.send([Ask(spec, remote)])
 
-    def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
+    def _go_on(self, flight: InflightRequest, remote: RemoteBlocks | None) -> None:
         """Send the request to its decode instance: its prompt is computed, or no prefill instance is left."""
         self.dispatch.go_on(flight)
         self._send(flight, remote)

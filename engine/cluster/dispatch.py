@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from engine.cluster.flight import Flight, may_move
+from engine.cluster.inflight import InflightRequest, may_move
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.requests.load import Load
 from engine.trace.disagg_ids import plain_id
@@ -37,18 +37,18 @@ class Dispatch:
     """
 
     def __init__(self, router: Router, instances: Sequence[Reached]) -> None:
-        self.flights: dict[str, Flight] = {}  # by request id
+        self.flights: dict[str, InflightRequest] = {}  # by request id
         self.router, self._instances = router, instances
-        self._of_sequence: dict[int, Flight] = {}
+        self._of_sequence: dict[int, InflightRequest] = {}
         self._num_transfers = 0
 
-    def add(self, flights: Iterable[Flight]) -> None:
+    def add(self, flights: Iterable[InflightRequest]) -> None:
         """Route each request; all or none.
 
         Raises:
             RejectedError: no instance is expected to give a first token in time.
         """
-        added = list[Flight]()
+        added = list[InflightRequest]()
         try:
             for flight in flights:
                 added.append(flight)
@@ -59,7 +59,7 @@ class Dispatch:
                 self.flights.pop(flight.request_id, None)
             raise
 
-    def begin(self, flight: Flight, is_accepted: bool = False) -> None:
+    def begin(self, flight: InflightRequest, is_accepted: bool = False) -> None:
         """Route the prompt: to a prefill instance, or else to where it decodes.
 
         Raises:
@@ -72,12 +72,12 @@ class Dispatch:
         flight.transfer = f"{flight.request_id}#{self._num_transfers}"
         self._route(flight, is_accepted)
 
-    def go_on(self, flight: Flight) -> None:
+    def go_on(self, flight: InflightRequest) -> None:
         """Route the decode: its prompt is computed, or no prefill instance is left."""
         flight.part = "whole"
         self._route(flight, is_accepted=True)
 
-    def waits_for(self, transfer: str) -> Flight | None:
+    def waits_for(self, transfer: str) -> InflightRequest | None:
         """Return the request whose keys and values move under that name."""
         return next((flight for flight in self.flights.values() if flight.transfer == transfer), None)
 
@@ -87,7 +87,7 @@ class Dispatch:
         for output in record.outputs:
             if output.seq_id in self._of_sequence:
                 self._of_sequence[output.seq_id].has_output = True
-        over = list[Flight]()
+        over = list[InflightRequest]()
         for op in record.ops:
             match op:
                 case Submit():
@@ -114,7 +114,7 @@ class Dispatch:
         """Return the sequences there whose requests are over if the instance ends."""
         return [seq_id for seq_id, one in self._of_sequence.items() if one.instance == index and one.cannot_begin_again]
 
-    def gone(self, index: int) -> list[Flight]:
+    def gone(self, index: int) -> list[InflightRequest]:
         """Handle the end of an instance; return its requests. A request that had begun to answer is over."""
         self.router.gone(self._instances[index].name)
         lost = [flight for flight in self.flights.values() if flight.instance == index]
@@ -124,7 +124,7 @@ class Dispatch:
             del self.flights[flight.request_id]
         return [flight for flight in lost if flight not in over]
 
-    def again(self, flight: Flight) -> None:
+    def again(self, flight: InflightRequest) -> None:
         """Reroute a request whose instance has ended."""
         flight.num_unfinished, flight.retries = 0, flight.retries + 1
         if flight.retries > MAX_RETRIES:
@@ -132,7 +132,7 @@ class Dispatch:
         else:
             self.begin(flight, is_accepted=True)
 
-    def _route(self, flight: Flight, is_accepted: bool) -> None:
+    def _route(self, flight: InflightRequest, is_accepted: bool) -> None:
         """Choose the instance that takes the request, or what is left of it."""
         instances = self._instances
         wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")

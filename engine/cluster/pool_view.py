@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from engine.cache.attention_span import RetentionPolicy, state_retention
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_match import Held, longest_match
-from engine.cache.reach import Retention, state_retention
 from engine.trace.operations import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
 from engine.trace.records import BlockGroup
 
@@ -73,7 +73,7 @@ class PoolView:
         return len(hits[0]) * self._block_size if hits else 0
 
 
-def _retention(group: BlockGroup) -> Retention | None:
+def _retention(group: BlockGroup) -> RetentionPolicy | None:
     if group.state_bytes:
         return state_retention(group.checkpoint)
-    return None if group.window is None else Retention(group.window, group.sinks, "window")
+    return None if group.window is None else RetentionPolicy(group.window, group.sinks, "window")

@@ -33,6 +33,7 @@ from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.shared_memory import socket_of
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
+from engine.options.refusal import Sentence, sentence
 from engine.requests.load import Load
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.codec import TraceFormatError, decode
@@ -225,9 +226,9 @@ class ProcessInstance(Instance):
             self._wait_for_word(ANSWER_SECONDS)
         answer, self._answer = self._answer, None
         if answer.kind == "RequestError":
-            raise RequestError(answer.sentence)
+            raise RequestError(Sentence.of({"en": answer.sentence, **answer.said}))
         if answer.kind == "ConfigError":
-            raise ConfigError(answer.sentence)
+            raise ConfigError(Sentence.of({"en": answer.sentence, **answer.said}))
         if answer.kind:
             raise RuntimeError(f"instance {self.name}: {answer.sentence}")
         return answer
@@ -278,11 +279,11 @@ class ProcessInstance(Instance):
         match message:
             case Ready():
                 self._ready, self._load = message, message.load
-            case Failed(kind, sentence):
+            case Failed(kind, text, said):
                 kinds = {"ModelError": ModelError, "ConfigError": ConfigError}
-                self._failure = kinds.get(kind, InstanceGoneError)(sentence)
+                self._failure = kinds.get(kind, InstanceGoneError)(Sentence.of({"en": text, **said}))
                 self.close()
-                self._gone = sentence
+                self._gone = text
             case Answer():
                 self._load = message.load
                 if self._is_waited_for.popleft():
@@ -312,7 +313,7 @@ class ProcessInstance(Instance):
     def _raise_gone(self) -> NoReturn:
         if self._failure is not None:
             raise self._failure
-        raise InstanceGoneError(f"instance {self.name} has ended: {self._how}")
+        raise InstanceGoneError(sentence("instances.ended", name=self.name, how=self._how))
 
     def _end(self, why: str = "") -> None:
         """It has ended, or has to. What it said until then is taken."""

@@ -17,6 +17,7 @@ from engine.config import EngineConfig
 from engine.connector.transfer import LEASE
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.options.refusal import sentence
 from engine.requests.input_processor import InputProcessor
 from engine.requests.request_spec import RequestSpec
 from engine.setup.resolve import resolve_for
@@ -62,7 +63,7 @@ def process_cluster(
         if index in last:
             failures[index] = 0 if last[index].was_ready else failures[index] + 1
         if failures[index] >= MAX_FAILURES:
-            raise InstanceGoneError(f"instance {name} has ended {MAX_FAILURES} times before it could do anything")
+            raise InstanceGoneError(sentence("instances.ended_times", name=name, max_failures=MAX_FAILURES))
         place = place._replace(first_seq_id=first_seq_id)
         threads = threads_of_each(len(seats))
         last[index] = processes.start(name, role, own, place, num_threads=threads, check=check)

@@ -26,11 +26,11 @@ from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster
 from engine.cluster.ray_tasks import environment
 from engine.cluster.worker import Model, Worker, begun
 from engine.cluster.worker_process import END_SECONDS, Workers
-from engine.connector.doorbell import Doorbell
 from engine.connector.link import Link
 from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
 from engine.connector.transfer import TransferConnector
+from engine.connector.wakeup import Wakeup
 from engine.engine import Engine
 from engine.system.host import processors
 
@@ -127,7 +127,7 @@ class RayPeer:
         self._actor, self._actors = actor, actors
         self._meeting, self._name = "", ""
         self._asked, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
-        self._bell = Doorbell()
+        self._bell = Wakeup()
         self.ended: Future[None] = actor.stay.options(concurrency_group=GROUP).remote().future()
         self.ended.add_done_callback(self._ring)
 

@@ -27,24 +27,29 @@ from engine.cache.prefix_cache import HashChain
 from engine.cluster.pace import Pace
 from engine.cluster.pool_view import PoolView
 from engine.config import EngineConfig, RoutingPolicy
+from engine.options.refusal import Refused, sentence
 from engine.requests.load import Load
 from engine.trace.records import BlockGroup, InstanceRole, StepRecord
 
 WAITING_WEIGHT = 4  # vllm/v1/engine/core_client.py
 
 
-class RejectedError(ValueError):
+class RejectedError(Refused):
     """No instance is expected to give the first token in time. Nothing has changed; the message has the numbers."""
 
     def __init__(self, best: Considered, ttft_slo: float) -> None:
         assert best.estimated_seconds is not None
-        why = f"{best.queued_tokens} tokens are queued at {best.name} and {best.num_tokens_to_compute} of its own are "
-        why += "to be computed"
-        if best.place_seconds:
-            why += f", and no place to run is free for {best.place_seconds:.3g} s"
+        place = sentence("rejected.place", seconds=best.place_seconds) if best.place_seconds else ""
         super().__init__(
-            f"the first token would take about {best.estimated_seconds:.3g} s, and the objective is {ttft_slo:g} s: "
-            f"{why}; send it again when less is waiting"
+            sentence(
+                "rejected",
+                seconds=best.estimated_seconds,
+                slo=ttft_slo,
+                queued=best.queued_tokens,
+                name=best.name,
+                own=best.num_tokens_to_compute,
+                place=place,
+            )
         )
         self.estimated_seconds = best.estimated_seconds
         self.ttft_slo = ttft_slo

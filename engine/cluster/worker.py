@@ -50,6 +50,7 @@ from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.options.refusal import sentence
 from engine.requests.request_spec import RequestError
 from engine.setup.resolve import resolve_for
 from engine.system.freeze_gc import freeze_gc
@@ -121,7 +122,7 @@ class Worker:
             answer = Answer(load=self.engine.load, found=found)
         except (RequestError, ConfigError) as error:
             kind: ErrorKind = "RequestError" if isinstance(error, RequestError) else "ConfigError"
-            answer = Answer(load=self.engine.load, kind=kind, sentence=str(error))
+            answer = Answer(load=self.engine.load, kind=kind, sentence=str(error), said=error.said)
         except Exception as error:  # a fault of the program: the cluster decides what it costs
             answer = Answer(load=self.engine.load, kind="other", sentence=_sentence(error))
         self._say(answer)
@@ -201,7 +202,7 @@ class Model:
             with freeze_gc():
                 model = load_model(source.model, source.dtype, source.device, source.revision)
             if model.device.type != "cpu":
-                raise ConfigError(f"instances in processes share memory of the CPU; {model.facts.name} is not there")
+                raise ConfigError(sentence("instances.cpu", name=model.facts.name))
             if source.compiles:
                 compile_in_background(model)
             self._loaded = source, model
@@ -216,7 +217,8 @@ def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) 
         return Worker(begin, model.of(begin.source), bell, exchange, say)
     except (ModelError, ConfigError) as error:
         exchange.close()
-        say(Failed("ModelError" if isinstance(error, ModelError) else "ConfigError", str(error)))
+        kind: ErrorKind = "ModelError" if isinstance(error, ModelError) else "ConfigError"
+        say(Failed(kind, str(error), getattr(error, "said", {})))
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Protocol, Self
 from engine.cluster.messages import Source, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
+from engine.options.refusal import sentence
 from engine.system.host import child_environment
 
 END_SECONDS = 5.0  # in which a process ends by itself after the request
@@ -123,10 +124,7 @@ class Workers:
         with self._lock:
             self._taken = [worker for worker in self._taken if worker.is_alive]
             if self._most is not None and len(self._taken) >= self._most:
-                raise AllInUseError(
-                    f"all {self._most} processes that this server starts for instances are in use; end a run of them, "
-                    "or choose instances of one thread"
-                )
+                raise AllInUseError(sentence("instances.all_used", most=self._most))
             found: AnyWorker | None = None
             while self._spare and found is None:
                 worker = self._spare.pop()

@@ -11,8 +11,8 @@ import torch
 import transformers
 
 import engine
+from engine.cache.attention_span import reaches_of
 from engine.cache.block_groups import GroupPlan
-from engine.cache.reach import reaches_of
 from engine.config import EngineConfig
 from engine.connector.tiers.keys import GroupFacts, LayoutFacts, NamedBytes, layout_digest, weights_digest
 from engine.model.loaded import LoadedModel

@@ -37,6 +37,7 @@ from engine.lab.change import (
     SamplingChange,
     TokenChange,
 )
+from engine.options.refusal import Refused, sentence
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.compare import first_op_that_differs, same
 from engine.trace.log import TraceReader
@@ -50,7 +51,7 @@ FACTS = (
 )  # fmt: skip
 
 
-class RerunError(ValueError):
+class RerunError(Refused):
     """A run that cannot be run again here, or not with that change; one sentence."""
 
 
@@ -89,9 +90,9 @@ class Rerun:
         self._end = len(source)
         self._settled = (-1, -1)  # sequence and position of the token that the change settles
         if not 0 <= at <= self._end:
-            raise RerunError(f"there are {self._end} records: a fork cannot come after {at} of them")
+            raise RerunError(sentence("rerun.records", end=self._end, at=at))
         if at and isinstance(change, ConfigChange):
-            raise RerunError(f"settings hold from the first step on: such a fork comes after 0 records, not {at}")
+            raise RerunError(sentence("rerun.settings", at=at))
         assert engine.log is not None
         logged = source.header
         if change is not None:  # which ablations are left: `config_of_fork`
@@ -151,12 +152,9 @@ class Rerun:
         try:
             self._players.note(logged)
             if any(isinstance(op, Load) for op in logged.ops):
-                raise RerunError(
-                    f"in record {logged.index} blocks came from outside the pool, of a run that is not in this log: no "
-                    "run can be run again past that"
-                )
+                raise RerunError(sentence("rerun.outside", index=logged.index))
             if failure := _failure(logged):
-                raise RerunError(f"in record {logged.index} {failure}: no run can be run again past that")
+                raise RerunError(sentence("rerun.failure", index=logged.index, failure=failure))
             if logged.kind == "step":
                 return self.engine.step()
             if logged.kind == "submit":
@@ -237,7 +235,7 @@ class Rerun:
         request_id, place = self._players.place(seq_id)
         request = self.engine.request(request_id)
         if request is None or place >= len(request.completions):
-            raise RequestError(f"request {request_id!r} has no sequence {place} now")
+            raise RequestError(sentence("request.no_sequence", request_id=request_id, place=place))
         return request.completions[place].sequence.seq_id
 
 
@@ -275,24 +273,21 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
         RerunError: another model, version or configuration.
     """
     if logged.engine.get("private"):
-        raise RerunError("a private log does not hold what was asked, so it cannot be run again")
+        raise RerunError(sentence("rerun.private"))
     if logged.generator != here.generator:
-        raise RerunError(
-            f"the run was made by {logged.generator}, which {here.generator} may not do alike: it cannot be run again"
-        )
+        raise RerunError(sentence("rerun.generator", generator=logged.generator, generator_1=here.generator))
     for name in FACTS:
         if getattr(logged.model, name) != getattr(here.model, name):
             raise RerunError(
-                f"the run is of another model: its {name} is {getattr(logged.model, name)}, "
-                f"here it is {getattr(here.model, name)}"
+                sentence("rerun.model", name=name, logged=getattr(logged.model, name), here=getattr(here.model, name))
             )
     if logged.tokenizer != here.tokenizer:
-        raise RerunError(f"the run is of another tokenizer than {here.tokenizer.name!r}")
+        raise RerunError(sentence("rerun.tokenizer", name=here.tokenizer.name))
     if same_settings:
         for name in {**logged.engine, **here.engine}:
             if logged.engine.get(name) != here.engine.get(name):
                 raise RerunError(
-                    f"the run was made with {name} {logged.engine.get(name)}, the engine has {here.engine.get(name)}"
+                    sentence("rerun.setting", name=name, logged=logged.engine.get(name), here=here.engine.get(name))
                 )
 
 
@@ -308,11 +303,11 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
         engine.keep(change.seq_id, change.position)
     elif isinstance(change, AbortChange):
         if not engine.abort(change.request_id):
-            raise RerunError(f"after {at} records no unfinished request is called {change.request_id!r}")
+            raise RerunError(sentence("rerun.request", at=at, request_id=change.request_id))
     elif isinstance(change, SamplingChange):
         request = engine.request(change.request_id)
         if request is None:
-            raise RerunError(f"after {at} records no unfinished request is called {change.request_id!r}")
+            raise RerunError(sentence("rerun.request", at=at, request_id=change.request_id))
         engine.adjust(change.request_id, sampling_of({**request.sampling.as_map(), **change.sampling}))
     elif isinstance(change, RequestChange):
         name = change.request_id or _new_name(source)
@@ -328,7 +323,7 @@ def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
     try:
         return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as text there
     except msgspec.ValidationError as error:
-        raise RerunError(f"the sampling parameters cannot be read: {error}") from error
+        raise RerunError(sentence("rerun.sampling", error=error)) from error
 
 
 def compare(logged: StepRecord, found: StepRecord) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.cache.attention_span import WindowPolicy
 from engine.cache.kv_store import KVStore
-from engine.cache.reach import WindowPolicy
 from engine.model.attention_backend import (
     AttentionBackend,
     AttentionCall,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach
+from engine.cache.attention_span import AttentionSpan
 from engine.model.attention import Recorder
 from engine.model.attention_backend import AttentionCall, AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.attention_gather import attend_slice
@@ -47,7 +47,7 @@ class SequenceContext:
         return out
 
 
-def _hidden(start: int, context_len: int, reach: Reach, device: torch.device) -> Tensor:
+def _hidden(start: int, context_len: int, reach: AttentionSpan, device: torch.device) -> Tensor:
     """Return a mask [T, C], True where the query at start + row does not see the key."""
     queries = torch.arange(start, context_len, device=device)[:, None]
     keys = torch.arange(context_len, device=device)[None]

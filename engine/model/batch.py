@@ -6,9 +6,9 @@
     slot_mapping  the slot of each of these tokens                  [T]
 
 Sequences with one new token are computed together (`DecodeKeys`, padded); each longer slice separately
-(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are built per `Reach`, lazily
-at the first layer that needs them. Layers with the same reach may have block tables of their own
-(`cache.block_groups`), and then their slots differ too.
+(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are built per
+`AttentionSpan`, lazily at the first layer that needs them. Layers with the same span may have block tables of their
+own (`cache.block_groups`), and then their slots differ too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.cache.attention_span import AttentionSpan, WindowPolicy
 from engine.cache.block_groups import GroupPlan
-from engine.cache.reach import Reach, WindowPolicy
 from engine.model.host_copy import HostCopies, host_copies
 from engine.trace.operations import RELEASED
 
@@ -164,7 +164,7 @@ class SlotTable:
         """Return the places of blocks in the tensors of a group's layers; see `cache.block_groups`."""
         return block_ids - self.first_blocks[group]
 
-    def group(self, reach: Reach) -> int:
+    def group(self, reach: AttentionSpan) -> int:
         """Return the group of the layers with this reach."""
         return self._group_of[reach] if self._group_of else 0
 
@@ -264,13 +264,13 @@ class StepBatch:
         self.copies = host_copies(device)
         self.prefills = []
         self.decode_tokens = self.logit_indices = None
-        self._reaches: dict[tuple[int, int | None], Reach] = {}
-        self._decode_keys: dict[Reach, DecodeKeys] = {}
-        self._decode_tables: dict[Reach, DecodeTables] = {}
+        self._reaches: dict[tuple[int, int | None], AttentionSpan] = {}
+        self._decode_keys: dict[AttentionSpan, DecodeKeys] = {}
+        self._decode_tables: dict[AttentionSpan, DecodeTables] = {}
         self._step_tables: dict[int, StepTables] = {}  # by group
-        self._prefill_keys: dict[tuple[int, Reach], PrefillKeys] = {}
-        self._head_rows: dict[tuple[Reach, int], Tensor] = {}
-        self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
+        self._prefill_keys: dict[tuple[int, AttentionSpan], PrefillKeys] = {}
+        self._head_rows: dict[tuple[AttentionSpan, int], Tensor] = {}
+        self._decode_bias: dict[tuple[AttentionSpan, int], Tensor] = {}
 
     def _wanted_logits(self) -> list[int]:
         """Return the packed tokens whose logits are needed, in order: all of some slices, the last of
@@ -299,11 +299,11 @@ class StepBatch:
         """Whether the model is on the CPU."""
         return self._device.type == "cpu"
 
-    def reach(self, layer: int, window: int | None) -> Reach:
+    def reach(self, layer: int, window: int | None) -> AttentionSpan:
         """Return the reach of a layer with this sliding window (tokens; None = full) in this step."""
         reach = self._reaches.get((layer, window))
         if reach is None:
-            reach = Reach(window) if self.policy is None else self.policy.reach(layer, window)
+            reach = AttentionSpan(window) if self.policy is None else self.policy.reach(layer, window)
             self._reaches[layer, window] = reach
         return reach
 
@@ -315,18 +315,18 @@ class StepBatch:
         """Return the id of the first block in the tensors of a group's layers."""
         return self._table.first_blocks[group]
 
-    def slot_mapping(self, reach: Reach) -> Tensor:
+    def slot_mapping(self, reach: AttentionSpan) -> Tensor:
         """Return the slots [T] of the step's tokens in layers with this reach."""
         return self._slot_mappings[self._table.group(reach)]
 
-    def decode_keys(self, reach: Reach) -> DecodeKeys:
+    def decode_keys(self, reach: AttentionSpan) -> DecodeKeys:
         """Return slots and padding of the decoding sequences for layers with this reach."""
         keys = self._decode_keys.get(reach)
         if keys is None:
             keys = self._decode_keys[reach] = self._make_decode_keys(reach)
         return keys
 
-    def _make_decode_keys(self, reach: Reach) -> DecodeKeys:
+    def _make_decode_keys(self, reach: AttentionSpan) -> DecodeKeys:
         lens, group = self._decode_lens, self._table.group(reach)
         slot_rows = self._table.slots[group]
         starts = [reach.first_key(length - 1) for length in lens]
@@ -352,26 +352,26 @@ class StepBatch:
             mask = self.copies.up(hidden)[:, None, :]
         return DecodeKeys(self.copies.up(slots), mask, starts, first_slot, longest)
 
-    def decode_tables(self, reach: Reach) -> DecodeTables:
+    def decode_tables(self, reach: AttentionSpan) -> DecodeTables:
         """Return block tables and key ranges of the decoding sequences for layers with this reach."""
         tables = self._decode_tables.get(reach)
         if tables is None:
             tables = self._decode_tables[reach] = self._make_decode_tables(reach)
         return tables
 
-    def _make_decode_tables(self, reach: Reach) -> DecodeTables:
+    def _make_decode_tables(self, reach: AttentionSpan) -> DecodeTables:
         places, lens, starts = self.decode_places(reach)
         ranges = self.copies.up(np.array([lens, starts], dtype=np.int32))
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
         return DecodeTables(self.copies.up(places), ranges[0], ranges[1], starts, longest)
 
-    def decode_places(self, reach: Reach) -> tuple[npt.NDArray[np.int32], list[int], list[int]]:
+    def decode_places(self, reach: AttentionSpan) -> tuple[npt.NDArray[np.int32], list[int], list[int]]:
         """Return the contents of `decode_tables` on the host: block tables, lengths, starts."""
         assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in self._decode_lens]
         return self._places(self.decode_indices, self._table.group(reach)), self._decode_lens, starts
 
-    def step_tables(self, reach: Reach) -> StepTables:
+    def step_tables(self, reach: AttentionSpan) -> StepTables:
         """Return the block tables of all slices for layers with this reach."""
         group = self._table.group(reach)
         tables = self._step_tables.get(group)
@@ -393,7 +393,7 @@ class StepBatch:
         places: npt.NDArray[np.int32] = self._table.place(padded, group)
         return np.maximum(places, 0, out=places)
 
-    def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
+    def decode_bias(self, reach: AttentionSpan, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """Return the bias on the scores of the decoding sequences: -inf at masked keys [n * Hkv, 1, L], or one zero."""
         bias = self._decode_bias.get((reach, num_kv_heads))
         if bias is None:
@@ -406,7 +406,7 @@ class StepBatch:
             self._decode_bias[reach, num_kv_heads] = bias
         return bias
 
-    def decode_head_rows(self, reach: Reach, num_kv_heads: int) -> Tensor:
+    def decode_head_rows(self, reach: AttentionSpan, num_kv_heads: int) -> Tensor:
         """Return rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
         rows = self._head_rows.get((reach, num_kv_heads))
         if rows is None:
@@ -416,19 +416,19 @@ class StepBatch:
             self._head_rows[reach, num_kv_heads] = rows
         return rows
 
-    def prefill_slots(self, span: PrefillSpan, reach: Reach) -> tuple[int, IntArray]:
+    def prefill_slots(self, span: PrefillSpan, reach: AttentionSpan) -> tuple[int, IntArray]:
         """Return the first key that a prefilling sequence sees in layers with this reach, and the slots [C] from it."""
         key_start = reach.first_key(span.start)
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
 
-    def prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
+    def prefill_keys(self, span: PrefillSpan, reach: AttentionSpan) -> PrefillKeys:
         """Return slots and visibility of a prefilling sequence for layers with this reach."""
         keys = self._prefill_keys.get((span.slice_index, reach))
         if keys is None:
             keys = self._prefill_keys[span.slice_index, reach] = self._make_prefill_keys(span, reach)
         return keys
 
-    def _make_prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
+    def _make_prefill_keys(self, span: PrefillSpan, reach: AttentionSpan) -> PrefillKeys:
         key_start, slots = self.prefill_slots(span, reach)
         contiguous = self._table.runs[self._table.group(reach)][span.row] >= span.context_len
         queries = torch.arange(span.start, span.context_len, device=self._device)[:, None]  # [T, 1]

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cache.attention_span import WindowPolicy, reaches_of
 from engine.cache.kv_store import LayerShape
-from engine.cache.reach import WindowPolicy, reaches_of
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
 from engine.model.capture_decode import DecodeCapture, DecodeForms

@@ -13,8 +13,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from engine.cache.attention_span import AttentionSpan
 from engine.cache.kv_store import LayerShape
-from engine.cache.reach import Reach
 from engine.model.attention_backend import AttentionOutput
 from engine.model.batch import StepBatch
 from engine.model.native import CaptureKernel
@@ -30,7 +30,7 @@ class DecodeForms:
         dtype: Literal["float16", "float32"],
         num_heads: int,
         shapes: Sequence[LayerShape],
-        reaches: Sequence[Reach],
+        reaches: Sequence[AttentionSpan],
     ) -> None:
         """`shapes` and `reaches` are per layer."""
         self.kernel, self.num_heads = kernel, num_heads

@@ -42,14 +42,14 @@ from engine.model.ahead_of_time import CompiledGraph, Origin, bound
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
+from engine.model.built_library import MadeLibrary, make_libraries, write_down
 from engine.model.compile_apart import compile_apart
+from engine.model.compile_cache import find, keep
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
 from engine.model.forward_key import forward_key
-from engine.model.give_back import give_back_memory
-from engine.model.kept import find, keep
 from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
-from engine.model.made_library import MadeLibrary, make_libraries, write_down
+from engine.model.malloc_trim import trim_memory
 from engine.model.means import CannotCompile, missing_means
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
@@ -159,7 +159,7 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     if found is None and key and model.opened is not None and compile_apart(model):
         found = _found(model, key)
     found = found or _made(model, key)
-    give_back_memory()  # allocated by merging weights and comparing
+    trim_memory()  # allocated by merging weights and comparing
     return found
 
 

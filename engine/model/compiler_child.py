@@ -44,10 +44,10 @@ def main() -> int:
 def _do(task: Task) -> None:
     import torch
 
+    from engine.model.built_library import read_again
     from engine.model.compiled import compile_and_keep, compile_one
     from engine.model.light_transformers import bring_compiler
     from engine.model.loader import load_model
-    from engine.model.made_library import read_again
     from engine.model.native import native_kernels
 
     if task.only_without_gpu and torch.cuda.is_available():

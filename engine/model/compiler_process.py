@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.model.kept import facts_of_all
+from engine.model.compile_cache import facts_of_all
 from engine.model.light_name import LIGHT
 from engine.model.means import missing_means
 from engine.model.shipped import shipped_model

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach
+from engine.cache.attention_span import AttentionSpan
 from engine.model.batch import DecodeTables, SlotTable, StepBatch
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class GraphInputs(StepBatch):
         longest: int,
         table: SlotTable,
         device: torch.device,
-        reaches: Sequence[Reach],
+        reaches: Sequence[AttentionSpan],
         scratch: Sequence[int],
     ) -> None:
         """`reaches`: of all layers, each once. `scratch`: by group, the place of the block that padding writes to."""

@@ -18,10 +18,10 @@ from engine.model.cpu_norms import replace_rms_norms
 from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import has_states, layer_shapes, model_facts, probe, probe_states, refuse_unsupported
-from engine.model.give_back import give_back_memory
 from engine.model.latents import find_latents, install_latents
 from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, ROUNDED_TO, WEIGHTS, LoadedModel, Opened
+from engine.model.malloc_trim import trim_memory
 from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
 from engine.model.native import linear_kernel
@@ -43,7 +43,7 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     revision: str | None = None,
-    telling: Callable[[Stage], object] = lambda stage: None,
+    on_progress: Callable[[Stage], object] = lambda stage: None,
 ) -> LoadedModel:
     """Open a causal language model.
 
@@ -52,7 +52,7 @@ def load_model(
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
     weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
     there is one.
-    `telling` is called with what is done next, of `STAGES`; what is left of torch comes without a word.
+    `on_progress` is called with the stage that begins, one of `STAGES`.
     Only weights in safetensors and GGUF are read and no code of the model's repository is run.
 
     Raises:
@@ -67,7 +67,7 @@ def load_model(
     if files.gguf is not None and wanted == "auto":
         wanted = config.dtype
     stored = stored_weights(files, config, wanted, dtype, target)
-    telling("vocabulary")
+    on_progress("vocabulary")
     words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
     tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
@@ -75,7 +75,7 @@ def load_model(
         weights["quantization_config"] = stored.settings
         if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
             weights["device_map"] = {"": target}
-    telling("weights")
+    on_progress("weights")
     is_packed = stored is None and target.type == "cpu" and wanted == torch.float32 and linear_kernel() is not None
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
@@ -84,7 +84,7 @@ def load_model(
         if stored is not None and stored.expanded_to and isinstance(wanted, torch.dtype):
             for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
                 parameter.data = parameter.data.to(wanted)
-        telling("check")
+        on_progress("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
             named = name if shipped else model_name(name)
@@ -97,7 +97,7 @@ def load_model(
     if stored is not None and not stored.expanded_to:
         each = stored.taken_bytes / stored.num_params
         loaded.facts = replace(loaded.facts, num_params=stored.num_params, bytes_per_weight=each)
-    give_back_memory()  # what packing and comparing took
+    trim_memory()  # what packing and comparing took
     if files.is_local and files.gguf is None:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(files.source)))
     return loaded

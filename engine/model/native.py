@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.model.kept import find, keep, making
+from engine.model.compile_cache import find, keep, making
 from engine.system.compilers import c_compiler
 from engine.system.host import shared_library
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import torch
 
+from engine.cache.attention_span import AttentionSpan, WindowPolicy, reaches_of
 from engine.cache.kv_plane import KVPlane, PlainPlane
 from engine.cache.kv_store import KVStore
-from engine.cache.reach import Reach, WindowPolicy, reaches_of
 from engine.model.attention import Recorder
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel
@@ -32,7 +32,7 @@ class _Layers(NamedTuple):
     """Step-independent part of the layout."""
 
     table: Numbers  # 7 numbers per layer
-    reaches: list[Reach]  # without duplicates
+    reaches: list[AttentionSpan]  # without duplicates
 
 
 class NativeStep:
@@ -123,7 +123,7 @@ def _is_float32(plane: KVPlane) -> bool:
     return isinstance(plane, PlainPlane) and plane.dtype == plane.compute_dtype == torch.float32
 
 
-def _spans_of(batch: StepBatch, reach: Reach, pointed: list[Any]) -> Numbers:
+def _spans_of(batch: StepBatch, reach: AttentionSpan, pointed: list[Any]) -> Numbers:
     """Return 5 numbers per span; they and the arrays that they point to are added to `pointed`."""
     rows = array("q")
     for span in batch.prefills:

@@ -11,6 +11,7 @@ from torch import nn
 
 from engine.model.decoder_layers import decoder_layers
 from engine.model.loaded import LoadedModel
+from engine.options.refusal import Refused, sentence
 from engine.trace.residual import Projection, ProjectionPart
 
 APART = {"q": ("q_proj", "query", "q_lin"), "k": ("k_proj", "key", "k_lin"), "v": ("v_proj", "value", "v_lin")}
@@ -18,7 +19,7 @@ JOINED = ("qkv_proj", "c_attn")  # queries, keys and values one after the other
 MAX_NUMBERS = 1 << 25  # of the product with the identity, formed at once: 128 MiB in float32
 
 
-class ProjectionError(ValueError):
+class ProjectionError(Refused):
     """The model has no such matrix, or it is too large; the message is one sentence."""
 
 
@@ -35,7 +36,7 @@ def projection_of(model: LoadedModel, layer: int, part: ProjectionPart, head: in
     sizes = {"q": model.facts.num_heads * head_dim, "k": num_kv_heads * head_dim, "v": num_kv_heads * v_head_dim}
     size, reads = v_head_dim if part == "v" else head_dim, model.facts.hidden_size
     if reads * max(sum(sizes.values()), reads) > MAX_NUMBERS:
-        raise ProjectionError(f"a matrix over {reads} numbers is too large to be shown")
+        raise ProjectionError(sentence("projection.large", reads=reads))
     kinds = model.facts.layer_kinds
     place = [i for i, kind in enumerate(kinds) if kind in ("keys", "both")][layer] if kinds else layer
     inside = decoder_layers(model.module)[place].modules()
@@ -52,4 +53,4 @@ def projection_of(model: LoadedModel, layer: int, part: ProjectionPart, head: in
                 rows = outputs[:, before + head * size : before + (head + 1) * size].float().cpu()
                 weight = (rows[:-1] - rows[-1]).T.contiguous()
                 return Projection(weight=weight.numpy(), bias=rows[-1].numpy())
-    raise ProjectionError(f"layer {layer} has no matrix of its own from which a head's {part.upper()} is computed")
+    raise ProjectionError(sentence("projection.none", layer=layer, part=part.upper()))

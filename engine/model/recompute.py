@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.model.ablation import Ablation
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionOutput
@@ -25,6 +25,7 @@ from engine.model.forgetting.forgetting import Forgetting
 from engine.model.loaded import LoadedModel
 from engine.model.residual import ResidualWatch
 from engine.model.runner import ModelRunner
+from engine.options.refusal import Refused, sentence
 from engine.trace.records import AttentionRows, LayerCapture
 from engine.trace.residual import ResidualStream
 
@@ -32,7 +33,7 @@ MAX_SCORES = 1 << 26  # Hq * tokens^2, formed at once in every layer: 256 MiB in
 MAX_WEIGHTS = 1 << 22  # heads * tokens^2 in the result: 16 MiB
 
 
-class RecomputeError(ValueError):
+class RecomputeError(Refused):
     """The request is empty or too large; the message is one sentence with the numbers."""
 
 
@@ -73,21 +74,17 @@ def recompute_sequence(
     chosen = list(range(facts.num_heads)) if heads is None else sorted(set(heads))
     layers = range(facts.num_layers) if layer is None else [layer]
     if not count or not chosen:
-        raise RecomputeError("there is nothing to recompute: at least one token and one head are needed")
+        raise RecomputeError(sentence("recompute.nothing"))
     if residual and (layer is None or model.states is not None):
-        raise RecomputeError("the residual stream needs one layer, and a model without recurrent states")
+        raise RecomputeError(sentence("recompute.residual"))
     if facts.num_heads * count**2 > MAX_SCORES:
         raise RecomputeError(
-            f"{count} tokens at once form {facts.num_heads} · {count}² attention scores in each layer; "
-            f"at most {MAX_SCORES} are computed without a cache"
+            sentence("recompute.scores", count=count, num_heads=facts.num_heads, count_2=count, max_scores=MAX_SCORES)
         )
     if (numbers := len(layers) * len(chosen) * count**2) > MAX_WEIGHTS:
-        of = f" in each of {len(layers)} layers" if layer is None else ""
-        fewer = "one layer, or fewer heads" if layer is None else "fewer heads"
-        raise RecomputeError(
-            f"the rows of {len(chosen)} heads over {count} tokens{of} are {numbers} numbers; "
-            f"at most {MAX_WEIGHTS} are sent, so ask for {fewer}"
-        )
+        sizes = {"heads": len(chosen), "tokens": count, "numbers": numbers, "most": MAX_WEIGHTS}
+        key = "recompute.rows" if layer is None else "recompute.rows_of_layer"
+        raise RecomputeError(sentence(key, layers=len(layers), **sizes))
     backend = ForgettingAttention(forgetting) if forgetting else None
     runner = ModelRunner(
         model, 1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype, backend=backend

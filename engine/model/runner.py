@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.cache.attention_span import WindowPolicy, reaches_of
 from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import QUANTIZED, NewPool, zeros
 from engine.cache.kv_store import KVStore
 from engine.cache.latent_store import ExpandedStore, LatentStore
-from engine.cache.reach import WindowPolicy, reaches_of
 from engine.cache.state_store import StateStore
 from engine.model.ablation import Ablation, without_layers
 from engine.model.attention import StepContext, attending, current

@@ -1,10 +1,10 @@
-"""Refusals of settings, each one sentence in every language: the sentences lie in `refusals.json`."""
+"""Refusals of settings, requests and re-runs, each one sentence in every language: they lie in `refusals.json`."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +24,16 @@ class Sentence(str):
         return made
 
 
+class Refused(ValueError):
+    """An input that cannot be served; the message is one sentence. `said` has it in other languages, by their codes."""
+
+    said: dict[str, str]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.said = dict(message.said) if isinstance(message, Sentence) else {}
+
+
 @functools.cache
 def sentences() -> dict[str, dict[str, str]]:
     """key -> language -> sentence, with names in braces for what is put in."""
@@ -33,9 +43,16 @@ def sentences() -> dict[str, dict[str, str]]:
 
 def sentence(key: str, **values: object) -> Sentence:
     """Return the sentence with that key; `values` for what stands in braces there, sentences themselves or not."""
-    texts = sentences()[key].items()
+    return worded(sentences()[key], values)
+
+
+def worded(texts: Mapping[str, str], values: Mapping[str, object]) -> Sentence:
+    """Return the sentence of these texts by language; `values` for what stands in braces, in each language its own."""
     return Sentence.of(
-        {lang: text.format(**{name: _text(value, lang) for name, value in values.items()}) for lang, text in texts}
+        {
+            lang: text.format(**{name: _text(value, lang) for name, value in values.items()})
+            for lang, text in texts.items()
+        }
     )
 
 
@@ -48,4 +65,6 @@ def joined(parts: Iterable[str]) -> Sentence:
 
 
 def _text(value: object, language: str) -> object:
+    if isinstance(value, Refused):
+        return value.said.get(language, str(value))
     return value.said.get(language, value) if isinstance(value, Sentence) else value

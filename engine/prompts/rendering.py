@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.answers import cut_to, num_computed
-from engine.prompts.places import Leaf, Place, Skeleton, places_of, skeleton_of, with_marks
 from engine.prompts.readers import PromptRequest, Rendered
 from engine.prompts.segments import Content, Segment
+from engine.prompts.text_positions import Leaf, Place, Skeleton, places_of, skeleton_of, with_marks
 
 if TYPE_CHECKING:
     from engine.model.resumed_template import Rendering

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from engine.config import SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import derived_seed
+from engine.options.refusal import Sentence, sentence
 from engine.options.table import table_of
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError, RequestSpec, check_characters
@@ -63,17 +64,17 @@ class InputProcessor:
         sampling.checked()
         for name, row in table_of(SamplingParams).items():
             if not row.option.may_change and getattr(sampling, name) != getattr(request.sampling, name):
-                raise RequestError(f"{name} is settled when a request is submitted: it cannot change while it runs")
+                raise RequestError(sentence("adjust.settled", name=name))
         if request.beams is not None:
-            raise RequestError("beams are compared with each other, so their sampling cannot change while they run")
+            raise RequestError(sentence("adjust.beams"))
         self._check_sampling(sampling)
         max_tokens = self._max_tokens(request.num_prompt_tokens, sampling)
         longest = max(completion.num_output_tokens for completion in request.unfinished)
         if max_tokens <= longest:
-            raise RequestError(f"max_tokens must be over {longest}: so many tokens are there already")
+            raise RequestError(sentence("adjust.max_tokens", longest=longest))
         reserved = request.sequence.max_tokens
         if self._config.strategy == "first_fit" and request.sequence.status == "running" and max_tokens > reserved:
-            raise RequestError(f"max_tokens can be {reserved} at most: so much was reserved when it was admitted")
+            raise RequestError(sentence("adjust.reserved", reserved=reserved))
         return max_tokens
 
     def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
@@ -81,10 +82,10 @@ class InputProcessor:
         self._check_sampling(sampling)
         request_id = spec.request_id or f"request-{number}"
         if request_id in taken:
-            raise RequestError(f"request id {request_id!r} is in use by an unfinished request", "request_id")
+            raise RequestError(sentence("request.id", request_id=request_id), "request_id")
         if abs(spec.priority) > MAX_WHOLE:
-            what = f"priority must be between {-MAX_WHOLE} and {MAX_WHOLE}, not {spec.priority}"
-            raise RequestError(what, "priority")
+            wrong = sentence("request.priority", least=-MAX_WHOLE, most=MAX_WHOLE, value=spec.priority)
+            raise RequestError(wrong, "priority")
         token_ids = self._encode(spec.prompt)
         max_tokens = self._max_tokens(len(token_ids), sampling)
         sequence = Sequence(
@@ -111,33 +112,32 @@ class InputProcessor:
         """Check the sampling parameters that depend on the model and the configuration."""
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
-            raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}", "n")
+            raise RequestError(sentence("request.sequences", num_sequences=sampling.num_sequences, limit=limit), "n")
         if sampling.num_sequences > 1 and (self._config.strategy == "first_fit" or self._config.by_sequence):
             raise RequestError(
-                f"strategy {self._config.strategy} has one piece for one sequence, and {sampling.num_sequences} "
-                "sequences would share it: use another strategy, or send the prompt several times",
+                sentence("request.piece", strategy=self._config.strategy, num_sequences=sampling.num_sequences),
                 "n",
             )
         if sampling.use_beam_search and self._config.strategy == "none":
-            raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
+            raise RequestError(sentence("request.beams_cache"))
         if sampling.use_beam_search and self._config.speculative_config is not None:
-            raise RequestError("beams are compared at every token, and speculative_config drafts several at once")
+            raise RequestError(sentence("request.beams_drafts"))
         if not all(i < vocab_size for i in sampling.logit_bias):
-            raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}", "logit_bias")
+            raise RequestError(sentence("request.logit_bias", number=vocab_size - 1), "logit_bias")
 
     def _encode(self, prompt: str | list[int]) -> list[int]:
         if isinstance(prompt, str):
             if self._model.tokenizer is None:
-                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+                raise RequestError(sentence("request.no_tokenizer"))
             check_characters(len(prompt), self.max_model_len)
             begin = time.perf_counter()
             prompt = self._model.tokenizer.encode(prompt)
             self.tokenize_seconds += time.perf_counter() - begin
         if not prompt:
-            raise RequestError("the prompt is empty: it needs at least one token")
+            raise RequestError(sentence("request.empty"))
         vocab_size = self._model.facts.vocab_size
         if not all(0 <= i < vocab_size for i in prompt):
-            raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
+            raise RequestError(sentence("request.token_ids", number=vocab_size - 1))
         return list(prompt)
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
@@ -148,20 +148,30 @@ class InputProcessor:
         if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
             blocks //= sampling.beam_width
         if num_prompt_tokens >= length:
-            raise RequestError(
-                f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
-            )
+            raise RequestError(sentence("request.too_long", num_prompt_tokens=num_prompt_tokens, length=length))
         fit = self._max_tokens_in_pool(num_prompt_tokens, sampling.beam_width if sampling.use_beam_search else 1)
         if fit < 1:
             raise RequestError(
-                f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
-                f"{self._room(blocks, sampling)}"
+                sentence(
+                    "request.blocks",
+                    tokens=num_prompt_tokens,
+                    blocks=-(-num_prompt_tokens // size),
+                    size=size,
+                    room=self._room(blocks, sampling),
+                )
             )
         room = min(length - num_prompt_tokens, fit)
         if asked is not None and asked > room:
             raise RequestError(
-                f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
-                f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})",
+                sentence(
+                    "request.max_tokens",
+                    tokens=num_prompt_tokens,
+                    asked=asked,
+                    most=room,
+                    length=length,
+                    room=self._room(blocks, sampling),
+                    size=size,
+                ),
                 "max_tokens",
             )
         return room if asked is None else asked
@@ -177,7 +187,8 @@ class InputProcessor:
                 fit = min(fit, max_tokens_that_fit(num_prompt_tokens, blocks, size))
         return fit
 
-    def _room(self, blocks: int, sampling: SamplingParams) -> str:
+    def _room(self, blocks: int, sampling: SamplingParams) -> Sentence:
         if sampling.use_beam_search:
-            return f"a beam of {sampling.beam_width} has {blocks} of the pool's {self._num_blocks} blocks"
-        return f"the pool has {blocks} blocks"
+            width, num_blocks = sampling.beam_width, self._num_blocks
+            return sentence("request.room_of_beam", width=width, blocks=blocks, num_blocks=num_blocks)
+        return sentence("request.room", blocks=blocks)

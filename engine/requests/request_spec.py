@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
+from engine.options.refusal import Refused, sentence
 from engine.trace.operations import KVRole
 
 MAX_TOKEN_CHARACTERS = 128  # of the longest token in vocabularies of today: a run of spaces
 RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]
 
 
-class RequestError(ValueError):
+class RequestError(Refused):
     """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed.
 
     `field`: the invalid field of the request; None: its prompt, or a later change.
@@ -30,8 +31,12 @@ def check_characters(num_characters: int, max_model_len: int) -> None:
     """
     if num_characters > max_model_len * MAX_TOKEN_CHARACTERS:
         raise RequestError(
-            f"the prompt has {num_characters} characters; max_model_len {max_model_len} tokens have at most "
-            f"{max_model_len * MAX_TOKEN_CHARACTERS}"
+            sentence(
+                "request.characters",
+                num_characters=num_characters,
+                max_model_len=max_model_len,
+                number=max_model_len * MAX_TOKEN_CHARACTERS,
+            )
         )
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from engine.cache.ablate_settings import Off, read_ablation, refusal
+from engine.cache.attention_span import AttentionSpan, reaches_of
 from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, state_group
-from engine.cache.reach import Reach, reaches_of
 from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
 from engine.options.refusal import joined, sentence
@@ -26,7 +26,7 @@ class Resolved(NamedTuple):
     num_blocks: int  # of the pool that is not a window's
     max_model_len: int  # tokens of a sequence, prompt and output
     swap_space: int  # blocks of CPU memory in each group; 0: nothing is ever swapped
-    reaches: list[Reach]  # what the queries of each layer see
+    reaches: list[AttentionSpan]  # what the queries of each layer see
     groups: list[GroupPlan]  # layers that share a block table, and their pools
 
 
@@ -201,7 +201,7 @@ def _check_instances(config: EngineConfig) -> None:
         raise ConfigError(sentence("instances.strategy"))
 
 
-def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:
+def _max_model_len(config: EngineConfig, reaches: Sequence[AttentionSpan], max_position: int) -> int:
     num_slots = _num_slots(config)
     max_model_len = config.max_model_len
     if max_model_len is None:
@@ -217,7 +217,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position:
     return max_model_len
 
 
-def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
+def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> bool:
     """Return whether the pool has room for what any sequence holds at once, however long it is."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
@@ -240,7 +240,7 @@ def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
     return replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
 
 
-def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
+def _groups(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> list[GroupPlan]:
     demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
     split = config.strategy == "paged"
     groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)

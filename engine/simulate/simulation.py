@@ -20,7 +20,7 @@ from pathlib import Path
 import simpy
 
 from engine.cluster.dispatch import Dispatch
-from engine.cluster.flight import Flight
+from engine.cluster.inflight import InflightRequest
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import RejectedError, Router
 from engine.config import EngineConfig, SamplingParams
@@ -176,7 +176,7 @@ class Simulation:
         if self._is_alone:
             self._send(0, spec, None)
             return
-        flight = Flight(spec)
+        flight = InflightRequest(spec)
         try:
             self._dispatch.add([flight])
         except RejectedError:

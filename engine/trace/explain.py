@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.trace.busy_time import step_seconds
 from engine.trace.figures import RunReading, SequenceFigures, Totals
@@ -125,7 +125,7 @@ class Wait(Struct, kw_only=True):
     last: Defer | None = None
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class TimelineEvent(Struct, frozen=True, kw_only=True):
     """Something that happened to a sequence. `wait`: of an admission or an end, the wait before it."""
 
     record: int
@@ -135,12 +135,12 @@ class Moment(Struct, frozen=True, kw_only=True):
     computed_again: int = 0  # of an admission after a preemption: computed tokens that it has to compute once more
 
 
-class Story(Struct, kw_only=True):
+class Timeline(Struct, kw_only=True):
     """Timeline of a sequence from its submission to its end."""
 
     seq_id: int
     request_id: str
-    moments: list[Moment]
+    events: list[TimelineEvent] = field(name="moments")  # as `--json` has always spelled it
     waiting: Wait | None = None  # it waits when the log ends
 
 
@@ -152,7 +152,7 @@ def overview(log: TraceReader) -> Overview:
         TraceStateError: a record that contradicts the log before it.
     """
     reading = RunReading(log.header)
-    stories, drafts = _Stories(), Drafts()
+    timelines, drafts = _Stories(), Drafts()
     steps: list[SlowStep] = []
     fullest, most = -1, -1
     for index in range(len(log)):
@@ -160,13 +160,13 @@ def overview(log: TraceReader) -> Overview:
         if record.index != index:  # the slow ones are looked up again, by their place
             raise TraceStateError(f"record {record.index} stands where record {index} belongs")
         reading.read(record, log.num_record_bytes(index))
-        stories.read(record)
+        timelines.read(record)
         drafts.read(record)
         if record.memory.blocks_held > most:
             fullest, most = index, record.memory.blocks_held
         if record.kind == "step":
             steps.append(_timed(record))
-    again = {story.seq_id: sum(moment.computed_again for moment in story.moments) for story in stories.all()}
+    again = {story.seq_id: sum(event.computed_again for event in story.events) for story in timelines.all()}
     middle = median(step.seconds for step in steps) if steps else 0.0
     slow = [step.record for step in steps if step.seconds > SLOW * middle]
     slow_steps = Counter(entry.seq_id for index in slow for entry in log.record(index).batch)
@@ -206,7 +206,7 @@ def goodput_of(found: Overview, slo: SLO) -> Goodput:
     return goodput(outputs, found.totals.seconds, slo)
 
 
-def stories(log: TraceReader) -> list[Story]:
+def timelines(log: TraceReader) -> list[Timeline]:
     """Return every sequence's story, in the order in which they came.
 
     Raises:
@@ -250,21 +250,21 @@ def _fullest(record: StepRecord, state: State) -> Fullest:
 
 
 class _Stories:
-    """Puts the sequences' stories together, record by record; `static/js/core/timeline.js` mirrors it.
+    """Puts the sequences' timelines together, record by record; `static/js/core/timeline.js` mirrors it.
 
     A wait is counted when it ends, from the steps that were read meanwhile: a step costs no more where many wait.
     """
 
     def __init__(self) -> None:
-        self._stories: dict[int, Story] = {}
+        self._stories: dict[int, Timeline] = {}
         self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
         self._steps = Counter[int]()  # of each instance, read so far
         self._instances: dict[int, int] = {}  # by sequence
         self._ended: set[int] = set()  # sequences
         self._waits_from: dict[int, int] = {}  # by sequence that waits: its instance's steps when it began
 
-    def all(self) -> list[Story]:
-        """Return the stories as far as they were read."""
+    def all(self) -> list[Timeline]:
+        """Return the timelines as far as they were read."""
         for story in self._stories.values():
             if story.waiting:
                 self._count(story, story.waiting)
@@ -276,13 +276,13 @@ class _Stories:
             match op:
                 case Submit():
                     self._instances[op.seq_id] = record.instance
-                    story = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    story = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
                     self._stories[op.seq_id] = story
                     self._tell(op.seq_id, record, op)
                     self._begin_waiting(story, record)
                 case Fork():
                     self._instances[op.seq_id] = record.instance
-                    self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    self._stories[op.seq_id] = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
                     self._tell(op.seq_id, record, op)
                 case Lookup() | LookupExternal() | Await() | Hold() | Send() | Expire():
                     self._tell(op.seq_id, record, op)
@@ -316,11 +316,11 @@ class _Stories:
                     pass
         self._steps[record.instance] += record.kind == "step"
 
-    def _begin_waiting(self, story: Story, record: StepRecord) -> None:
+    def _begin_waiting(self, story: Timeline, record: StepRecord) -> None:
         story.waiting = Wait(since=record.index)
         self._waits_from[story.seq_id] = self._steps[record.instance] + (record.kind == "step")
 
-    def _count(self, story: Story, wait: Wait) -> None:
+    def _count(self, story: Timeline, wait: Wait) -> None:
         """The steps of a wait that lasts until now."""
         steps = self._steps[self._instances[story.seq_id]]
         wait.steps = max(0, steps - self._waits_from[story.seq_id])
@@ -335,8 +335,8 @@ class _Stories:
             wait, story.waiting = story.waiting, None
             if wait:
                 self._count(story, wait)
-        story.moments.append(
-            Moment(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
+        story.events.append(
+            TimelineEvent(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
         )
 
     def _defer(self, op: Defer, record: StepRecord) -> None:

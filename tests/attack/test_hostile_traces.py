@@ -11,7 +11,7 @@ import pytest
 from app.session.summary import summarize
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
-from engine.trace.explain import overview, stories
+from engine.trace.explain import overview, timelines
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
 from tests.fuzz.hostile import MAX_BYTES, TRACES, make_all
@@ -95,7 +95,7 @@ def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
         summarize(files[name])
     except TraceFormatError:
         return
-    for use in (lambda log: compare(log, log), overview, stories):
+    for use in (lambda log: compare(log, log), overview, timelines):
         with TraceReader(files[name]) as reader:
             try:
                 use(reader)

@@ -65,7 +65,7 @@ def main() -> None:
 
 def engine_steps(path: Path, steps: int) -> dict[str, Any]:
     """Median milliseconds of a decode step with captures and without, by turns in one run, and the captures' bytes."""
-    model = load_model(str(path), telling=lambda stage: None)
+    model = load_model(str(path), on_progress=lambda stage: None)
     times: dict[bool, list[float]] = {True: [], False: []}
     sizes = []
     with Engine(model, EngineConfig(enforce_eager=True)) as engine:

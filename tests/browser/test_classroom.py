@@ -638,10 +638,10 @@ def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_
     wait_until(page, "!location.search.includes('teach')")
     page.evaluate(
         """async () => {
-        const { told } = await import('/static/js/state/classroom.js');
+        const { classState } = await import('/static/js/state/classroom.js');
         const { keep } = await import('/static/js/net/classroom.js');
         const { session } = await import('/static/js/net/session.js');
-        keep(told.value.id, 'of-before'.repeat(4));
+        keep(classState.value.id, 'of-before'.repeat(4));
         session.client.socket.io.engine.close();
     }"""
     )

@@ -17,8 +17,9 @@ MOST = 60  # barriers of a lesson, and what stands between them
 # What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
 # while its last action was a race and nothing else is looked at, a lane of that race. The driver also presents.
 AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
-  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, opened }, { player }, { settings }]) => {
-  const done = opened.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
+  import(`/static/js/${name}.js`))).then((
+  [store, { own }, { currentLesson, lessonRace }, { player }, { settings }]) => {
+  const done = currentLesson.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
   const races = done.at(-1)?.race && lessonRace.value;
   if (races) return store.log.value !== own.log.value && player.value.shown?.log.value === store.log.value;
   const anew = done.findLast(({ action }) => action.verb === 'restart')?.action.changes ?? {};
@@ -30,7 +31,7 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
 })"""
 
 
-ASKS = "import('/static/js/state/lessons.js').then(({ opened }) => opened.value.progress.asks)"
+ASKS = "import('/static/js/state/lessons.js').then(({ currentLesson }) => currentLesson.value.progress.asks)"
 # What of the figures answers a question, by its rule: the count of those that fit, the formula of a token's bytes.
 ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 
@@ -58,7 +59,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
 def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
-    """No token is hidden where a part of the strip is empty: the subject of the question is visible."""
+    """No token is hidden where a part of the token row is empty: the subject of the question is visible."""
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(1)
@@ -91,3 +92,44 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     still(page)
     left = page.locator(".lesson-stage .token-row-window").evaluate("window => window.getBoundingClientRect().left")
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left
+
+
+# The newest text states how many wait; what is drawn beside it, by the part of the page that the lesson shows.
+STATES_WAITING = """import('/static/js/state/lessons.js').then(({ opened, shownPart }) => {
+  const items = opened.value.items;
+  const done = items.findLastIndex(({ kind, moment }) => kind === 'do' && moment);
+  const states = (node) => typeof node !== 'string'
+    && (node.figure === 'waiting' || (node.children ?? []).some(states));
+  const stated = items.slice(done + 1).some(({ kind, blocks }) => kind === 'text' && blocks.some(states));
+  return stated ? shownPart.value?.part ?? 'stage' : null;
+})"""
+WAITING = "import('/static/js/state/store.js').then(({ state }) => state.value.waiting.length)"
+SEQUENCES = "import('/static/js/state/store.js').then(({ state }) => state.value.sequences.size)"
+# the pool says how many wait; the scheduler has a lane for each sequence, a waiting one among them
+DRAWN_WAITING = {
+    "pool": ("#pool-queued", "data-waiting", WAITING),
+    "scheduler": (".lanes-scroll", "data-lanes", SEQUENCES),
+}
+WITH_WAITING = [
+    name for name, path in zip(LESSONS, sorted(FOLDER.glob("*.md")), strict=True) if "](=waiting)" in path.read_text()
+]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+@pytest.mark.parametrize("lesson", WITH_WAITING)
+def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
+    page = open_page(f"/?distance=learn&lesson={lesson}", until=".article", width=width, height=height)
+    checked = 0
+    for _ in range(MOST):
+        at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
+        if part := page.evaluate(STATES_WAITING):
+            selector, attribute, count = DRAWN_WAITING[part]
+            assert page.evaluate(WAITING) > 0
+            expect(page.locator(selector)).to_have_attribute(attribute, str(page.evaluate(count)))
+            expect(page.locator(selector)).to_be_in_viewport(ratio=0.9)
+            checked += 1
+            break
+        if at == "#lesson-answer":
+            page.locator(".question[data-over=false] .unsure").last.click()
+        page.click(at)
+    assert checked

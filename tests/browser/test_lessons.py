@@ -452,7 +452,9 @@ def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wan
     expect(page.locator("#path-sharing")).to_be_visible()
     page.wait_for_timeout(1500)  # a late message would be visible by now
     expect(page.locator("#path-sharing")).to_be_visible()
-    assert page.evaluate("import('/static/js/state/lessons.js').then(({ opened }) => opened.value)") is None
+    assert (
+        page.evaluate("import('/static/js/state/lessons.js').then(({ currentLesson }) => currentLesson.value)") is None
+    )
 
 
 def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, violations
 from tests.browser.driving import OpenPage, prefill, wait_until
-from tests.browser.told_server import ToldServer
+from tests.browser.message_server import ToldServer
 
 # What comes on its standard input becomes of the model: a stage, `ready`, `compiling`, `compiled`, or anything else as
 # why it failed.

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, wait_until
-from tests.browser.told_server import ToldServer
+from tests.browser.message_server import ToldServer
 
 MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
 MHA, GQA, MQA = "bundled-mha", "bundled-gqa", "bundled-mqa"

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.scenes.museum import EXHIBITS
-from app.scenes.told import told
+from app.scenes.scene_texts import scene_texts
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage
 from tests.browser.settling import comes_to, theater_of
@@ -61,7 +61,7 @@ def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: Ope
     expect(page.locator(".museum-choose")).to_contain_text("Choose one")
     exhibit = next(exhibit for exhibit in EXHIBITS if exhibit.id == "stale_hash_after_reallocation")
     page.locator(f"#exhibit-{exhibit.id}").press("Enter")
-    expect(page.locator("#museum-wrong")).to_contain_text(told("museum", exhibit)["text"]["en"])
+    expect(page.locator("#museum-wrong")).to_contain_text(scene_texts("museum", exhibit)["text"]["en"])
     expect(page).to_have_url(re.compile(f"exhibit={exhibit.id}"))
     run_to_the_end(page)
     assert page.evaluate(OWN) == 0  # the page's own run is left alone

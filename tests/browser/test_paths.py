@@ -23,12 +23,13 @@ WAYS = {
     "another word": ("look", ["#intro-fan", ".opening-fan li:nth-child(2) button"], "#intro[data-records]"),
     "what a model would cost": ("look", ["#intro-doors a[href=scale]"], "#scale-sizes"),
     "a lesson": ("look", ["#intro-learn", "#path-pages"], ".article"),
+    "the allocator": ("look", ["#intro-allocator", "#lesson-go"], ".question"),
     "the museum": ("look", ["#intro-museum"], "#museum"),
     "agents' traffic": ("look", ["#intro-doors .intro-prompts"], "form"),
     "why a request missed": (
         "/?recording=rec-prefix",
         ["#detail-requests", "tr[data-seq] button >> nth=0"],
-        ".request-story >> text=prefix cache",
+        ".request-timeline >> text=prefix cache",
     ),
     "the other language": ("film", ["#btn-language"], "html[lang^=zh]"),
 }
@@ -38,7 +39,7 @@ def begin(open_page: OpenPage, at: str) -> Page:
     if at.startswith("/"):
         return open_page(at, connection="replay")
     if at != "film":
-        return open_page(f"/?distance={at}", until=f"#{at if at == 'look' else 'connection.live'}")
+        return open_page(f"/?distance={at}", until="#intro" if at == "look" else "#connection.live")
     page = open_page(opening=True)
     page.wait_for_selector("#opening[data-ready=true]")
     page.locator("#opening-time").fill("44.9")
@@ -74,6 +75,9 @@ def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, 
         "/bench": ".bench-headlines",
         "/prompts": "form",
         "/docs/index": "img",
+        "/?distance=learn": ".path-card",
+        "/j/": "form",
+        "/no/such/page": "main a",
     }.items():
         page.goto(origin + path)
         page.wait_for_selector(there)

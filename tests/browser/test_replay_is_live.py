@@ -27,7 +27,7 @@ def test_a_replay_stands_where_the_live_run_stood(open_page: OpenPage) -> None:
         expect(page.locator(".candidate")).to_have_count(5)  # as many as can be read in this window
         page.mouse.move(2, 2)
         page.evaluate("document.activeElement.blur()")
-        page.keyboard.press("Home")  # the strip follows what one walks through: both walk the same way
+        page.keyboard.press("Home")  # the token row follows what one walks through: both walk the same way
         for record in range(6):
             page.keyboard.press("ArrowRight")
             expect(page.locator("html")).to_have_attribute("data-view-index", str(record))

@@ -1,4 +1,4 @@
-"""The requests of a run on the page: the table, its order and search, stories that lead to their records."""
+"""The requests of a run on the page: the table, its order and search, timelines that lead to their records."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from engine.trace.explain import stories
+from engine.trace.explain import timelines
 from engine.trace.log import TraceReader
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, shows
@@ -43,9 +43,9 @@ def finished_victim() -> tuple[int, int]:
     """A sequence of the shipped recording that was preempted and has ended before its last record, and that record."""
     path = ROOT / "static" / "recordings" / "preemption.kvtrace"
     with TraceReader(path) as log:
-        for story in stories(log):
-            kinds = [moment.op.__class__.__name__ for moment in story.moments]
-            if "Preempt" in kinds and kinds[-1] == "Finish" and story.moments[-1].record < len(log) - 1:
+        for story in timelines(log):
+            kinds = [event.op.__class__.__name__ for event in story.events]
+            if "Preempt" in kinds and kinds[-1] == "Finish" and story.events[-1].record < len(log) - 1:
                 return story.seq_id, len(log) - 1
     pytest.fail("the recording of a preemption has no such sequence")
 
@@ -55,7 +55,7 @@ def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) 
     page = open_page(f"/?recording=rec-preemption&detail=requests&step={last}", connection="replay")
     expect(page.locator(".requests-table tbody tr[data-seq]")).to_have_count(3)
     page.locator(f"tr[data-seq='{seq}'] button").click()
-    story = page.locator(".request-story")
+    story = page.locator(".request-timeline")
     expect(story).to_contain_text("preempted 1 time")
     expect(page.locator("#stage-past")).to_contain_text(f"seq {seq} has finished")
     lost = story.locator(".decision.lost").first
@@ -69,7 +69,7 @@ def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) 
 
 def test_a_link_to_a_sequence_opens_its_story(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-preemption&detail=requests&seq=1", connection="replay")
-    expect(page.locator(".request-story")).to_contain_text("request-1")
+    expect(page.locator(".request-timeline")).to_contain_text("request-1")
     page.click("#request-close")
     expect(page.locator(".requests-table")).to_be_visible()
 
@@ -151,7 +151,7 @@ def test_only_the_rows_in_sight_are_there_and_the_keyboard_reaches_all(open_page
     page.keyboard.press("ArrowUp")
     comes_to(page, "document.activeElement.dataset.row", str(REQUESTS - 2))
     page.keyboard.press("Enter")
-    expect(page.locator(".request-story")).to_contain_text(f"r{REQUESTS - 2}")
+    expect(page.locator(".request-timeline")).to_contain_text(f"r{REQUESTS - 2}")
 
 
 def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> None:
@@ -159,7 +159,7 @@ def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> Non
     lists = page.locator(".requests-lists")
     expect(lists).to_contain_text("Slowest steps")
     page.locator("section[aria-labelledby=requests-preempted] button").first.click()
-    expect(page.locator(".request-story")).to_contain_text("preempted 1 time")
+    expect(page.locator(".request-timeline")).to_contain_text("preempted 1 time")
     page.click("#request-close")
     page.locator("section[aria-labelledby=requests-slowest] button").first.click()
     expect(page.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
@@ -176,7 +176,7 @@ def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: Op
     for name in ("client", "lane", "queue", "prefill", "decode", "away", "ttft", "tpot", "end", "bar"):
         expect(page.locator(f"th[data-column='{name}']")).to_be_visible()
     page.locator(".requests-table tbody button").first.click()
-    expect(page.locator(".request-story")).to_be_visible()
+    expect(page.locator(".request-timeline")).to_be_visible()
 
 
 def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:
@@ -192,7 +192,7 @@ def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: Ope
     expect(page.locator("#slo")).to_have_value("own")
     assert in_address(page)["slo"] == "ttft:15000,tpot:0.001"
     page.locator("#goodput li button").first.click()
-    expect(page.locator(".request-story")).to_be_visible()
+    expect(page.locator(".request-timeline")).to_be_visible()
 
 
 @pytest.mark.parametrize(("scheme", "seq"), [("light", ""), ("dark", "&seq=2")])

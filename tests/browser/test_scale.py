@@ -91,6 +91,48 @@ def test_what_is_no_configuration_is_said_in_the_language_that_is_read(page: Pag
     page.close()
 
 
+def test_a_pair_of_gpus_is_drawn_with_the_heads_of_each(page: Page) -> None:
+    field = page.locator("label:has(#scale-tensor_parallel) input[type=number]")
+    field.fill("2")
+    ranks = page.locator("#scale-ranks .scale-rank")
+    expect(ranks).to_have_count(2)
+    expect(ranks.nth(1)).to_contain_text("query heads 32–63")
+    expect(ranks.nth(1)).to_contain_text("KV heads 4–7")
+    assert ranks.nth(1).locator("[data-own=true]").count() == 4
+    field.fill("16")
+    expect(ranks).to_have_count(16)
+    expect(page.locator("#scale-ranks ~ .hint").first).to_contain_text("each group of 2 GPUs keeps the same")
+
+
+def test_k_of_a_link_is_derived_and_used_in_the_queues(page: Page) -> None:
+    k = page.locator("#scale-split [data-number=split_speedup]")
+    expect(k).to_be_attached()
+    fast = float(k.get_attribute("data-value") or 0)
+    page.click("#scale-split-use")
+    expect(page.locator("label:has(#scale-q_speedup) input[type=number]")).to_have_value(f"{fast:.3g}")
+    page.select_option("#scale-q_link", "ethernet-25g")
+    expect(page.locator("#scale-split-slower")).to_be_visible()
+    assert float(k.get_attribute("data-value") or 0) < 1 < fast
+
+
+def test_every_number_field_holds_to_its_bounds_and_a_link_with_another_is_read_without(page: Page) -> None:
+    fields = page.locator("input[type=number]")
+    for i in range(fields.count()):
+        field = fields.nth(i)
+        before = field.input_value()
+        field.fill("-1")
+        expect(page.locator("small.bounds")).to_have_count(1)
+        field.blur()
+        expect(field).to_have_value(before)
+        field.focus()
+        expect(page.locator("small.bounds")).to_have_count(0)
+    assert fields.count() >= 25
+    page.goto(page.url.partition("?")[0] + "?block_size=0&q_gpus=1&p_nodes=99")
+    expect(page.locator("#scale-block_size")).to_have_value("16")
+    expect(page.locator("#scale-q_gpus")).to_have_value("2")
+    expect(page.locator("#scale-p_nodes")).to_have_value("4")
+
+
 def test_a_slider_by_keyboard_and_the_plots_with_their_numbers(page: Page) -> None:
     page.focus("#scale-tensor_parallel")
     for _ in range(3):

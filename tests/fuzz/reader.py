@@ -14,7 +14,7 @@ from app.session.summary import summarize
 from engine.trace.check import check
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
-from engine.trace.explain import overview, stories
+from engine.trace.explain import overview, timelines
 from engine.trace.export.kv_events import write_kv_events_json
 from engine.trace.export.perfetto import write_perfetto
 from engine.trace.export.tables import event_rows, step_rows
@@ -26,7 +26,7 @@ ADDRESS_SPACE = 2 << 30  # bytes: what is mapped, libraries included; far over w
 USES: list[Callable[[TraceReader], object]] = [
     lambda log: compare(log, log),
     overview,
-    stories,
+    timelines,
     lambda log: write_perfetto(log, io.BytesIO()),
     lambda log: write_kv_events_json(log, io.BytesIO()),
     lambda log: list(step_rows(log)) + list(event_rows(log)),

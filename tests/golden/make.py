@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from engine.cache.attention_span import RetentionPolicy, state_retention
 from engine.cache.incoming import Loading, Source
-from engine.cache.reach import Retention, state_retention
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
@@ -80,7 +80,9 @@ HEADER = Header(
 class Recorder(CacheRun):
     """Writes down what `CacheRun` folds."""
 
-    def __init__(self, log: TraceWriter, swap_space: int = SWAP_SPACE, beside: tuple[Retention, ...] = ()) -> None:
+    def __init__(
+        self, log: TraceWriter, swap_space: int = SWAP_SPACE, beside: tuple[RetentionPolicy, ...] = ()
+    ) -> None:
         super().__init__(NUM_BLOCKS, BLOCK_SIZE, swap_space=swap_space, beside=beside)
         self._log = log
 
@@ -125,7 +127,7 @@ class Recorder(CacheRun):
         return ops
 
 
-def walk(log: TraceWriter, seed: int, num_moves: int, beside: tuple[Retention, ...] = ()) -> None:
+def walk(log: TraceWriter, seed: int, num_moves: int, beside: tuple[RetentionPolicy, ...] = ()) -> None:
     """A seeded walk of `num_moves` moves, each of which is one or a few records."""
     chance, run, next_seq = random.Random(seed), Recorder(log, beside=beside), 0
     for _ in range(num_moves):
@@ -179,7 +181,7 @@ class Outside(Recorder):
     COMPUTE = 0.0003  # for a token
 
     def __init__(self, log: TraceWriter) -> None:
-        super().__init__(log, swap_space=0, beside=(Retention(WINDOW, 0, "window"),))
+        super().__init__(log, swap_space=0, beside=(RetentionPolicy(WINDOW, 0, "window"),))
         self.there: dict[tuple[int, bytes], Medium] = {}
 
     def tiers(self) -> list[TierFigures]:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { factorsOf, PRESETS } from "../../static/js/state/presets.js";
+import { factorsOf, PRESETS } from "../../static/js/state/options.js";
 
 test("the factors that the page shows give the bytes that Python counted, of every preset", () => {
   assert.ok(PRESETS.length >= 10);

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { followClassLesson } from "../../static/js/control/class_lesson.js";
 import { classState } from "../../static/js/state/classroom.js";
-import { opened } from "../../static/js/state/lessons.js";
+import { currentLesson } from "../../static/js/state/lessons.js";
 import { language } from "../../static/js/i18n/language.js";
 import { following, socket, soon } from "./session_page.mjs";
 
@@ -24,5 +24,5 @@ test("an answer to an earlier look at the lesson does not take the place of a la
   await soon();
   first.answer(lessonAt(0));
   await soon();
-  assert.equal(opened.value.progress.at, 1);
+  assert.equal(currentLesson.value.progress.at, 1);
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { partsOf } from "../../static/js/panels/models/device.js";
+import { partsOf } from "../../static/js/panels/models/panel.js";
 
 const facts = {
   name: "GPU",

@@ -26,7 +26,7 @@ test("a scale's end is a round number not below the value", () => {
 
 const LONG = { count: 2000, expected: 2000, blockSize: 4, width: 600, minimum: 26, maximum: 40 };
 
-test("a pixel of the strip belongs to the column drawn there", () => {
+test("a pixel of the token row belongs to the column drawn there", () => {
   const layout = columns(LONG);
   for (const p of [0, 3, 4, 17, 1999]) assert.equal(layout.at(layout.x(p) + layout.width / 2), p);
   assert.equal(layout.at(layout.x(3) + layout.width + 5), null); // the gap between two blocks
@@ -54,7 +54,7 @@ test("columns stay where they are while a sequence grows", () => {
   assert.equal(few.width, many.width);
 });
 
-test("the strip scrolls only when a column is out of sight, and leaves room for the next ones", () => {
+test("the token row scrolls only when a column is out of sight, and leaves room for the next ones", () => {
   const layout = columns(LONG);
   assert.equal(scrollTo(layout, 0, 600, 5, 5), 0);
   const to = scrollTo(layout, 0, 600, 40, 40);
@@ -93,7 +93,7 @@ test("keys are lit in order, all of them in the end", () => {
   }
 });
 
-test("a figure over the first column keeps off the names beside the strip, one over the last stays within", () => {
+test("a figure over the first column keeps off the names beside the token row, one over the last stays within", () => {
   const window = { left: 100, right: 300 };
   assert.equal(figureMiddle(105, 12, window, 20), 118);
   assert.equal(figureMiddle(200, 12, window, 20), 200);
@@ -128,7 +128,7 @@ test("of figures that would overlap the larger weight's stays, wherever it stand
   );
 });
 
-test("the rows of the strip lie within its height, apart, and are high enough to be seen or not there at all", () => {
+test("the rows of the token row lie within its height, apart, and are high enough to be seen or not there at all", () => {
   for (let height = 0; height <= 700; height++) {
     const { attention, k, v, q } = rows(height);
     const shown = [attention, k, v, q].filter((row) => row.height > 0);

@@ -46,16 +46,16 @@ function figuresAt(index) {
   };
 }
 
-/** A story as JSON; its moments with the types of their operations. */
+/** A story as JSON; its events with the types of their operations. */
 function story(seq) {
   const said = (wait) => wait && { ...wait, deferred: Object.fromEntries(wait.deferred) };
-  const { moments, waiting, ...rest } = timelineOf(log, seq);
+  const { events, waiting, ...rest } = timelineOf(log, seq);
   const typed = ({ wait, ...moment }) => ({
     ...moment,
     type: log.records[moment.record].ops[moment.at].type,
     wait: said(wait),
   });
-  return { ...rest, moments: moments.map(typed), waiting: said(waiting) };
+  return { ...rest, events: events.map(typed), waiting: said(waiting) };
 }
 
 const { rows, slowest, numSlow, median, seconds } = requestFigures(log);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { findTerms, groupsOfTerms, termOf } from "../../static/js/i18n/glossary.js";
+import { findTerms, groupsOfTerms, termOf } from "../../static/js/i18n/words.js";
 import { en, glossary, speak } from "./words.mjs";
 
 test("every entry has a term and a short definition in both languages", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { tellingHeads } from "../../static/js/core/heads.js";
+import { measuredHeads } from "../../static/js/core/roles.js";
 import { en, zh } from "./words.mjs";
 
 const entry = (pattern, mean_weight, uniform) => ({ pattern, layer: 0, head: 0, mean_weight, uniform, queries: 9 });
@@ -13,10 +13,10 @@ test("heads that hardly stand out are not offered, and the order is kept", () =>
     entry("induction", 0.2, 0.01),
   ];
   assert.deepEqual(
-    tellingHeads({ heads }).map((h) => h.pattern),
+    measuredHeads({ heads }).map((h) => h.pattern),
     ["previous_token", "induction"],
   );
-  assert.deepEqual(tellingHeads({}), []);
+  assert.deepEqual(measuredHeads({}), []);
 });
 
 test("every pattern that is measured has its words", () => {

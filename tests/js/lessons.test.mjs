@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { cards, keep, kept, leftOver, opened, owedTo, REVIEW, toReview } from "../../static/js/state/lessons.js";
+import { cards, storeProgress, storedProgress, dueReviews, currentLesson, reviewsFor, REVIEW, toReview } from "../../static/js/state/lessons.js";
 
 const card = (id, number, kind = "lesson") => ({ id, number, kind });
 const asked = (index, given, right, again = null) => ({
@@ -17,38 +17,38 @@ const asked = (index, given, right, again = null) => ({
 
 function learned(lesson, items) {
   const progress = { at: 9, over: true };
-  opened.value = { lesson, kind: "lesson", theater: "t", items, progress, changes: {}, again: [] };
-  keep(null);
+  currentLesson.value = { lesson, kind: "lesson", theater: "t", items, progress, changes: {}, again: [] };
+  storeProgress(null);
 }
 
 beforeEach(() => {
-  kept.value = {};
+  storedProgress.value = {};
   cards.value = [card("before", 0, "before"), card("one", 1), card("two", 2), card("three", 3), card("four", 4)];
 });
 
 test("what was not right comes back two lessons later, and not before", () => {
   learned("one", [asked(2, 0, 0), asked(5, 1, 0), asked(7, null, 0)]);
-  assert.deepEqual(owedTo("two"), []);
+  assert.deepEqual(reviewsFor("two"), []);
   const owed = [5, 7].map((item) => ({ lesson: "one", item }));
-  assert.deepEqual(owedTo("three"), owed);
-  assert.deepEqual(owedTo("four"), owed, "it has not come back yet");
+  assert.deepEqual(reviewsFor("three"), owed);
+  assert.deepEqual(reviewsFor("four"), owed, "it has not come back yet");
 });
 
 test("what has come back does not come again, and counts in its own lesson only", () => {
   learned("one", [asked(5, 1, 0)]);
   learned("three", [asked(3, 1, 0, "one/5"), asked(6, 1, 0)]);
-  assert.deepEqual(owedTo("four"), []);
-  assert.deepEqual(kept.value.three.missed, [5], "without the one that came back before it");
-  assert.deepEqual(Object.keys(kept.value.three.results), ["rule6"]);
+  assert.deepEqual(reviewsFor("four"), []);
+  assert.deepEqual(storedProgress.value.three.missed, [5], "without the one that came back before it");
+  assert.deepEqual(Object.keys(storedProgress.value.three.results), ["rule6"]);
 });
 
 test("what no later lesson could ask is left over at the end, lesson by lesson, until it has been asked", () => {
   learned("one", [asked(5, 1, 0), asked(7, null, 0)]);
   learned("two", []);
   learned("three", [asked(2, 0, 0, "one/7")]);
-  assert.deepEqual(leftOver.value, [], "the last lesson is not over: it may ask it");
+  assert.deepEqual(dueReviews.value, [], "the last lesson is not over: it may ask it");
   learned("four", [asked(6, 1, 0)]);
-  assert.deepEqual(leftOver.value, [
+  assert.deepEqual(dueReviews.value, [
     { lesson: "one", item: 5 },
     { lesson: "four", item: 6 },
   ]);
@@ -56,19 +56,19 @@ test("what no later lesson could ask is left over at the end, lesson by lesson, 
   learned(REVIEW, [asked(1, 1, 0, "one/5")]);
   assert.deepEqual(toReview(), [{ lesson: "four", item: 6 }]);
   learned(REVIEW, [asked(1, 0, 0, "four/6")]);
-  assert.deepEqual(leftOver.value, [], "the one before counts too");
+  assert.deepEqual(dueReviews.value, [], "the one before counts too");
 });
 
 test("what a lesson that was written anew has no more is left over no longer", () => {
   for (const lesson of ["one", "two", "three", "four"]) learned(lesson, lesson === "two" ? [asked(5, 1, 0)] : []);
-  assert.equal(leftOver.value.length, 1);
-  opened.value = { ...opened.value, lesson: REVIEW, items: [], again: toReview() };
-  keep(null);
-  assert.deepEqual(leftOver.value, []);
+  assert.equal(dueReviews.value.length, 1);
+  currentLesson.value = { ...currentLesson.value, lesson: REVIEW, items: [], again: toReview() };
+  storeProgress(null);
+  assert.deepEqual(dueReviews.value, []);
 });
 
 test("what a model cannot play here is not left over", () => {
   cards.value = [card("one", 1), { ...card("two", 2), recorded: true }, { ...card("three", 3), refused: "no model" }];
   for (const lesson of ["one", "two", "three"]) learned(lesson, [asked(5, 1, 0)]);
-  assert.deepEqual(leftOver.value, [{ lesson: "one", item: 5 }]);
+  assert.deepEqual(dueReviews.value, [{ lesson: "one", item: 5 }]);
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { choose, lookBackAt, marks, questionsByAction, turnTo } from "../../static/js/panels/lesson/prediction.js";
-import { opened } from "../../static/js/state/lessons.js";
+import { currentLesson } from "../../static/js/state/lessons.js";
 
 const ask = (index, more = {}) => ({
   kind: "ask",
@@ -28,7 +28,7 @@ const act = (index, verb = "step", done = true) => ({
 const answered = (index, given, right) => ask(index, { given, over: true, right });
 
 function stands(items, more = {}) {
-  opened.value = { kind: "lesson", items, progress: { at: items.at(-1).index, over: false }, ...more };
+  currentLesson.value = { kind: "lesson", items, progress: { at: items.at(-1).index, over: false }, ...more };
 }
 
 const roles = () => marks.value.map(({ item, option, role }) => `${item.index}/${option} ${role}`);
@@ -56,7 +56,7 @@ test("the next question waits for the learner to turn to it", () => {
   assert.deepEqual(roles(), ["1/0 mine", "1/1 outcome"]);
   turnTo(next);
   assert.deepEqual(roles(), ["3/0 offered", "3/1 offered", "3/2 offered"]);
-  lookBackAt(opened.value.items[1]);
+  lookBackAt(currentLesson.value.items[1]);
   assert.deepEqual(roles(), ["1/0 mine", "1/1 outcome"]);
 });
 

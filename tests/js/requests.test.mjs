@@ -11,7 +11,7 @@ import { timelineOf } from "../../static/js/core/timeline.js";
 import { nextOrder, orderOf } from "../../static/js/kit/table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";
-import { eventText, waitingText } from "../../static/js/i18n/timeline.js";
+import { eventText, waitingText } from "../../static/js/panels/requests/timeline.js";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 1, max_num_batched_tokens: 8, strategy: "paged" } };

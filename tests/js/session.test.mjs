@@ -199,8 +199,8 @@ function surveys() {
   const asked = [];
   const before = globalThis.fetch;
   globalThis.fetch = (address) =>
-    address.includes("/survey?")
-      ? new Promise((done) => asked.push((num_surveyed) => done({ ok: true, json: async () => ({ num_surveyed }) })))
+    address.includes("/log_index?")
+      ? new Promise((done) => asked.push((num_indexed) => done({ ok: true, json: async () => ({ num_indexed }) })))
       : before(address);
   return {
     asked,

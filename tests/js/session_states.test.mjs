@@ -254,7 +254,7 @@ test("a new run that was asked for is not begun any more when a file was opened 
 test("why a run is gone is told in the page's language", async () => {
   const session = await live();
   await closed("T", "shutdown");
-  const told = () => t(session.trouble.value.key, session.trouble.value.values);
+  const told = () => t(session.problem.value.key, session.problem.value.values);
   speak("en");
   assert.equal(told(), "The server was stopped.");
   speak("zh");

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import asdict
 
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
-from engine.cache.reach import Reach, WindowPolicy, reaches_of
+from engine.cache.attention_span import AttentionSpan, WindowPolicy, reaches_of
 from engine.trace.busy_time import step_seconds
-from engine.trace.explain import Wait, goodput_of, overview, stories
+from engine.trace.explain import Wait, goodput_of, overview, timelines
 from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
@@ -103,10 +103,10 @@ def test_waiting_times(log: TraceReader) -> None:
         clock += step_seconds(record.timing)
         ends.append(clock)
     rows = {row["seq"]: row for row in page(log.path)["sequences"]}
-    for story in stories(log):
-        admitted = next((moment.record for moment in story.moments if isinstance(moment.op, Admit)), None)
-        if story.moments[0].op.__class__.__name__ == "Submit":
-            expected = None if admitted is None else ends[admitted - 1] - ends[story.moments[0].record]
+    for story in timelines(log):
+        admitted = next((event.record for event in story.events if isinstance(event.op, Admit)), None)
+        if story.events[0].op.__class__.__name__ == "Submit":
+            expected = None if admitted is None else ends[admitted - 1] - ends[story.events[0].record]
             assert rows[story.seq_id]["queue"] == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 
@@ -152,14 +152,14 @@ def waited(wait: Wait | None) -> dict[str, Any] | None:
 
 
 def test_the_story_of_every_sequence(log: TraceReader) -> None:
-    for story, theirs in zip(stories(log), page(log.path)["stories"], strict=True):
+    for story, theirs in zip(timelines(log), page(log.path)["stories"], strict=True):
         assert (theirs["seq"], theirs["request_id"]) == (story.seq_id, story.request_id)
-        for moment, found in zip(story.moments, theirs["moments"], strict=True):
-            tag = moment.op.__struct_config__.tag
-            assert (found["record"], found["step"], found["type"]) == (moment.record, moment.step, tag)
-            assert log.record(moment.record).ops[found["at"]] == moment.op
-            assert found["again"] == moment.computed_again
-            assert theirs_of(found["wait"]) == waited(moment.wait)
+        for event, found in zip(story.events, theirs["events"], strict=True):
+            tag = event.op.__struct_config__.tag
+            assert (found["record"], found["step"], found["type"]) == (event.record, event.step, tag)
+            assert log.record(event.record).ops[found["at"]] == event.op
+            assert found["again"] == event.computed_again
+            assert theirs_of(found["wait"]) == waited(event.wait)
         assert theirs_of(theirs["waiting"]) == waited(story.waiting)
 
 
@@ -179,7 +179,7 @@ def policy_of(header: Header) -> WindowPolicy | None:
     return WindowPolicy(window, sinks, None if pattern is None else int(pattern))
 
 
-def seen_by(reach: Reach, query: int) -> list[int]:
+def seen_by(reach: AttentionSpan, query: int) -> list[int]:
     """The sinks, and the window's last keys up to the query."""
     first = 0 if reach.window is None else max(0, query - reach.window + 1)
     return [*range(min(reach.sinks, first)), *range(first, query + 1)]

@@ -142,3 +142,12 @@ def test_focus_moves_before_anybody_can_type() -> None:
 
 def test_a_late_focus_is_found() -> None:
     assert late_focus("useLayoutEffect(() => a.focus());\nuseEffect(() => {\n  if (b(c)) a.focus();\n}, []);") == [2]
+
+
+NUMBER_INPUTS = {"kit/inputs.js", "panels/transport/jump.js"}  # the jump goes to the nearest record, whatever is typed
+
+
+def test_numbers_are_entered_in_the_shared_input() -> None:
+    """It states its bounds and takes nothing out of them."""
+    found = {path.relative_to(JS).as_posix() for path in JS.rglob("*.js") if 'type="number"' in path.read_text("utf-8")}
+    assert found == NUMBER_INPUTS

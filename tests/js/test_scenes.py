@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.scenes.presets import PRESETS
-from app.scenes.told import languages, prompts_of, told
+from app.scenes.scene_texts import languages, prompts_of, scene_texts
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.operations import Copy, Finish, Fork, Preempt, Release, Submit
@@ -34,7 +34,7 @@ def page_on(path: Path, scene_id: str, language: str) -> dict[str, Any]:
     sentence.
     """
     preset = scene(scene_id)
-    end = told("presets", preset)["end"][language]
+    end = scene_texts("presets", preset)["end"][language]
     command = [node(), ROOT / "tests/js/scene_dump.mjs", path, str(preset.seq or 0), end]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -44,8 +44,8 @@ MESSAGES = 100  # a second
 SETTLE = 60.0  # seconds in which the last message must arrive
 LOOK = 3  # seconds between two looks at the page
 SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
-  .then(([surveyed, store]) => store.longRun.peek()
-    ? { record: surveyed.shown.peek()?.at ?? -1, windows: true }
+  .then(([indexed, store]) => store.longRun.peek()
+    ? { record: indexed.shown.peek()?.at ?? -1, windows: true }
     : { record: store.drawnIndex.peek(), windows: false })"""
 
 

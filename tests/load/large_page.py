@@ -62,7 +62,7 @@ WALK = f"""(seconds) => {MODULES}.then(([indexed, store, playback, {{ settings }
   }};
   requestAnimationFrame(frame);
 }}))"""
-PAINTED = f"() => {MODULES}.then(([surveyed]) => surveyed.shown.peek() !== null)"
+PAINTED = f"() => {MODULES}.then(([indexed]) => indexed.shown.peek() !== null)"
 
 
 class Served(NamedTuple):
@@ -75,7 +75,7 @@ class Served(NamedTuple):
     def log_index(self) -> dict[str, Any]:
         """How much it knows; empty: nothing yet."""
         base = self.url.split("/?")[0]
-        answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
+        answer = requests.get(f"{base}/api/theaters/{self.recording}/log_index", timeout=60)
         found: dict[str, Any] = answer.json() if answer.ok else {}
         return found
 
@@ -106,7 +106,7 @@ def served(log: Path, data: Path) -> Iterator[Served]:
             process.terminate()
 
 
-def surveyed(server: Served) -> dict[str, Any]:
+def indexed(server: Served) -> dict[str, Any]:
     """Wait until all of the log is known."""
     while not (found := server.log_index()).get("is_done"):
         time.sleep(0.5)
@@ -126,9 +126,9 @@ def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
         began = time.monotonic()
         context, page = fresh(browser)
         paint = painted(page, server)
-        known = server.log_index()["num_surveyed"]
+        known = server.log_index()["num_indexed"]
         context.close()
-        surveyed(server)
+        indexed(server)
         return {
             "start_seconds": round(started, 2),
             "first_paint_seconds": round(paint, 2),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach
+from engine.cache.attention_span import AttentionSpan
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
@@ -92,7 +92,7 @@ def mixed_schedule(
     return results
 
 
-def masked_forward(module: Any, token_ids: list[int], reach: Reach) -> Any:
+def masked_forward(module: Any, token_ids: list[int], reach: AttentionSpan) -> Any:
     """transformers' eager forward of the whole sequence under a dense mask: what is hidden gets -inf in every layer."""
     assert reach.window is not None
     count = len(token_ids)

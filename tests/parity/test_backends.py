@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from engine.cache.attention_span import WindowPolicy
 from engine.cache.kv_store import KVStore, LayerShape
-from engine.cache.reach import WindowPolicy
 from engine.model import attention_gather
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention

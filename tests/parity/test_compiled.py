@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import replace
 from torch._subclasses.fake_tensor import FakeTensor
 
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model import compiled, served_check

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from engine.cache.attention_span import AttentionSpan, WindowPolicy
 from engine.cache.kv_store import KVStore, LayerShape
-from engine.cache.reach import Reach, WindowPolicy
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_reference import ReferenceAttention
@@ -142,7 +142,7 @@ def test_released_blocks_are_never_named(flash: Flash) -> None:
     store = stored(torch.bfloat16, 4)
     table = [RELEASED] * 4 + [7, 8]
     batch = StepBatch([SequenceSlice(0, [0], 22, [table], True)], SlotTable(4, 32), torch.device("cpu"))
-    assert batch.step_tables(Reach(5)).block_tables.tolist() == [[0, 0, 0, 0, 7, 8]]
+    assert batch.step_tables(AttentionSpan(5)).block_tables.tolist() == [[0, 0, 0, 0, 7, 8]]
     q, call = queries(batch, torch.bfloat16), AttentionCall(0, 0.4, 5, None, None)
     found = VarlenAttention(GatherAttention()).forward(call, q, store, batch, False).out
     expected = GatherAttention().forward(call, q, store, batch, False).out

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach, WindowPolicy
+from engine.cache.attention_span import AttentionSpan, WindowPolicy
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.attention_reference import ReferenceAttention
@@ -243,7 +243,7 @@ def test_the_policy_against_a_dense_mask(
         assert engine.log is not None
         captures = [engine.log.capture(i) for i in range(len(engine.log))]
     whole = [*prompt, *output]
-    dense = masked_forward(tiny_model(family), whole, Reach(window, sinks or 0))
+    dense = masked_forward(tiny_model(family), whole, AttentionSpan(window, sinks or 0))
     expected = expected_logprobs(dense.logits[0], whole)
     assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) <= TOLERANCE
     assert (ops[Release] > 0) == (window < 60)

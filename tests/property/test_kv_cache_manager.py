@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.cache.reach import Retention, state_retention
+from engine.cache.attention_span import RetentionPolicy, state_retention
 from engine.trace.operations import RELEASED
 from tests.unit.cache.replay import CacheRun
 
@@ -12,8 +12,8 @@ PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
 
 
 RETENTIONS = st.one_of(
-    st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window"), st.just(0)),
-    st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy"), st.just(0)),
+    st.builds(RetentionPolicy, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window"), st.just(0)),
+    st.builds(RetentionPolicy, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy"), st.just(0)),
 )
 
 
@@ -45,8 +45,8 @@ class CacheMachine(RuleBasedStateMachine):
         block_size: int,
         enable_prefix_caching: bool,
         swap_space: int,
-        retention: Retention | None,
-        beside: list[Retention],
+        retention: RetentionPolicy | None,
+        beside: list[RetentionPolicy],
         checkpoint: int | None,
     ) -> None:
         states = [] if checkpoint is None else [state_retention(checkpoint * block_size)]

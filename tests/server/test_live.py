@@ -58,8 +58,8 @@ def test_a_poem_is_computed_step_by_step(live_server: str, viewer: Client, tmp_p
 def test_the_engines_refusals_reach_the_client(viewer: Client) -> None:
     theater = viewer.do("create", config={"max_model_len": 32})["theater"]
     error = viewer.refused("submit", theater=theater, prompts=[{"text": POEM * 4}])
-    assert error["code"] == "refused" and "32" in error["message"]
-    assert viewer.refused("submit", theater=theater, prompts=[{"text": ""}])["code"] == "refused"
+    assert error["code"] == "refused" and "32" in error["message"] and "max_model_len 32" in error["said"]["zh"]
+    assert "提示词是空的" in viewer.refused("submit", theater=theater, prompts=[{"text": ""}])["said"]["zh"]
     for config in ({"block_size": 0}, {"num_blocks": 10**6}, {"max_num_seqs": 10**6}, {"seed": 2**53}):
         error = viewer.refused("configure", theater=theater, config=config)
         assert error["code"] == "refused" and str(next(iter(config.values()))) in error["message"]

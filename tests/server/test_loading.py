@@ -116,10 +116,9 @@ def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
     for address in ("/api/model", "/api/machine"):
         answer = early.get(address)
         assert answer.status_code == 503 and answer.headers["Retry-After"] == str(RETRY_AFTER), address
-        assert answer.json()["error"] == {
-            "code": "loading",
-            "message": "the model held is not there yet (reading its weights); ask again in a moment",
-        }
+        error = answer.json()["error"]
+        assert error["code"] == "loading"
+        assert error["message"] == "the model held is not there yet (reading its weights); ask again in a moment"
 
 
 def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
@@ -164,7 +163,8 @@ def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
     early.served.begin("weights")
     early.served.fail("its weights are no safetensors")
     sentence = "the model held could not be opened: its weights are no safetensors"
-    assert early.viewer.refused("create") == {"code": "refused", "message": sentence}
+    refused = early.viewer.refused("create")
+    assert (refused["code"], refused["message"]) == ("refused", sentence)
     answer = early.get("/api/model")
     assert answer.status_code == 422 and "Retry-After" not in answer.headers
     assert answer.json()["error"]["message"] == sentence
@@ -219,8 +219,8 @@ class Opened(FakeModel):
     def compile_in_background(self, ended):
         ended("")
 
-def load(name, dtype, device, settings, telling, tiers=None, workers_of=None):
-    telling("weights")
+def load(name, dtype, device, settings, on_progress, tiers=None, workers_of=None):
+    on_progress("weights")
     what, _, why = sys.stdin.readline().strip().partition(" ")
     if what == "ready":
         return Opened()

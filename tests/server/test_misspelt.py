@@ -6,7 +6,7 @@ from app.cli import main
 from app.cli.options import UserError
 from app.cli.trace_explain import of_request
 from app.ground.paths import static_dir
-from engine.trace.explain import Story
+from engine.trace.explain import Timeline
 
 TRACE = str(static_dir() / "recordings" / "preemption.kvtrace")  # request-0, request-1, request-2
 
@@ -60,7 +60,7 @@ def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.C
 
 def test_a_number_that_two_requests_end_with_names_neither() -> None:
     """r1 and s1: both are offered; r12 does not end with 1 as a number."""
-    everyone = [Story(seq_id=i, request_id=name, moments=[]) for i, name in enumerate(["r1", "s1", "r12"])]
+    everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["r1", "s1", "r12"])]
     with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
         of_request(everyone, "1")
     assert [story.request_id for story in of_request(everyone, "12")] == ["r12"]

@@ -107,10 +107,9 @@ def test_a_run_on_another_model_takes_the_place_of_one(server: Several, client: 
     assert server.listed()["two"]["theaters"] == 1 and server.listed()["first"]["theaters"] == 0
     error = client.refused("configure", theater=theater, config={"block_size": 0}, model="one")
     assert error["code"] == "refused" and server.theaters.get(theater).model_name == "two"
-    assert client.refused("create", model="none") == {
-        "code": "not_found",
-        "message": "this server has no model 'none'; it has first, one, two, three",
-    }
+    unknown = client.refused("create", model="none")
+    assert unknown["code"] == "not_found"
+    assert unknown["message"] == "this server has no model 'none'; it has first, one, two, three"
 
 
 def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
@@ -136,7 +135,8 @@ def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
     monkeypatch.setattr("app.models.registry.WAIT", 0.5)
     server.opener.let.clear()
     sentence = "the model one is not there yet (reading its weights); ask again in a moment"
-    assert client.refused("create", model="one") == {"code": "loading", "message": sentence}
+    refused = client.refused("create", model="one")
+    assert (refused["code"], refused["message"]) == ("loading", sentence)
     answer = requests.get(f"{server.url}/api/model?model=one")
     assert answer.status_code == 503 and answer.json()["error"]["message"] == sentence
     server.opener.let.set()

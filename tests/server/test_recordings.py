@@ -115,7 +115,8 @@ def test_a_recording_is_joined_like_a_theater(server, recorded):
 )
 def test_nothing_can_be_asked_of_a_recording(server, client, recorded, event, fields):
     error = client.refused(event, theater=recorded["id"], **fields)
-    assert error == {"code": "refused", "message": "this is a recording: it can be looked at, not changed"}
+    assert (error["code"], error["message"]) == ("refused", "this is a recording: it can be looked at, not changed")
+    assert error["said"] == {"zh": "这是一份录制：只能查看，不能改变"}
 
 
 def test_what_is_still_recorded_can_be_watched_as_far_as_it_is(server, client, theater):

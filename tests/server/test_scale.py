@@ -10,6 +10,7 @@ from werkzeug.datastructures import MultiDict
 
 from app.ground.errors import AppError
 from app.scale import placement as scale_placement
+from app.scale.bounds import SECTIONS
 from app.scale.placement import answer as placements
 from app.scale.placement import tried_answer
 from app.scale.queues import answer as queues
@@ -65,6 +66,32 @@ def test_an_application_is_served_as_fast_as_its_slower_side():
     slow = queues(MultiDict({"service": "0.1", "step": "0.15", "decode_speedup": "1.8"}))["applications"][0]["served"]
     assert [served["decode"] > 0 for served in slow] == [False, False, True]
     assert [served["per_gpu"] > 0 for served in slow] == [False, False, True]
+
+
+def test_k_follows_from_length_model_and_link() -> None:
+    """D / n + A: 216 ms of a prefill on one A100, and 1.2 GB that each of two sends at 300 GB/s one way."""
+    alone, sent, summed, k = queues(MultiDict({}))["split"]["numbers"]
+    assert sent.value == 2 * 64 * 2 * 1 / 2 * 512 * 9216 * 2
+    assert summed.value == pytest.approx(sent.value / 300e9)
+    assert k.value == pytest.approx(alone.value / (alone.value / 2 + summed.value)) and 1.9 < k.value < 2
+    slow = queues(MultiDict({"link": "ethernet-25g"}))["split"]["numbers"][-1]
+    assert slow.value < 1, "two GPUs over 25 Gbit/s are slower than one"
+    by_link = [queues(MultiDict({"link": link}))["split"]["numbers"][-1].value for link in ("pcie-4-x16", "nvlink-4")]
+    assert by_link[0] < k.value < by_link[1]
+    why = queues(MultiDict({"gpus": "5"}))["split"]
+    assert why["numbers"] == [] and why["refused"] and {"en", "zh"} == set(why["refused"])
+
+
+@pytest.mark.parametrize("of", ["queues", "placement"])
+def test_what_is_out_of_the_bounds_that_the_page_states_is_refused(of: str) -> None:
+    answers: Any = {"queues": queues, "placement": placements}[of]
+    for name, bounds in SECTIONS[of].items():
+        assert bounds.max is not None and (bounds.min is None) != (bounds.over is None)
+        low = bounds.min if bounds.min is not None else bounds.over
+        assert low is not None
+        outside = [bounds.max * 2 + 1, low if bounds.over is not None else low - 1]
+        for value in outside:
+            assert refused(answers, **{name: f"{value:g}"}), (name, value)
 
 
 def test_a_rate_beyond_one_gpu_leaves_the_others():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.scene import Scene, Undecided
 from engine.trace.operations import (
     Admit,
@@ -29,7 +29,7 @@ from engine.trace.operations import (
 )
 from engine.trace.records import StepRecord
 
-MAX_DEEDS = 24  # more are a drudgery
+MAX_MOVES = 24  # more are a drudgery
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class Task(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """Operation of the engine, and its position in the log."""
 
-    deed: Deed
+    move: BlockMove = field(name="deed")  # as recorded lessons spell it
     record: int
     op: int
 
@@ -69,7 +69,7 @@ class Exercise(Struct, frozen=True, kw_only=True):
     done: list[Done | Hashed]  # in the order of the log
 
     @property
-    def deeds(self) -> list[Done]:
+    def moves(self) -> list[Done]:
         return [one for one in self.done if isinstance(one, Done)]
 
     @property
@@ -91,10 +91,10 @@ def exercise(scene: Scene) -> Exercise:
         tasks += _tasks(record)
         done += list(_done(record))
     found = Exercise(tasks=tasks, done=done)
-    if not found.deeds:
+    if not found.moves:
         raise Undecided("no block is taken, shared, copied or given up as far as the lesson goes")
-    if len(found.deeds) > MAX_DEEDS:
-        raise Undecided(f"there are {len(found.deeds)} operations to do, and {MAX_DEEDS} are enough for anybody")
+    if len(found.moves) > MAX_MOVES:
+        raise Undecided(f"there are {len(found.moves)} operations to do, and {MAX_MOVES} are enough for anybody")
     return found
 
 
@@ -114,7 +114,7 @@ def _tasks(record: StepRecord) -> Iterator[Task]:
 def _done(record: StepRecord) -> Iterator[Done | Hashed]:
     copied = False
     for place, op in enumerate(record.ops):
-        deed = None
+        move = None
         match op:
             case Submit() | Fork():
                 raise Undecided("what comes in or forks has to be there before: submit or prefill in an earlier do:")
@@ -124,16 +124,16 @@ def _done(record: StepRecord) -> Iterator[Done | Hashed]:
                 copied = True
             case Copy():
                 assert copied, "a copy follows the allocation of its block"
-                deed = Deed(kind="copy", block=op.dst, seq=op.seq_id, source=op.src)
+                move = BlockMove(kind="copy", block=op.dst, seq=op.seq_id, source=op.src)
             case Allocate():
-                deed = Deed(kind="allocate", block=op.block_id, seq=op.seq_id)
+                move = BlockMove(kind="allocate", block=op.block_id, seq=op.seq_id)
             case Share():
-                deed = Deed(kind="share", block=op.block_id, seq=op.seq_id)
+                move = BlockMove(kind="share", block=op.block_id, seq=op.seq_id)
             case Free():
-                deed = Deed(kind="free", block=op.block_id, seq=op.seq_id)
+                move = BlockMove(kind="free", block=op.block_id, seq=op.seq_id)
             case Evict():
-                deed = Deed(kind="evict", block=op.block_id)
+                move = BlockMove(kind="evict", block=op.block_id)
             case Cache():
                 yield Hashed(block=op.block_id, tokens=op.token_ids)
-        if deed is not None:
-            yield Done(deed=deed, record=record.index, op=place)
+        if move is not None:
+            yield Done(move=move, record=record.index, op=place)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from app.lessons.allocator.bench import Bench, Deed, Objection
+from app.lessons.allocator.block_manager import BlockManager, BlockMove, Objection
 from app.lessons.allocator.exercise import Done, Exercise, Hashed
 from engine.trace.state import State
 
@@ -35,78 +35,78 @@ class Graded(Struct, frozen=True, kw_only=True):
         return not self.missing and all(verdict.grade == "right" for verdict in self.verdicts)
 
 
-def compare(engine: list[Done], given: list[Deed]) -> Graded:
+def compare(engine: list[Done], given: list[BlockMove]) -> Graded:
     """Return a list beside what was done, place by place."""
     verdicts = [
-        Verdict(grade="right" if i < len(engine) and deed == engine[i].deed else "differs")
-        for i, deed in enumerate(given)
+        Verdict(grade="right" if i < len(engine) and move == engine[i].move else "differs")
+        for i, move in enumerate(given)
     ]
     return Graded(verdicts=verdicts, missing=max(0, len(engine) - len(given)))
 
 
-def grade(exercise: Exercise, state: State, given: list[Deed]) -> Graded:
+def grade(exercise: Exercise, state: State, given: list[BlockMove]) -> Graded:
     """Grade a list of operations on `state`.
 
     What the engine does next is right. Where the list has gone another way, the engine's policy is: the head of the
     queue as the list has left it, the last block of a table as it is now.
     """
-    bench = Bench(state, exercise.leaving)
+    manager = BlockManager(state, exercise.leaving)
     coming = list(exercise.done)
     verdicts = []
-    for deed in given:
-        if not _exists(deed, bench):
+    for move in given:
+        if not _exists(move, manager):
             verdicts.append(Verdict(grade="illegal", why="nobody"))
             continue
-        refs = bench.refs[deed.source if deed.kind == "copy" and deed.source is not None else deed.block]
-        _pass_hashes(coming, bench)
-        why = bench.objection(deed)
+        refs = manager.refs[move.source if move.kind == "copy" and move.source is not None else move.block]
+        _pass_hashes(coming, manager)
+        why = manager.objection(move)
         if why is not None:
             verdicts.append(Verdict(grade="illegal", why=why, refs=refs))
             continue
-        choice = _choice(deed, coming, bench)
-        bench.do(deed)
+        choice = _choice(move, coming, manager)
+        manager.do(move)
         verdicts.append(Verdict(grade="other" if choice else "right", why=choice, refs=refs))
     return Graded(verdicts=verdicts, missing=sum(isinstance(one, Done) for one in coming))
 
 
-def _exists(deed: Deed, bench: Bench) -> bool:
-    return all(0 <= block < len(bench.refs) for block in (deed.block, deed.source) if block is not None)
+def _exists(move: BlockMove, manager: BlockManager) -> bool:
+    return all(0 <= block < len(manager.refs) for block in (move.block, move.source) if block is not None)
 
 
-def _pass_hashes(coming: list[Done | Hashed], bench: Bench) -> None:
+def _pass_hashes(coming: list[Done | Hashed], manager: BlockManager) -> None:
     """Apply the hashes that the engine set before its next operation."""
     while coming and isinstance(coming[0], Hashed):
         hashed = coming.pop(0)
         assert isinstance(hashed, Hashed)
-        bench.cache(hashed.block, hashed.tokens)
+        manager.cache(hashed.block, hashed.tokens)
 
 
-def _choice(deed: Deed, coming: list[Done | Hashed], bench: Bench) -> Choice | None:
+def _choice(move: BlockMove, coming: list[Done | Hashed], manager: BlockManager) -> Choice | None:
     """Return how a possible operation differs from what the engine would do; what it stands for is no longer to
     come.
     """
-    same = [one for one in coming if isinstance(one, Done) and (one.deed.kind, one.deed.seq) == (deed.kind, deed.seq)]
-    meant = next((one for one in same if _is_policy(deed, one.deed, bench)), None)
+    same = [one for one in coming if isinstance(one, Done) and (one.move.kind, one.move.seq) == (move.kind, move.seq)]
+    meant = next((one for one in same if _is_policy(move, one.move, manager)), None)
     if meant is None:
         if not same:
             return "needless"
         coming.remove(same[0])
-        return "not_tail" if deed.kind == "free" else "not_head"
+        return "not_tail" if move.kind == "free" else "not_head"
     first = next(one for one in coming if isinstance(one, Done))
     coming.remove(meant)
     return None if meant is first else "order"
 
 
-def _is_policy(deed: Deed, engines: Deed, bench: Bench) -> bool:
+def _is_policy(move: BlockMove, engines: BlockMove, manager: BlockManager) -> bool:
     """Return whether it is the engine's operation, or what the engine's rule makes of the learner's own queue and
     table.
     """
-    match deed.kind:
+    match move.kind:
         case "allocate" | "evict":
-            return deed.block == bench.queue[0]
+            return move.block == manager.queue[0]
         case "copy":
-            return deed.block == bench.queue[0] and deed.source == engines.source
+            return move.block == manager.queue[0] and move.source == engines.source
         case "share":
-            return deed.block == engines.block
+            return move.block == engines.block
         case "free":
-            return deed.seq is not None and deed.block == bench.tables[deed.seq][-1]
+            return move.seq is not None and move.block == manager.tables[move.seq][-1]

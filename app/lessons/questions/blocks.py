@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.lessons.questions import places
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.operations import Allocate, Copy, Release
@@ -25,7 +25,7 @@ def next_block(scene: Scene) -> Question:
         ("second", queue[1] if len(queue) > 1 else 0),
     ]
     evidence = by(found, "free_queue[0]")
-    place = partial(places.block, scene)
+    place = partial(pictured.block, scene)
     return numbers("next_block", found.op.block_id, wrong, evidence, text="block", place=place)
 
 
@@ -39,7 +39,10 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
     found = find_op([record], Allocate, seq_id=seq)
     size = scene.block_size
     table, queue = scene.sequence(seq).block_tables[0], scene.state.free_queues[0]
-    where = {"yes": places.block(scene, queue[0]) if queue else None, "no": places.block(scene, table[-1])}
+    where = {
+        "yes": pictured.block(scene, queue[0]) if queue else None,
+        "no": pictured.block(scene, table[-1]),
+    }
     return choice(
         "needs_block",
         "yes" if found else "no",
@@ -92,7 +95,7 @@ def copied(scene: Scene) -> Question:
         evidence,
         why=options,
         of_options={key: {"block": block} for key, block in named.items()},
-        places={key: places.block(scene, block) for key, block in named.items()},
+        places={key: pictured.block(scene, block) for key, block in named.items()},
     )
 
 
@@ -110,7 +113,12 @@ def bytes_after(scene: Scene) -> Question:
     ]
     evidence = Evidence(record=record.index, figure="blocks_held · block_size · kv_bytes_per_token")
     return numbers(
-        "bytes_after", memory.bytes_held, wrong, evidence, text="bytes", place=lambda n: places.AtBytes(bytes=int(n))
+        "bytes_after",
+        memory.bytes_held,
+        wrong,
+        evidence,
+        text="bytes",
+        place=lambda n: pictured.AtBytes(bytes=int(n)),
     )
 
 
@@ -124,7 +132,7 @@ def released(scene: Scene, seq: int = 0) -> Question:
     table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
     held = [block for block in table if block >= 0]
     wrong = [("newest", held[-1]), ("first", table[0] if table[0] >= 0 else held[0]), ("second", held[1])]
-    place = partial(places.block, scene)
+    place = partial(pictured.block, scene)
     return numbers("released", found.op.block_id, wrong, by(found, "release"), text="block", place=place, seq=seq)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.lessons.questions import places
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Question, numbers, rule
 from app.lessons.scene import Scene, Undecided
 
@@ -28,8 +28,8 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
             wrong.append(("prompt_again", prompt))
     evidence = Evidence(record=record.index, figure="len(batch.token_ids)")
 
-    def place(count: float) -> places.Place:
-        return places.first_tokens(seq, count) if count == prompt else places.last_tokens(seq, count, total)
+    def place(count: float) -> pictured.Place:
+        return pictured.first_tokens(seq, count) if count == prompt else pictured.last_tokens(seq, count, total)
 
     return numbers("tokens_computed", right, wrong, evidence, place=place, seq=seq)
 
@@ -90,7 +90,7 @@ def keys_read(scene: Scene, seq: int = 0) -> Question:
     if entry.context_len > found.num_prompt_tokens:
         wrong.append(("only_prompt", found.num_prompt_tokens))
     evidence = Evidence(record=record.index, figure="context_len")
-    return numbers("keys_read", entry.context_len, wrong, evidence, place=partial(places.first_tokens, seq), seq=seq)
+    return numbers("keys_read", entry.context_len, wrong, evidence, place=partial(pictured.first_tokens, seq), seq=seq)
 
 
 @rule

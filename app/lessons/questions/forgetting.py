@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.lessons.questions.places import Place, first_tokens
+from app.lessons.questions.pictured import Place, first_tokens
 from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.log import TraceReader

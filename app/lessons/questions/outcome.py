@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.lessons.questions import places
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 from engine.trace.compare import compare
@@ -36,7 +36,7 @@ def first_difference(scene: Scene, seq: int = 0) -> Question:
     token = pair.difference.b or pair.difference.a
     evidence = Evidence(record=token.record if token else 0, figure="first token that differs")
 
-    def place(position: float) -> places.Place:
-        return places.first_tokens(seq, 1, after=int(position))
+    def place(position: float) -> pictured.Place:
+        return pictured.first_tokens(seq, 1, after=int(position))
 
     return numbers("first_difference", at, wrong, evidence, text="position", place=place, seq=seq)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from app.lessons.lesson import LessonError
-from app.lessons.questions.places import Place, nowhere
+from app.lessons.questions.pictured import Place, nowhere
 from app.lessons.scene import Operation, Scene
 
 Value = str | int | float

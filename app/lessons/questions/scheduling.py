@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from app.lessons.questions import places
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, few, numbers, rule
 from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.log import TraceReader
@@ -75,7 +75,7 @@ def victim(scene: Scene) -> Question:
             values={"n": i},
             number=i,
             why=None if i == op.seq_id else whys.get(i, "near"),
-            place=places.AtRequest(seq=i),
+            place=pictured.AtRequest(seq=i),
         )
         for i in running
         if i in shown
@@ -102,8 +102,8 @@ def recomputed(scene: Scene) -> Question:
     ]
     evidence = by(found, "preempt.num_recompute_tokens")
 
-    def place(count: float) -> places.Place:
-        return places.last_tokens(op.seq_id, count, op.num_computed_tokens)
+    def place(count: float) -> pictured.Place:
+        return pictured.last_tokens(op.seq_id, count, op.num_computed_tokens)
 
     return numbers("recomputed", right, wrong, evidence, place=place, seq=op.seq_id)
 

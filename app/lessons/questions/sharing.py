@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from app.lessons.mending import prompt_of, turns_of
-from app.lessons.questions import places
+from app.lessons.prompt_order import prompt_of, turns_of
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Option, Question, Value, by, choice, few, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.operations import Admit, Lookup, LookupExternal
@@ -55,7 +55,7 @@ def hit_tokens(scene: Scene, seq: int) -> Question:
         ("block_less", op.num_hit_tokens - size),
     ]
     evidence = by(found, "lookup.num_hit_tokens")
-    place = partial(places.first_tokens, seq)
+    place = partial(pictured.first_tokens, seq)
     tokens, right = op.num_tokens, op.num_hit_tokens
     return numbers("hit_tokens", right, wrong, evidence, place=place, seq=seq, tokens=tokens, block_size=size)
 
@@ -91,7 +91,7 @@ def diverges_at(scene: Scene, seq: int) -> Question:
             text="answer.part",
             values={"part": lines[at]},
             why=None if at == right else "same" if at < right else "behind",
-            place=places.first_tokens(seq, prompt.ends[at] - prompt.starts[at], prompt.starts[at]),
+            place=pictured.first_tokens(seq, prompt.ends[at] - prompt.starts[at], prompt.starts[at]),
         )
         for at in shown
     ]
@@ -128,5 +128,5 @@ def loaded_tokens(scene: Scene, seq: int) -> Question:
         ("block_less", right - size),
     ]
     evidence = by(admitted, "admit.num_external_tokens")
-    place = partial(places.first_tokens, seq)
+    place = partial(pictured.first_tokens, seq)
     return numbers("loaded_tokens", right, wrong, evidence, place=place, seq=seq, tokens=tokens, block_size=size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.places import AtBytes, nowhere
+from app.lessons.questions.pictured import AtBytes, nowhere
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 

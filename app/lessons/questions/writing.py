@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.lessons.questions import places
+from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Question, Value, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, find_op, need_op
 from engine.trace.operations import Cache, Finish, Sample, Write
@@ -41,7 +41,7 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
         by(chosen, "no write of this position"),
         why=["next", "last"],
         of_options=spots,
-        places={key: places.slot(scene, int(s["block"]) * size + int(s["slot"])) for key, s in spots.items()},
+        places={key: pictured.slot(scene, int(s["block"]) * size + int(s["slot"])) for key, s in spots.items()},
         seq=seq,
         token=found.token_bytes[position].decode("utf-8", "replace"),
         position=position,
@@ -64,8 +64,8 @@ def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
     if chosen is not None:
         wrong = [("when_chosen", chosen), *wrong, ("prefill", 1)]
 
-    def place(number: float) -> places.Place:
-        return places.AtStep(step=int(number))
+    def place(number: float) -> pictured.Place:
+        return pictured.AtStep(step=int(number))
 
     evidence = by(written, "write")
     return numbers("written_in", step, wrong, evidence, text="step", place=place, seq=seq, position=position)
@@ -86,7 +86,7 @@ def slot(scene: Scene, position: int, seq: int = 0) -> Question:
         ("block_start", block * size),
     ]
     evidence = by(written, "block_id · block_size + p mod block_size")
-    place = partial(places.slot, scene)
+    place = partial(pictured.slot, scene)
     return numbers("slot", right, wrong, evidence, place=place, seq=seq, position=position, block_size=size)
 
 
@@ -125,7 +125,7 @@ def cached_at_end(scene: Scene, seq: int = 0) -> Question:
     evidence = by(found, "finish.num_computed_tokens")
     prompt = state.num_prompt_tokens
 
-    def place(count: float) -> places.Place:
-        return places.first_tokens(seq, count, after=prompt)
+    def place(count: float) -> pictured.Place:
+        return pictured.first_tokens(seq, count, after=prompt)
 
     return numbers("cached_at_end", right, wrong, evidence, place=place, seq=seq, new=new, prompt=prompt)

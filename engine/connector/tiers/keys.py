@@ -40,7 +40,7 @@ class GroupFacts(NamedTuple):
     """A group of layers that share their blocks, and what its payload holds."""
 
     layers: Sequence[int]
-    reaches: Sequence[tuple[int | None, int]]  # of each layer: (window or None, sinks); see `engine/cache/reach.py`
+    reaches: Sequence[tuple[int | None, int]]  # of each layer: (window or None, sinks), an `AttentionSpan`
     bytes_per_block: int
 
 

@@ -28,6 +28,7 @@ from engine.model.forgetting.choice import choose
 from engine.model.forgetting.policies import POLICIES, Rows, Seen
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loaded import LoadedModel
+from engine.options.refusal import Sentence, sentence
 from engine.trace.operations import Finish, Forget, Fork, Keep, Op
 from engine.trace.records import KeyScores
 
@@ -191,18 +192,18 @@ class Forgetting:
 
     # looking at it
 
-    def cannot_keep(self, seq_id: int, position: int, num_tokens: int) -> str:
-        """Return why a token cannot be kept from here on, one sentence; "" = it can."""
+    def cannot_keep(self, seq_id: int, position: int, num_tokens: int) -> Sentence | None:
+        """Return why a token cannot be kept from here on, one sentence; None: it can."""
         memory, own = self._memories.get(seq_id, _Memory()), self.settings
         if not 0 <= position < num_tokens:
-            return f"sequence {seq_id} has no token at position {position}; its last one is at {num_tokens - 1}"
+            return sentence("keep.position", seq_id=seq_id, position=position, last=num_tokens - 1)
         if position in memory.pinned:
-            return f"the token at position {position} of sequence {seq_id} is kept already"
+            return sentence("keep.kept", seq_id=seq_id, position=position)
         if any(bool((x[:, position : position + 1] < KEPT).any()) for x in memory.gone_at.values()):
-            return f"a head has forgotten the token at position {position} of sequence {seq_id} already"
+            return sentence("keep.forgotten", seq_id=seq_id, position=position)
         if len(memory.pinned) >= own.budget - own.sinks - own.recent:
-            return f"forget_budget {own.budget} has no room for another token beside the sinks and the newest"
-        return ""
+            return sentence("keep.budget", budget=own.budget)
+        return None
 
     def key_scores(self) -> list[KeyScores]:
         """Return the scores of the last step as its capture has them."""

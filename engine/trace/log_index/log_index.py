@@ -17,8 +17,8 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
 from engine.trace.log_index.columns import Patch, put_patch
 from engine.trace.log_index.content_rows import ContentColumns
-from engine.trace.log_index.heard import Heard
-from engine.trace.log_index.heard_rows import HeardColumns, joined
+from engine.trace.log_index.observed_cache import ObservedCache
+from engine.trace.log_index.observed_ranks import HeardColumns, joined
 from engine.trace.log_index.series import RECORD, Numbers
 from engine.trace.log_index.stored import Index, Piece, read_index
 
@@ -67,14 +67,14 @@ class LogIndex:
         return found
 
     @cached_property
-    def heard(self) -> Heard:
+    def observed_cache(self) -> ObservedCache:
         """Reports of a monitored server, decoded on first use.
 
         Raises:
             DerivedFileError: they are damaged.
         """
         try:
-            return Heard(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))
+            return ObservedCache(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
 

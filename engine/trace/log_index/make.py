@@ -31,8 +31,8 @@ from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
 from engine.trace.log_index.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
 from engine.trace.log_index.content_rows import ContentRows
-from engine.trace.log_index.heard_rows import HeardRows
 from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.observed_ranks import HeardRows
 from engine.trace.log_index.sequence_rows import SequenceRows
 from engine.trace.log_index.series import SeriesRows
 from engine.trace.log_index.stored import LEVEL, Index, IndexWriter, Piece, Update, read_index

@@ -6,7 +6,7 @@ import { addMoreWords } from "../i18n/words.js";
 import { look } from "../net/live_course.js";
 import { session } from "../net/session.js";
 import { answersTo, attends, classState, lessonQuestion, ownSeat, presents, roaming } from "../state/classroom.js";
-import { opened, openedAs } from "../state/lessons.js";
+import { currentLesson, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { requestOfClass } from "./class_requests.js";
 
@@ -15,7 +15,7 @@ export function followClassLesson() {
   effect(() => {
     const [lesson, code] = [classState.value?.lesson, language.value];
     if (!lesson || roaming.value) return;
-    const now = opened.peek();
+    const now = currentLesson.peek();
     const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     // the teacher view shows the lesson on its own page
     const leads = presents.value && settings.viewMode.value !== "teacher";
@@ -29,8 +29,8 @@ export function followClassLesson() {
     if (theater && !isKnown) untracked(() => readQuestion(theater, item ?? -1));
   });
   effect(() => {
-    if (attends.value && classState.value && !classState.value.lesson && opened.peek()?.source === "class")
-      opened.value = null;
+    if (attends.value && classState.value && !classState.value.lesson && currentLesson.peek()?.source === "class")
+      currentLesson.value = null;
   });
   effect(() => {
     const [poll, own] = [classState.value?.poll, ownSeat.value];
@@ -79,9 +79,9 @@ async function read(theater) {
     const code = language.peek();
     addMoreWords(code, heard.words);
     const source = presents.peek() && settings.viewMode.peek() !== "teacher" ? "live" : "class";
-    const { changes, again } = { changes: {}, again: [], ...opened.peek() };
+    const { changes, again } = { changes: {}, again: [], ...currentLesson.peek() };
     batch(() => {
-      opened.value = openedAs(heard, { language: code, source, changes, again });
+      currentLesson.value = openedAs(heard, { language: code, source, changes, again });
       markOwn();
     });
   } catch (error) {
@@ -91,12 +91,12 @@ async function read(theater) {
 
 /** Mark this seat's answer at the class's current or last question. */
 function markOwn() {
-  const [now, poll] = [opened.peek(), classState.peek()?.poll];
+  const [now, poll] = [currentLesson.peek(), classState.peek()?.poll];
   if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
   const given = answersTo(poll);
   const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
   const items = now.items.map((item) =>
     item.kind === "ask" && item.index === poll.item ? { ...item, given: options, whys: options.map(() => null) } : item,
   );
-  opened.value = { ...now, items };
+  currentLesson.value = { ...now, items };
 }

@@ -94,7 +94,7 @@ export function followClass() {
     });
   });
   effect(() => {
-    if (session.trouble.value?.key === BARRED && ownSeat.value) untracked(end); // the pass is no longer valid
+    if (session.problem.value?.key === BARRED && ownSeat.value) untracked(end); // the pass is no longer valid
   });
   effect(() => {
     // hides the controls that drive the run

@@ -8,21 +8,21 @@ import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
 import {
-  barrier,
   cards,
+  checkpoint,
+  currentLesson,
   forget,
-  keep,
   lessonRace,
-  opened,
   openedAs,
   raceIsDue,
-  readKept,
+  readStoredProgress,
   shownPart,
+  storeProgress,
 } from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, startOf } from "./lesson_navigation.js";
+import { canOpen, hasFiles, isFollowed, isLost, isRecorded, loadCards, startOf, until } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
@@ -32,7 +32,7 @@ const LONGEST = 8; // seconds of playback of one action's records
 const speedFor = (count) => Math.max(2, Math.ceil(count / LONGEST));
 
 /** Return the last action that was carried out. */
-const lastDone = () => opened.peek()?.items.findLast((item) => item.kind === "do" && item.moment);
+const lastDone = () => currentLesson.peek()?.items.findLast((item) => item.kind === "do" && item.moment);
 
 /**
  * Play the records that an action added, once they have arrived.
@@ -78,7 +78,7 @@ let course = liveCourse;
  */
 export function followLessons(memory) {
   storage = memory;
-  readKept(memory);
+  readStoredProgress(memory);
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value) return; // the class determines the lesson
@@ -86,7 +86,7 @@ export function followLessons(memory) {
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
-    if (settings.lesson.value === null && opened.peek() && !attends.peek()) close();
+    if (settings.lesson.value === null && currentLesson.peek() && !attends.peek()) close();
   });
 }
 
@@ -97,7 +97,7 @@ export function followLessons(memory) {
  * @param {boolean} can whether the lesson's requirements are available
  */
 function openWanted(lost, can) {
-  const [wanted, now] = [settings.lesson.peek(), opened.peek()];
+  const [wanted, now] = [settings.lesson.peek(), currentLesson.peek()];
   if (!wanted || cards.peek() === null || waiting.peek()) return;
   const isOther = now?.lesson !== wanted || now.language !== language.peek();
   if (lost || (isOther && can)) queueMicrotask(() => open(wanted));
@@ -117,16 +117,16 @@ export function learn(id) {
 
 /** Restart the open lesson. */
 export function again() {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now) return;
   forget(now.lesson);
-  opened.value = null;
+  currentLesson.value = null;
   open(now.lesson);
 }
 
 /** Carry out the next item; an action that only prepares the run includes the one after it. */
 export async function goOn() {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
   const last = lastDone()?.index;
   let before = own.numRecords.peek();
@@ -134,11 +134,11 @@ export async function goOn() {
   if (before && ownIsShown.peek()) store.goTo(before - 1);
   const done = await attempt(async () => {
     for (let isReady = false; !isReady; ) {
-      const [item, log] = [barrier.peek(), own.log.peek()];
-      take(await course.go(now.theater, opened.peek()?.progress.at ?? -1));
+      const [item, log] = [checkpoint.peek(), own.log.peek()];
+      take(await course.go(now.theater, currentLesson.peek()?.progress.at ?? -1));
       isReady = !isFollowed(item);
       if (isReady || item?.kind !== "do" || item.action.verb !== "restart") continue;
-      await here(() => own.log.peek() !== log);
+      await until(() => own.log.peek() !== log);
       before = 0;
     }
     return true;
@@ -153,7 +153,7 @@ export async function goOn() {
  * @param {import("../state/lessons.js").Given} given
  */
 export async function answer(given) {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
   const told = await attempt(() => course.answer(now.theater, now.progress.at, given));
   if (told) take(told);
@@ -165,7 +165,7 @@ export async function answer(given) {
  * @param {Record<string, number>} changes
  */
 export async function change(changes) {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
   /** @type {Record<string, null[]>} */
   const answers = {};
@@ -210,11 +210,11 @@ async function begin(wish) {
   addMoreWords(code, told.words);
   const { changes, again } = wish;
   batch(() => {
-    opened.value = openedAs(told, { language: code, source: course.source, changes, again });
+    currentLesson.value = openedAs(told, { language: code, source: course.source, changes, again });
     release ??= takeOver(lessonPlayer);
     look();
   });
-  keep(storage);
+  storeProgress(storage);
   await course.follow(told.theater);
   hold();
   return true;
@@ -222,17 +222,17 @@ async function begin(wish) {
 
 /** @param {LessonState} told */
 function take(told) {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now || now.theater !== told.theater) return;
   const items = [
     ...now.items.filter((item) => item.index < told.first),
     .../** @type {import("../state/lessons.js").Item[]} */ (told.items),
   ];
   batch(() => {
-    opened.value = { ...now, items, progress: told.progress };
+    currentLesson.value = { ...now, items, progress: told.progress };
     look();
   });
-  keep(storage);
+  storeProgress(storage);
   hold();
 }
 
@@ -247,9 +247,9 @@ function look() {
 
 /** Take control of the page while the lesson drives the run; in the sandbox and at the end the learner does. */
 function hold() {
-  const now = opened.peek();
+  const now = currentLesson.peek();
   if (!now) return;
-  if (!now.progress.over && barrier.peek()?.kind !== "sandbox") return void (release ??= takeOver(lessonPlayer));
+  if (!now.progress.over && checkpoint.peek()?.kind !== "sandbox") return void (release ??= takeOver(lessonPlayer));
   release?.();
   release = null;
 }
@@ -257,7 +257,7 @@ function hold() {
 function close() {
   release?.();
   release = null;
-  opened.value = null;
+  currentLesson.value = null;
 }
 
 /**
@@ -281,7 +281,7 @@ async function attempt(asked) {
 }
 
 async function step() {
-  if (opened.peek()?.items.at(-1)?.kind !== "do") return false;
+  if (currentLesson.peek()?.items.at(-1)?.kind !== "do") return false;
   await goOn();
   return true;
 }

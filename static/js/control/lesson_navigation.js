@@ -2,7 +2,7 @@
 
 import { batch } from "../../vendor/signals/signals.js";
 import { embeddedLesson, hasLesson, isEmbedded } from "../state/embedded.js";
-import { barrier, cards, kept, opened, owedTo, REVIEW, toReview } from "../state/lessons.js";
+import { cards, checkpoint, currentLesson, REVIEW, reviewsFor, storedProgress, toReview } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
@@ -54,13 +54,13 @@ const READY = new Set(["submit", "restart"]); // actions that compute nothing
 
 /** Return whether an action runs together with the next one, with no text or question between. @param {Item} item */
 export function isFollowed(item) {
-  if (item?.kind !== "do" || !READY.has(item.action.verb) || barrier.peek()?.kind !== "do") return false;
-  const since = opened.peek()?.items.filter(({ index }) => index > item.index) ?? [];
+  if (item?.kind !== "do" || !READY.has(item.action.verb) || checkpoint.peek()?.kind !== "do") return false;
+  const since = currentLesson.peek()?.items.filter(({ index }) => index > item.index) ?? [];
   return since.every(({ kind }, i) => kind === "show" || i === since.length - 1);
 }
 
 /** Wait until `holds()` is true, with a limit. @param {() => boolean} holds */
-export async function here(holds) {
+export async function until(holds) {
   for (let i = 0; i < 200 && !holds(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
 }
 
@@ -70,10 +70,10 @@ export async function here(holds) {
  * @param {string} wanted
  */
 export function startOf(wanted) {
-  const before = kept.peek()[wanted];
+  const before = storedProgress.peek()[wanted];
   const isReview = wanted === REVIEW;
   if (!before || (isReview && before.over)) {
-    const again = isReview ? toReview() : owedTo(wanted);
+    const again = isReview ? toReview() : reviewsFor(wanted);
     return { theater: null, at: isReview ? TO_THE_QUESTION : -1, answers: {}, again };
   }
   const { theater, at, answers, again = [] } = before;

@@ -1,7 +1,7 @@
 // Actions that start a new log: reset, other settings, a scene. The previous prompts are queued again.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
-import { tellingHeads } from "../core/heads.js";
+import { measuredHeads } from "../core/roles.js";
 import { fill, inLanguage, t } from "../i18n/words.js";
 import { command, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
@@ -118,7 +118,7 @@ export async function playScene(wanted) {
     settings.priority.value = Number(initial.priority);
   });
   if (!(await stage(configure, wanted))) return;
-  const head = tellingHeads(store.own.log.peek()?.header.model).find(({ pattern }) => pattern === wanted.pattern);
+  const head = measuredHeads(store.own.log.peek()?.header.model).find(({ pattern }) => pattern === wanted.pattern);
   batch(() => {
     settings.layer.value = head?.layer ?? null;
     settings.head.value = head?.head ?? null;

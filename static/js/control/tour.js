@@ -107,7 +107,7 @@ const sequences = () => (own.numRecords.value, own.log.value ? countSequences(ow
  *
  * @type {import("../../vendor/signals/signals.js").Signal<{state: "new" | "begun" | "over", at: number}>}
  */
-export const tourWay = signal({ state: /** @type {const} */ ("new"), at: 0 });
+export const tourState = signal({ state: /** @type {const} */ ("new"), at: 0 });
 let before = { decodes: 0, sequences: 0 }; // state of the run when the stop began
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
@@ -124,7 +124,7 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
 export function offerTour(memory) {
   storage = memory;
   const kept = read();
-  tourWay.value = wayOf(kept);
+  tourState.value = wayOf(kept);
   const isAsked = settings.lesson.value === LESSON;
   if (isAsked) toBench();
   const invited = settings.teach.value || PLACES.some((name) => settings[name].value !== null);
@@ -135,7 +135,7 @@ export function offerTour(memory) {
   });
 }
 
-/** @param {string | null} kept @returns {typeof tourWay.value} */
+/** @param {string | null} kept @returns {typeof tourState.value} */
 function wayOf(kept) {
   if (kept === "done") return { state: "over", at: 0 };
   const at = Number.parseInt((kept ?? "").replace(LEFT, ""), 10);
@@ -153,7 +153,7 @@ export function startTour() {
 /** Continue at the stop where it was left; start over if it was completed. */
 export function goOnTour() {
   finished.value = new Set();
-  show(tourWay.peek().at);
+  show(tourState.peek().at);
 }
 
 /** Show the tour as the lesson before the first. */
@@ -164,7 +164,7 @@ export function learnTour() {
 
 /** Leave the tour at the current stop. */
 export function leaveTour() {
-  const { state } = tourWay.peek();
+  const { state } = tourState.peek();
   keep(state === "over" ? "done" : `${LEFT}${at()}`);
   stop.value = null;
 }
@@ -191,7 +191,7 @@ function show(index) {
   look(STOPS[index].id);
   stop.value = index;
   if (isPhone()) settings.region.value = STOPS[index].region;
-  if (tourWay.peek().state !== "over") keep(String(index));
+  if (tourState.peek().state !== "over") keep(String(index));
 }
 
 /**
@@ -228,7 +228,7 @@ function read() {
 
 /** @param {string} value */
 function keep(value) {
-  tourWay.value = wayOf(value);
+  tourState.value = wayOf(value);
   try {
     storage?.setItem(MEMORY_KEY, value);
   } catch {

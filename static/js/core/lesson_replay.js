@@ -1,5 +1,5 @@
 // Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
-// app/lessons/retold.py is the server's counterpart. Pure.
+// app/lessons/lesson_replay.py is the server's counterpart. Pure.
 
 import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
@@ -14,9 +14,9 @@ import { canMove, moved, wouldBeRight } from "./prompt_order.js";
  * @typedef {import("./wire.js").Mended} Mended
  * @typedef {import("./wire.js").Mending} Mending
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
- * @typedef {import("./wire.js").Deed} Deed
+ * @typedef {import("./wire.js").BlockMove} BlockMove
  * @typedef {import("./wire.js").Done} Done
- * @typedef {Record<string, (number | Deed[] | Mending | null)[]>} Answers by item, as given; null: not sure
+ * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, as given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
@@ -85,7 +85,7 @@ function given({ keys, tries }, index, answers) {
  * Return the list that a learner gave or asked to see: one is enough, since the page has no rules to grade it.
  * @param {number} index
  * @param {Answers} answers
- * @returns {(Deed[] | null)[]}
+ * @returns {(BlockMove[] | null)[]}
  */
 const listsOf = (index, answers) =>
   (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
@@ -121,17 +121,17 @@ function mendingsOf({ items, mended, tries }, index, answers) {
 /**
  * Compare a list with the engine's operations, position by position.
  * @param {Done[]} engine
- * @param {Deed[]} deeds
+ * @param {BlockMove[]} moves
  * @returns {import("./wire.js").ToldList}
  */
-function compared(engine, deeds) {
-  const verdicts = deeds.map((deed, i) => {
+function compared(engine, moves) {
+  const verdicts = moves.map((move, i) => {
     const done = engine[i]?.deed;
-    const isSame = done && FIELDS.every((name) => (done[name] ?? null) === (deed[name] ?? null));
+    const isSame = done && FIELDS.every((name) => (done[name] ?? null) === (move[name] ?? null));
     return { grade: isSame ? /** @type {const} */ ("right") : /** @type {const} */ ("differs"), why: null, refs: 0 };
   });
-  const missing = Math.max(0, engine.length - deeds.length);
-  return { deeds, verdicts, missing, right: !missing && verdicts.every(({ grade }) => grade === "right") };
+  const missing = Math.max(0, engine.length - moves.length);
+  return { moves, verdicts, missing, right: !missing && verdicts.every(({ grade }) => grade === "right") };
 }
 const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
 
@@ -142,7 +142,7 @@ function toldAt(transcript, item, here, answers) {
   if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
   if (item.kind === "work") {
     const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
-    const told = lists.map((deeds) => deeds && compared(engine, deeds));
+    const told = lists.map((moves) => moves && compared(engine, moves));
     return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
   }
   if (item.kind === "mend") {

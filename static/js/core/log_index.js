@@ -140,13 +140,13 @@ function firstAbove(values, value) {
   return low;
 }
 
-/** @param {unknown} answer `/survey/blocks` @returns {BlockWindow} */
+/** @param {unknown} answer `/log_index/blocks` @returns {BlockWindow} */
 export function windowOf(answer) {
   const found = /** @type {Record<string, any>} */ (decode(answer));
   return new BlockWindow(found.record, columnsOf(found));
 }
 
-/** @param {unknown} answer `/survey/changes` @returns {Piece} */
+/** @param {unknown} answer `/log_index/changes` @returns {Piece} */
 export function pieceOf(answer) {
   const found = /** @type {Record<string, any>} */ (decode(answer));
   const { first, end, records } = found;
@@ -166,7 +166,7 @@ const ints = (bytes) => new Int32Array(asBytes(bytes).slice().buffer);
 /**
  * Numbers of a range of records in bins: `edges` (one more than bins), and for each number its `_min`, `_max`, `_sum`.
  * @typedef {Record<string, Float64Array>} Bins
- * @param {unknown} answer `/survey/series`
+ * @param {unknown} answer `/log_index/series`
  * @returns {Bins}
  */
 export function binsOf(answer) {
@@ -225,7 +225,7 @@ const CALLED = {
   num_preemptions: "preempted",
 };
 
-/** @param {unknown} answer `/survey/sequences` @returns {SequenceRow[]} */
+/** @param {unknown} answer `/log_index/sequences` @returns {SequenceRow[]} */
 export function sequencesOf(answer) {
   const found = /** @type {Record<string, any[]>} */ (decode(answer));
   const names = Object.keys(found).filter((name) => !name.startsWith("span_"));
@@ -241,7 +241,7 @@ export function sequencesOf(answer) {
   found.span_row.forEach((row, i) => {
     rows[row].spans.push({ kind: found.span_kind[i], first: found.span_first[i], end: found.span_end[i] });
   });
-  return /** @type {any} what the server says, column by column */ (rows);
+  return /** @type {any} the response, column by column */ (rows);
 }
 
 /**

@@ -1,4 +1,4 @@
-// Messages of operations: keys of texts and their values, without words. Mirrors engine/trace/telling/parts.py, and
+// Messages of operations: keys of texts and their values, without words. Mirrors engine/trace/messages/facets.py, and
 // merges operations of one type. Pure.
 
 import { labelText, loneLabel } from "./labels.js";

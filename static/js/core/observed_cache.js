@@ -1,5 +1,5 @@
 // Observed cache of a monitored server up to a record, for a fully loaded log. For long logs the server answers the
-// same queries (engine/trace/log_index/heard.py), so callers need not distinguish them. Pure.
+// same queries (engine/trace/log_index/observed_cache.py), so callers need not distinguish them. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";
@@ -45,7 +45,7 @@ import { residenciesOf, residencyAt } from "./observed_residency.js";
  * of each size; `unkept`: contents that the server drops because of too many predecessors
  * @typedef {object} ObservedCache queries on an observed cache
  * @property {number} still ms that a record stays on view before the query
- * @property {(index: number) => RankReport[] | Promise<RankReport[]>} said for each rank
+ * @property {(index: number) => RankReport[] | Promise<RankReport[]>} reports for each rank
  * @property {(rank: number, index: number) => PrefixRoot[] | Promise<PrefixRoot[]>} roots the last ones
  * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
  */
@@ -64,7 +64,7 @@ export function observedCacheOf(log) {
     let last = null;
     found = {
       still: 0,
-      said: (index) => ranksOf(log).map((_, rank) => reportOf(log, rank, index)),
+      reports: (index) => ranksOf(log).map((_, rank) => reportOf(log, rank, index)),
       roots: (rank, index) => {
         const { roots } = residenciesOf(log)[rank];
         const count = countUpTo(roots, index);

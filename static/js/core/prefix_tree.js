@@ -128,7 +128,7 @@ const sightIn = (group) => (isOfStates(group) ? 2 : group.window);
 
 /**
  * Return the start of the blocks in the span of the next query after `count` keys, apart from the sinks': `Retention`
- * in engine/cache/reach.py.
+ * in engine/cache/attention_span.py.
  * @param {number} count
  * @param {Group} group
  * @param {number} size slots of a block

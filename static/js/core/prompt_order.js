@@ -1,4 +1,4 @@
-// Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/mending.py. Pure.
+// Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/prompt_order.py. Pure.
 
 /**
  * @typedef {import("./wire.js").Move} Move

@@ -1,9 +1,9 @@
 // Attention patterns of a run's heads, measured on the recorded rows: for each pattern of keys, the mean weight that
-// queries gave to that key. Updated as arrays arrive. Pure.
 
 import { sightOf } from "./groups.js";
-import { standsOut } from "./heads.js";
 import { NamedKeys, PATTERNS } from "./patterns.js";
+
+// queries gave to that key. Updated as arrays arrive. Pure.
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
@@ -168,3 +168,22 @@ export class HeadRoles {
 
 /** @param {HeadPattern} a @param {HeadPattern} b */
 const stronger = (a, b) => (b.mean_weight > a.mean_weight ? b : a);
+
+// Attention heads that specialize in one kind of key, measured at training (`model.heads` of a header), and the
+
+// thresholds for showing them.
+
+const LEAST = 0.1; // minimum mean weight: weaker patterns are not visible
+const TIMES_UNIFORM = 3; // minimum ratio to a head with uniform weights
+
+/**
+ * Return whether a head's weights on the keys of a pattern are worth showing.
+ * @param {Pick<HeadPattern, "mean_weight" | "uniform">} measured
+ */
+export const standsOut = ({ mean_weight, uniform }) => mean_weight >= LEAST && mean_weight >= TIMES_UNIFORM * uniform;
+
+/**
+ * Return the heads worth showing, the default one first; empty if none was measured.
+ * @param {import("./trace.js").ModelFacts | undefined} model
+ */
+export const measuredHeads = (model) => (model?.heads ?? []).filter(standsOut);

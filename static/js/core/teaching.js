@@ -1,7 +1,7 @@
 // Default attention head of a run, chosen once per log so that the picture does not change by itself.
 
 import { strongest } from "./attention.js";
-import { tellingHeads } from "./heads.js";
+import { measuredHeads } from "./roles.js";
 import { attentionRow } from "./sequence_view.js";
 import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
@@ -22,7 +22,7 @@ const decisions = new WeakMap();
  * @returns {Place | null}
  */
 export function teachingHead(log) {
-  const measured = tellingHeads(log.header.model)[0] ?? null;
+  const measured = measuredHeads(log.header.model)[0] ?? null;
   let decision = decisions.get(log);
   if (!decision) decisions.set(log, (decision = { next: 0, found: null }));
   for (; !decision.found && decision.next < log.arrivals.length; decision.next++) {

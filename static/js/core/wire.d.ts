@@ -74,6 +74,13 @@ export interface BenchRun {
   quiet_seconds?: number;
 }
 
+export interface BlockMove {
+  kind: "allocate" | "copy" | "evict" | "free" | "share";
+  block: number;
+  seq: number | null;
+  source: number | null;
+}
+
 export interface Card {
   id: string;
   kind: "after" | "before" | "lesson";
@@ -306,13 +313,6 @@ export interface Create {
   alone?: boolean;
 }
 
-export interface Deed {
-  kind: "allocate" | "copy" | "evict" | "free" | "share";
-  block: number;
-  seq: number | null;
-  source: number | null;
-}
-
 export interface DeviceFacts {
   name: string;
   has_own_memory: boolean;
@@ -331,7 +331,7 @@ export interface DeviceMemory {
 }
 
 export interface Done {
-  deed: Deed;
+  deed: BlockMove;
   record: number;
   op: number;
 }
@@ -562,7 +562,7 @@ export interface Large {
 export interface LessonAnswerMessage {
   theater: string;
   item: number;
-  given: number | Deed[] | Mending | null;
+  given: number | BlockMove[] | Mending | null;
 }
 
 export interface LessonAt {
@@ -593,7 +593,7 @@ export interface LessonOpen {
   language: string;
   theater?: string | null;
   at?: number;
-  answers?: Record<string, (number | Deed[] | Mending | null)[]>;
+  answers?: Record<string, (number | BlockMove[] | Mending | null)[]>;
   changes?: Record<string, unknown>;
   again?: Earlier[];
 }
@@ -615,7 +615,7 @@ export interface LessonRetell {
   lesson: string;
   language: string;
   at?: number;
-  answers?: Record<string, (number | Deed[] | Mending | null)[]>;
+  answers?: Record<string, (number | BlockMove[] | Mending | null)[]>;
   since?: number;
   run?: number | null;
   first?: number;
@@ -1193,7 +1193,7 @@ export interface ToldDo {
 }
 
 export interface ToldList {
-  deeds: Deed[];
+  moves: BlockMove[];
   verdicts: Verdict[];
   missing: number;
   right: boolean;

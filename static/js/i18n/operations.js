@@ -23,7 +23,7 @@ export const stepFailed = (one) => t("error.step", { text: objectionWords(one) }
 /**
  * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/messages.js").Values} Values
- * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
+ * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/messages/words.py
  */
 
 const MAX_NAMED = 6; // longer lists are truncated

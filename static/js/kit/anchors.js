@@ -41,7 +41,7 @@ export function registerAnchor(kind, find) {
  * @param {Parameters<Anchors[K]>} of
  * @returns {Box | null}
  */
-export const boxOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
+export const anchorOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
 
 const FLIGHT = 0.6; // share of the writing phase that one position's K and V take; positions start one after the other
 

@@ -35,14 +35,14 @@ export function Typed({ value, onChange, onInput, ...rest }) {
 /**
  * An input of a number within bounds. What is out of them is not given to `commit`: the input goes back to `value` when
  * it is left, and the bounds stand beside it. `none`: what an empty input means, where it means something; it commits
- * null. Other attributes are the input's.
+ * null. `eager`: what is within the bounds is committed while it is typed. Other attributes are the input's.
  *
  * @param {{
- *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void,
+ *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void, eager?: boolean,
  *   [attribute: string]: unknown,
  * }} props
  */
-export function Numeric({ value, bounds, none, commit, ...rest }) {
+export function Numeric({ value, bounds, none, commit, eager = false, ...rest }) {
   const [isRefused, refuse] = useState(false);
   /** @param {Event} event */
   const read = (event) => {
@@ -52,8 +52,9 @@ export function Numeric({ value, bounds, none, commit, ...rest }) {
   };
   /** @param {Event} event */
   const typing = (event) => {
-    const { isTaken, isBegun } = read(event);
+    const { isTaken, isBegun, number } = read(event);
     refuse(!isTaken && !isBegun);
+    if (eager && isTaken) commit(number);
   };
   /** @param {Event} event */
   const change = (event) => {

@@ -1,7 +1,7 @@
 // Loading progress of the server's model: its stages in order, as the server reports them.
 
 import { t } from "../i18n/words.js";
-import { onItsWay } from "../state/store.js";
+import { loadingModel } from "../state/store.js";
 import { html } from "./html.js";
 
 /**
@@ -13,7 +13,7 @@ const placeOf = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);
 
 /** Return a sentence with the current stage and its progress; "" if nothing is loading. */
 export function loadingSentence() {
-  const now = onItsWay.value;
+  const now = loadingModel.value;
   if (!now) return "";
   const at = Math.max(0, placeOf(now));
   const what = t(`model.${now.stages[at]}`);
@@ -22,7 +22,7 @@ export function loadingSentence() {
 
 /** List of finished, current and pending stages. */
 export function ModelLoading() {
-  const now = onItsWay.value;
+  const now = loadingModel.value;
   if (!now) return null;
   const at = placeOf(now);
   return html`<span class="model-way" id="model-way" role="status">

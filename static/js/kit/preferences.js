@@ -49,3 +49,10 @@ export function localStorageOrNull() {
     return null;
   }
 }
+
+// Forced light theme for printing.
+
+export function printLight() {
+  addEventListener("beforeprint", () => paint("light"));
+  addEventListener("afterprint", () => paint(settings.theme.value));
+}

@@ -1,6 +1,6 @@
 // Glossary term with its definition.
 
-import { termOf } from "../i18n/glossary.js";
+import { termOf } from "../i18n/words.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 

@@ -94,22 +94,22 @@ export class Client {
   }
 
   /**
-   * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `heard` gets the
+   * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `onAnswer` gets the
    * acknowledgement synchronously, before later messages of the server; a promise resolves later.
    *
    * @template {keyof Events} E
    * @param {E} event
    * @param {Events[E]["asked"]} body
-   * @param {{timeout?: number, heard?: (answer: Events[E]["answer"]) => void}} [options] `timeout` in ms
+   * @param {{timeout?: number, onAnswer?: (answer: Events[E]["answer"]) => void}} [options] `timeout` in ms
    * @returns {Promise<Events[E]["answer"]>}
    */
-  ask(event, body, { timeout = ACK_TIMEOUT, heard = () => {} } = {}) {
+  ask(event, body, { timeout = ACK_TIMEOUT, onAnswer = () => {} } = {}) {
     return new Promise((done, failed) => {
       this.socket.timeout(timeout).emit(event, body, (lost, answer) => {
         if (lost) return failed(new NoAnswer(lost.message));
         if (!answer?.ok) return failed(new Refusal(answer?.error ?? { code: "internal", message: "" }));
         try {
-          heard(answer);
+          onAnswer(answer);
         } catch (error) {
           return failed(error);
         }

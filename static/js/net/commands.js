@@ -157,8 +157,8 @@ export async function wantLayer(index, layer) {
 /**
  * Return the server address of `what` for the shown run; null if the run is not on the server.
  *
- * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or an
- * endpoint that answers queries on it
+ * @param {"trace" | "export.html" | "query" | "what_if" | "log_index/classes"} what the log so far, a page with it, or
+ * an endpoint that answers queries on it
  */
 export function runAddress(what) {
   const theater = ownIsShown.value ? session.run?.theater : shownRun.value.theater.value;

@@ -43,7 +43,7 @@ export const BARRED = "closed.barred";
  * @param {import("../core/wire.js").Closed} message
  * @returns {Reason}
  */
-export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
+export const closedReason = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
 
 /**
  * Return the reason of a refused request.
@@ -51,7 +51,7 @@ export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, v
  * @param {{message: string}} refusal
  * @returns {Reason}
  */
-export const refusedBy = ({ message }) => ({ key: "closed.refused", values: { text: message } });
+export const refusedReason = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 
 /** Return whether the server does not know the run. @param {unknown} error */
 export const isUnknown = (error) => error instanceof Refusal && error.code === "unknown_theater";

@@ -74,7 +74,7 @@ let heard = Promise.resolve();
  *
  * @param {import("../core/wire.js").ModelStatus} message
  */
-export function heardModel(message) {
+export function receiveModel(message) {
   const others = Object.values(models.peek()).filter((one) => one.place !== "first" || message.place !== "first");
   models.value = Object.fromEntries([...others, message].map((one) => [one.name, one]));
   if (message.place !== "first") return;

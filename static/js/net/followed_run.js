@@ -37,7 +37,7 @@ export const ATTACHED = "attached";
 
 /** Reset selection and choices before another log is shown: ids and blocks have a different meaning there. */
 export function leaveLog() {
-  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address says
+  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address requests
   store.selected.value = store.hovered.value = null;
 }
 
@@ -74,7 +74,7 @@ export class FollowedRun {
   }
 
   /**
-   * Start a new epoch with an empty log. The first epoch is shown as the address says, later ones at their newest
+   * Start a new epoch with an empty log. The first epoch is shown as the address requests, later ones at their newest
    * record.
    *
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
@@ -162,8 +162,8 @@ export class FollowedRun {
     if (!log || theater !== this.theater || epoch !== this.epoch) return;
     const count = log.length;
     const isHere = () => store.own.log.peek() === log;
-    const { surveyReaches } = await import("./log_index.js");
-    await surveyReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
+    const { indexReaches } = await import("./log_index.js");
+    await indexReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
     // a client that lost its connection rejoins that way on reconnect; a missing run is reported by the server
     if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
   }
@@ -176,8 +176,8 @@ export class FollowedRun {
     const { log, large, numRecords } = store.own;
     const before = log.peek();
     if (!before) return; // it was too long before
-    const { surveyReaches } = await import("./log_index.js");
-    await surveyReaches(this.theater, before.length, () => log.peek() === before);
+    const { indexReaches } = await import("./log_index.js");
+    await indexReaches(this.theater, before.length, () => log.peek() === before);
     if (log.peek() !== before) return; // replaced by another run or file meanwhile
     this.#layers = null;
     batch(() => {

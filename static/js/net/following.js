@@ -14,7 +14,7 @@ export class Following {
    *
    * @type {import("../../vendor/signals/signals.js").Signal<import("./errors.js").Reason | null>}
    */
-  trouble = signal(null);
+  problem = signal(null);
   /** @type {import("./states.js").SessionState} */
   #state = "idle";
   /** @type {FollowedRun | null} */
@@ -66,7 +66,7 @@ export class Following {
       // the first run uses the scene of the link
       if (store.own.log.value && before?.theater !== run.theater) settings.scene.value = null;
       if (!run.isRecording) settings.theater.value = run.theater;
-      this.trouble.value = null;
+      this.problem.value = null;
       this.#go(run.isRecording ? "replay" : "follow", run);
       store.status.value = answer.status;
       store.captureVersion.value += 1; // retries arrays that could not be fetched
@@ -101,7 +101,7 @@ export class Following {
     settings.recording.value = null;
     if (store.own.log.value) store.own.log.value.fetchable = false;
     batch(() => {
-      this.trouble.value = why;
+      this.problem.value = why;
       store.status.value = null;
       this.#go("lose", null);
     });

@@ -8,7 +8,7 @@ import { rememberSession } from "./created_sessions.js";
 /**
  * @typedef {import("../core/wire.js").Joined} Joined
  * @typedef {import("./client.js").Handlers} Handlers
- * @typedef {(answer: Joined) => void} Heard
+ * @typedef {(answer: Joined) => void} AnswerHandler
  */
 
 const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
@@ -92,23 +92,27 @@ export class Link {
    *
    * @param {string} theater
    * @param {{from: number, epoch?: number}} known
-   * @param {Heard} heard gets the response before any later message
+   * @param {AnswerHandler} onAnswer gets the response before any later message
    */
-  async join(theater, known, heard) {
-    await this.joinAgain({ theater, ...known }, this.#ifLast({ theater }, heard));
+  async join(theater, known, onAnswer) {
+    await this.joinAgain({ theater, ...known }, this.#ifLast({ theater }, onAnswer));
   }
 
   /**
    * Rejoin the followed run without superseding a requested one. Throws Refusal or NoAnswer.
    *
    * @param {{theater: string, from: number, epoch?: number}} known
-   * @param {Heard} heard as for `join`
+   * @param {AnswerHandler} onAnswer as for `join`
    */
-  async joinAgain(known, heard) {
+  async joinAgain(known, onAnswer) {
     const { wish } = this;
     for (;;)
       try {
-        return void (await this.client.ask("join", { ...known, captures: true, windows: true }, { heard }));
+        return void (await this.client.ask(
+          "join",
+          { ...known, captures: true, windows: true },
+          { onAnswer: onAnswer },
+        ));
       } catch (error) {
         // the unread messages of this browser's lost connection block the server for some seconds
         if (!(error instanceof Refusal && error.code === "busy")) throw error;
@@ -123,19 +127,19 @@ export class Link {
    *
    * @param {() => {config: Record<string, unknown>, model: string | null}} wanted evaluated at creation: the settings
    * may depend on the model
-   * @param {Heard} heard as for `join`
+   * @param {AnswerHandler} onAnswer as for `join`
    */
-  async create(wanted, heard) {
+  async create(wanted, onAnswer) {
     const wish = { theater: null };
-    const hear = this.#ifLast(wish, heard);
+    const handle = this.#ifLast(wish, onAnswer);
     /** @param {Joined} answer */
     const made = (answer) => {
       rememberSession(answer.theater);
-      hear(answer);
+      handle(answer);
     };
     for (;;)
       try {
-        return void (await this.client.ask("create", { ...wanted(), captures: true }, { heard: made }));
+        return void (await this.client.ask("create", { ...wanted(), captures: true }, { onAnswer: made }));
       } catch (error) {
         if (!(error instanceof Refusal && error.code === "loading")) throw error;
         await loaded();
@@ -164,13 +168,13 @@ export class Link {
 
   /**
    * @param {{theater: string | null}} wish
-   * @param {Heard} heard
-   * @returns {Heard}
+   * @param {AnswerHandler} onAnswer
+   * @returns {AnswerHandler}
    */
-  #ifLast(wish, heard) {
+  #ifLast(wish, onAnswer) {
     this.wish = wish;
     return (answer) => {
-      if (wish === this.wish) heard(answer);
+      if (wish === this.wish) onAnswer(answer);
       // superseded by another request: a session that is not shown must not count this page as a viewer
       else if (answer.theater !== this.wish.theater && !this.#keeps(answer.theater)) this.leave(answer.theater);
     };

@@ -18,7 +18,7 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
 
 /**
  * @typedef {{
- *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
+ *   num_records: number, num_indexed: number, is_done: boolean, problem: string, num_blocks: number,
  *   num_sequences: number, series: string[], media: string[], seconds: number,
  * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
  * `media`: media outside the pool with indexed contents
@@ -50,15 +50,15 @@ export const sequences = signal([]);
  */
 export const shown = signal(null);
 /** Record on view: the requested one, or the last indexed one. */
-export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
+export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_indexed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
-export const isMadeAnew = signal(false);
+export const isRebuilt = signal(false);
 /**
  * Reason that no data arrives; null if it does.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
  */
-export const trouble = signal(null);
+export const problem = signal(null);
 
 let life = 0; // generation of the followed log: responses of an earlier one are dropped
 let wanted = -1; // requested record, indexed or not
@@ -71,7 +71,7 @@ let asking = false;
  * @param {RequestInit} [more]
  */
 async function ask(what, query = {}, theater = own.large.peek()?.theater, more) {
-  const address = `api/theaters/${theater}/survey${what}?${new URLSearchParams(
+  const address = `api/theaters/${theater}/log_index${what}?${new URLSearchParams(
     Object.entries(query).map(([name, value]) => [name, String(value)]),
   )}`;
   const answer = await fetch(address, more);
@@ -96,9 +96,9 @@ async function askUpTo(record, what, query, more) {
     const { code } = /** @type {Error & {code?: string}} */ (error);
     if (code !== "loading" || !theater || life !== mine) throw error;
   }
-  isMadeAnew.value = true;
-  await surveyReaches(theater, record + 1, () => life === mine);
-  if (life === mine) isMadeAnew.value = false;
+  isRebuilt.value = true;
+  await indexReaches(theater, record + 1, () => life === mine);
+  if (life === mine) isRebuilt.value = false;
   return ask(what, query, theater, more);
 }
 
@@ -112,12 +112,12 @@ const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo
  * @param {number} count
  * @param {() => boolean} stays false: the result is no longer needed
  */
-export async function surveyReaches(theater, count, stays) {
+export async function indexReaches(theater, count, stays) {
   while (stays()) {
     let wait = AGAIN;
     try {
       const found = await (await ask("", {}, theater)).json();
-      if (found.num_surveyed >= count || found.is_done) return;
+      if (found.num_indexed >= count || found.is_done) return;
     } catch (error) {
       const { code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return;
@@ -134,9 +134,9 @@ const later = (wait) => new Promise((done) => setTimeout(done, wait));
 export function follow() {
   const mine = ++life;
   batch(() => {
-    overview.value = bins.value = shown.value = trouble.value = null;
+    overview.value = bins.value = shown.value = problem.value = null;
     sequences.value = [];
-    isBehind.value = isMadeAnew.value = false;
+    isBehind.value = isRebuilt.value = false;
   });
   look(mine);
   return () => {
@@ -153,16 +153,16 @@ async function look(mine) {
     try {
       const found = await (await ask("")).json();
       if (life !== mine) return;
-      if (found.num_surveyed > before) await read(mine, found);
-      before = found.num_surveyed;
+      if (found.num_indexed > before) await read(mine, found);
+      before = found.num_indexed;
       isBehind.value = !found.is_done && before < Math.min(all, found.num_records);
       all = found.num_records;
       if (found.is_done) return;
-      wait = found.num_surveyed > 0.9 * found.num_records ? LATER : AGAIN;
+      wait = found.num_indexed > 0.9 * found.num_records ? LATER : AGAIN;
     } catch (error) {
       if (life !== mine) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
-      if (code && code !== "loading") return void (trouble.value = message);
+      if (code && code !== "loading") return void (problem.value = message);
       wait = code && !before ? SOON : AGAIN;
     }
     await later(wait);
@@ -172,11 +172,11 @@ async function look(mine) {
 
 /** @param {number} mine @param {Overview} found */
 async function read(mine, found) {
-  const last = found.num_surveyed - 1;
+  const last = found.num_indexed - 1;
   const [numbers, rows] = await Promise.all([bytes(last, "/series", { bins: BINS }), bytes(last, "/sequences", {})]);
   if (life !== mine) return;
   batch(() => {
-    trouble.value = null;
+    problem.value = null;
     overview.value = found;
     bins.value = binsOf(numbers);
     sequences.value = sequencesOf(rows);
@@ -198,7 +198,7 @@ export function show(index) {
 }
 
 /** Return the requested record, or the last indexed one. */
-const target = () => Math.min(wanted, (overview.peek()?.num_surveyed ?? 0) - 1);
+const target = () => Math.min(wanted, (overview.peek()?.num_indexed ?? 0) - 1);
 
 /** @param {BlockWindow} window @param {number} at */
 function draw(window, at) {
@@ -214,7 +214,7 @@ async function ahead() {
   try {
     for (let step = next(); step && life === mine; step = next()) await step();
   } catch (error) {
-    if (life === mine) trouble.value = error instanceof Error ? error.message : String(error);
+    if (life === mine) problem.value = error instanceof Error ? error.message : String(error);
   } finally {
     asking = false;
   }
@@ -223,7 +223,7 @@ async function ahead() {
 
 /** Return the next request, or null. */
 function next() {
-  const known = overview.peek()?.num_surveyed ?? 0;
+  const known = overview.peek()?.num_indexed ?? 0;
   const window = shown.peek()?.window;
   if (!known) return null;
   const to = target();
@@ -272,13 +272,14 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
  *
  * @type {import("../core/observed_cache.js").ObservedCache}
  */
-export const heard = {
+export const observedCache = {
   still: STILL,
-  said: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
-  roots: async (rank, record) => (await (await askUpTo(record, "/heard/roots", { rank, record })).json()).roots,
+  reports: async (record) => (await (await askUpTo(record, "/observed_cache", { record })).json()).ranks,
+  roots: async (rank, record) =>
+    (await (await askUpTo(record, "/observed_cache/roots", { rank, record })).json()).roots,
   chains: async (tokens, record) => {
     const body = JSON.stringify({ record, token_ids: tokens });
-    return (await (await askUpTo(record, "/heard/chains", {}, { method: "POST", body })).json()).ranks;
+    return (await (await askUpTo(record, "/observed_cache/chains", {}, { method: "POST", body })).json()).ranks;
   },
 };
 

@@ -10,8 +10,8 @@ import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { BARRED, closedBecause, isUnknown, NOTHING_HERE, refusedBy, showFailure } from "./errors.js";
-import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
+import { BARRED, closedReason, isUnknown, NOTHING_HERE, refusedReason, showFailure } from "./errors.js";
+import { answeredFacts, askForFacts, firstRecording, forgetModel, receiveModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
@@ -35,8 +35,8 @@ export class Session {
   }
 
   /** Reason that there is no run to follow, as a signal; null if unknown or if there is one. */
-  get trouble() {
-    return this.#now.trouble;
+  get problem() {
+    return this.#now.problem;
   }
 
   /** Whether a new run is requested and has not started, as a signal: the server may be away. */
@@ -67,7 +67,7 @@ export class Session {
         connect: () => this.#enter(link),
         disconnect: () => (forgetModel(), this.#now.drop()),
         barred: () => this.state === "gone" || this.#now.lose({ key: BARRED }),
-        model: heardModel,
+        model: receiveModel,
         ...CLASS_HANDLERS,
         status: (message) => this.run?.heardStatus(message),
         reset: (message) => this.run?.heardReset(message),
@@ -90,7 +90,7 @@ export class Session {
   async #enter(link) {
     const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
     const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
-    if (this.trouble.peek()?.key === BARRED) this.#now.lose(); // its token or pass is valid again
+    if (this.problem.peek()?.key === BARRED) this.#now.lose(); // its token or pass is valid again
     // the loaded log stays readable; a class may have nothing on stage yet
     if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =
@@ -104,7 +104,7 @@ export class Session {
       if (store.serverModel.peek()?.state === "failed") return; // the server exits; its successor is asked
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
-      else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedBy(error));
+      else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedReason(error));
       else showFailure(error);
     }
   }
@@ -112,7 +112,7 @@ export class Session {
   /** @param {import("../core/wire.js").Closed} message */
   #heardClosed(message) {
     if (message.theater !== this.run?.theater) return;
-    if (!this.run.isRecording) this.#now.lose(closedBecause(message));
+    if (!this.run.isRecording) this.#now.lose(closedReason(message));
     else if (message.cause === "deleted") this.#removed(); // otherwise it stays readable and is rejoined
   }
 
@@ -209,7 +209,7 @@ export class Session {
       return;
     }
     /** @param {Joined} answer */
-    const heard = (answer) => {
+    const adopt = (answer) => {
       const left = this.run;
       batch(() => {
         store.backToLive();
@@ -218,7 +218,7 @@ export class Session {
       });
       if (left && left.theater !== wanted && (left.isRecording || !isRecording(wanted))) link.leave(left.theater);
     };
-    await store.whileBusy(() => link.join(wanted, { from: 0 }, heard));
+    await store.whileBusy(() => link.join(wanted, { from: 0 }, adopt));
   }
 
   /** @param {() => Promise<unknown>} action request that the server may refuse; the refusal is shown */

@@ -9,7 +9,7 @@ import { isInPool } from "../panels/lesson/prediction.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
-import { opened, shownPart } from "../state/lessons.js";
+import { currentLesson, shownPart } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { provenance } from "../state/store.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
@@ -30,7 +30,7 @@ const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => fou
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
 export function LessonView() {
-  const isThere = opened.value !== null;
+  const isThere = currentLesson.value !== null;
   // above a lesson, its figure has enough space
   const isOpen = settings.lesson.value !== null && (isThere || isPhone());
   return html`<div class="lesson-view" data-open=${isOpen}>

@@ -71,8 +71,8 @@ const zoomed = () =>
 /** Scale the stage down to the sheet, and the matrix up to its column. */
 function fit() {
   const stage = document.getElementById("region-stage");
-  const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .token-row"));
-  if (stage) stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, strip?.offsetWidth ?? 0)));
+  const row = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .token-row"));
+  if (stage) stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, row?.offsetWidth ?? 0)));
   const matrix = /** @type {HTMLElement | null} */ (document.querySelector(".matrix .panel-canvas"));
   if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));
 }

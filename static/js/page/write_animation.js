@@ -2,7 +2,7 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { slotOf } from "../core/metrics.js";
-import { boxOf, writeProgress } from "../kit/anchors.js";
+import { anchorOf, writeProgress } from "../kit/anchors.js";
 import { prepare, roundRect, usePainter } from "../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
@@ -42,11 +42,11 @@ function paint(box, { width, height }) {
   const c = prepare(canvas, width, height);
   const palette = colours();
   under.forEach(([position, block, offset], i) => {
-    const slot = boxOf("slot", block, offset);
+    const slot = anchorOf("slot", block, offset);
     const p = writeProgress(i, under.length, write);
     if (!slot || p <= 0 || p >= 1) return;
     for (const kind of /** @type {const} */ (["k", "v"])) {
-      const from = boxOf("vector", kind, position);
+      const from = anchorOf("vector", kind, position);
       const half = slot.width / 2; // K lands on the left of its slot, V on the right
       if (from) paintOne(c, from, { ...slot, x: slot.x + (kind === "k" ? 0 : half), width: half }, p, palette[kind]);
     }

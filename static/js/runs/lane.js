@@ -3,6 +3,9 @@
 import { asBytes } from "../core/codec.js";
 import { unfinished } from "../core/instances.js";
 import { TraceLog } from "../core/log.js";
+import { Refusal } from "../net/client.js";
+import { fetchLog } from "../net/trace_file.js";
+import { siteRecording } from "../state/site.js";
 
 export class Lane {
   /**
@@ -66,4 +69,19 @@ export class Lane {
   lose(error) {
     for (const { failed } of this.waiting.splice(0)) failed(error);
   }
+}
+
+// Recorded lanes of a site: loaded completely, then played.
+
+/**
+ * Load the lanes' logs. Throws Refusal if one cannot be read.
+ * @param {string[]} names
+ * @param {(name: string) => string} recorded maps a lane to the id of its recording
+ */
+export async function recordedLanes(names, recorded) {
+  const found = await Promise.all(names.map((name) => fetchLog(siteRecording(recorded(name)))));
+  return found.map((one) => {
+    if (!one) throw new Refusal({ code: "lost", message: "" });
+    return one.log;
+  });
 }

@@ -5,7 +5,7 @@ import { batch, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
-import { recordedLanes } from "./recorded.js";
+import { recordedLanes } from "./lane.js";
 import { LaneSessions, lost } from "./sessions.js";
 import { stepRecords } from "./steps.js";
 

@@ -2,6 +2,8 @@
 
 import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
+import { Numeric } from "../kit/inputs.js";
+import { boundsOf } from "./inputs.js";
 
 /**
  * @typedef {import("../../vendor/signals/signals.js").Signal<any>} Held
@@ -26,28 +28,45 @@ export function Choose({ section, id, held, choices }) {
 }
 
 /**
- * `unit`: the factor of the value shown in the field.
+ * A number of the server's bounds. `asks`: its name there; `unit`: the factor of the value shown in the field.
  *
- * @param {{section: string, id: string, held: Held, least?: number, step?: string, unit?: number}} props
+ * @param {{section: string, id: string, held: Held, asks?: string, unit?: number}} props
  */
-export function Count({ section, id, held, least = 1, step = "1", unit = 1 }) {
+export function Count({ section, id, held, asks = id, unit = 1 }) {
   return html`<label>
     ${t(`scale.${section}.${id}`)}
-    <input id=${`scale-${id}`} type="number" min=${least} step=${step} value=${held.value / unit}
-      onInput=${takes(held, unit)} />
+    <${NumberIn} id=${`scale-${id}`} bounds=${boundsOf(section, asks)} held=${held} unit=${unit} />
   </label>`;
 }
 
-/** @param {{section: string, id: string, held: Held, least: number, most: number, step: number}} props */
-export function Slider({ section, id, held, least, most, step }) {
+/**
+ * A number as a field within the server's bounds, and as a slider over the usual part of them.
+ *
+ * @param {{section: string, id: string, held: Held, least: number, most: number, step: number, asks?: string}} props
+ */
+export function Slider({ section, id, held, least, most, step, asks = id }) {
   const title = t(`scale.${section}.${id}`);
-  const change = takes(held);
   const now = held.value;
+  const moved = (/** @type {Changed} */ event) => {
+    held.value = Number(event.currentTarget.value);
+  };
   return html`<label>
     ${title}
-    <input type="number" min=${least} step="any" value=${now} aria-label=${title} onChange=${change} />
-    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
+    <${NumberIn} bounds=${boundsOf(section, asks)} held=${held} aria-label=${title} />
+    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${moved} />
   </label>`;
+}
+
+/** @param {{bounds: import("../state/options.js").Bounds, held: Held, unit?: number, [rest: string]: unknown}} props */
+function NumberIn({ bounds, held, unit = 1, ...rest }) {
+  const { min, over, max, whole } = bounds;
+  const scaled = (/** @type {number | null | undefined} */ n) => (n === null || n === undefined ? n : n / unit);
+  const shown = { min: scaled(min), over: scaled(over), max: scaled(max), whole: whole && unit === 1 };
+  const commit = (/** @type {number} */ n) => {
+    held.value = n * unit;
+  };
+  return html`<${Numeric} ...${rest} bounds=${shown} step=${shown.whole ? "1" : "any"} value=${held.value / unit}
+    commit=${commit} eager />`;
 }
 
 /**
@@ -64,11 +83,4 @@ export function List({ section, id, held, usual }) {
     <input id=${`scale-${id}`} type="text" inputmode="numeric" placeholder=${usual.join(",")} value=${held.value}
       onChange=${change} />
   </label>`;
-}
-
-/** @param {Held} held @param {number} unit */
-function takes(held, unit = 1) {
-  return (/** @type {Changed} */ event) => {
-    if (event.currentTarget.value !== "") held.value = unit * Number(event.currentTarget.value);
-  };
 }

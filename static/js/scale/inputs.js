@@ -1,15 +1,34 @@
 // Settings of a section: types of control values, and one signal per name.
 
 import { signal } from "../../vendor/signals/signals.js";
+import { tables } from "../state/options.js";
+import { within } from "../state/setting_types.js";
 
 /** @typedef {import("../state/settings.js").SettingType} SettingType */
 /** @typedef {import("../state/settings.js").SettingTable} SettingTable */
 
 /** @type {SettingType} */
-export const number = {
+const number = {
   parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
   write: String,
 };
+
+/**
+ * Bounds of a number of a section, by the server's name for it (`app/scale/bounds.py`).
+ *
+ * @param {string} section
+ * @param {string} asks
+ * @returns {import("../state/options.js").Bounds}
+ */
+export const boundsOf = (section, asks) => tables.scale?.[section]?.[asks] ?? {};
+
+/**
+ * A number of a section within its bounds; no other is read from a link.
+ *
+ * @param {string} section
+ * @param {string} asks
+ */
+export const numberOf = (section, asks) => within(number, boundsOf(section, asks));
 
 /** @type {SettingType} */
 export const name = { parse: (text) => (/^[\w.-]{1,80}$/.test(text) ? text : undefined), write: String };

@@ -17,13 +17,13 @@ import { settings } from "./settings.js";
 
 /** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
 export const classState = signal(null);
-let toldAt = 0; // ms of this page's clock at which `told` arrived
-classState.subscribe(() => (toldAt = performance.now()));
+let receivedAt = 0; // ms of this page's clock at which `classState` arrived
+classState.subscribe(() => (receivedAt = performance.now()));
 
 /** Return the seconds left for the current question; null without a time limit. */
 export function secondsLeft() {
   const left = classState.peek()?.poll?.left ?? null;
-  return left === null ? null : Math.max(0, left - (performance.now() - toldAt) / 1000);
+  return left === null ? null : Math.max(0, left - (performance.now() - receivedAt) / 1000);
 }
 
 /** State of this follower's seat. @type {Signal<Mine | null>} */
@@ -49,7 +49,7 @@ export const roaming = signal(false);
 
 /** Whether the dialog that opens a class is shown. */
 export const startOpen = signal(false);
-/** Whether the join code is enlarged on the projector; `chosenDoor` indexes the address it shows. */
+/** Whether the join code is enlarged on the projector; `chosenAddress` indexes the address it shows. */
 export const isJoinCodeLarge = signal(false);
 /** Whether the presenter writes a question on the projector page itself. */
 export const askOpen = signal(false);

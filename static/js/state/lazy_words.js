@@ -10,7 +10,7 @@ const panels = new Set();
 const here = new Set();
 
 /**
- * Load a panel's late words in the current language and in any language chosen later.
+ * Load a panel's words in the current language and in any language chosen later.
  *
  * @param {string} panel folder of the panel
  */
@@ -20,7 +20,7 @@ export async function addLazyWords(panel) {
 }
 
 /**
- * Fetch the missing late words of all shown panels in `code`. Returns whether any were missing: a panel may have been
+ * Fetch the missing words of all shown lazy panels in `code`. Returns whether any were missing: a panel may have been
  * added meanwhile.
  *
  * @param {string} code
@@ -28,7 +28,7 @@ export async function addLazyWords(panel) {
 export async function loadLazyWords(code) {
   const missing = [...panels]
     .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
-    .concat(panels.size ? `words/telling/${code}.json` : [])
+    .concat(panels.size ? `words/messages/${code}.json` : [])
     .filter((address) => !here.has(address));
   await Promise.all(
     missing.map(async (address) => {

@@ -36,7 +36,7 @@ import { settings } from "./settings.js";
  */
 
 /** @type {Signal<Opened | null>} */
-export const opened = signal(null);
+export const currentLesson = signal(null);
 
 /**
  * Return the state of a lesson from the server's description.
@@ -56,8 +56,8 @@ export const cards = signal(null);
  * The item the learner has to complete next: an action, a question or the sandbox. Null if the lesson is over or none
  * is open.
  */
-export const barrier = computed(() => {
-  const now = opened.value;
+export const checkpoint = computed(() => {
+  const now = currentLesson.value;
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
 
@@ -67,7 +67,7 @@ export const barrier = computed(() => {
  * @param {string} rule identifies the questions
  */
 export const isAsked = (rule) => {
-  const now = opened.value;
+  const now = currentLesson.value;
   const isItsRun = now?.source === "server" || now?.source === "file" || settings.theater.value === now?.theater;
   return now !== null && isItsRun && now.progress.asks.includes(rule);
 };
@@ -85,7 +85,9 @@ export const isOptional = ({ section }, { progress }) => section >= progress.num
  * own run.
  */
 export const lessonRace = computed(() => {
-  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.moment)).at(-1);
+  const last = currentLesson.value?.items
+    .filter((item) => item.kind === "show" || (item.kind === "do" && item.moment))
+    .at(-1);
   return last?.kind === "do" ? last.race : null;
 });
 
@@ -100,20 +102,20 @@ export const raceIsDue = signal(false);
 export const shownPart = computed(() => {
   const race = lessonRace.value;
   if (race) return { part: "race", view: { lanes: race.lanes } };
-  const shows = opened.value?.items.filter((item) => item.kind === "show") ?? [];
+  const shows = currentLesson.value?.items.filter((item) => item.kind === "show") ?? [];
   return /** @type {ToldShow | undefined} */ (shows.at(-1)) ?? null;
 });
 
 const MEMORY_KEY = "kvtheater.lessons";
 
 /** Stored progress and answers, by lesson. @type {Signal<Record<string, Kept>>} */
-export const kept = signal({});
+export const storedProgress = signal({});
 
 /** @param {Pick<Storage, "getItem"> | null} storage */
-export function readKept(storage) {
+export function readStoredProgress(storage) {
   try {
     const found = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
-    if (found && typeof found === "object") kept.value = found;
+    if (found && typeof found === "object") storedProgress.value = found;
   } catch {
     // unreadable storage counts as empty
   }
@@ -124,8 +126,8 @@ export function readKept(storage) {
  *
  * @param {Pick<Storage, "setItem"> | null} storage
  */
-export function keep(storage) {
-  const now = opened.peek();
+export function storeProgress(storage) {
+  const now = currentLesson.peek();
   if (!now || Object.keys(now.changes).length) return;
   /** @type {Kept["answers"]} */
   const answers = {};
@@ -136,7 +138,7 @@ export function keep(storage) {
   /** @type {string[]} */
   const recalled = [];
   for (const item of now.items) {
-    if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.deeds ?? null);
+    if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.moves ?? null);
     if (item.kind === "mend") answers[item.index] = item.given.map((told) => told && { moves: told.moves });
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
@@ -144,15 +146,15 @@ export function keep(storage) {
     if (item.again) recalled.push(item.again);
     else if ((results[item.rule] = resultOf(item)) !== "right") missed.push(item.index - recalled.length);
   }
-  const before = kept.peek()[now.lesson];
+  const before = storedProgress.peek()[now.lesson];
   const here = now.items.at(-1);
   const isThrough = here?.kind === "sandbox" || (here !== undefined && isOptional(here, now));
   const isReview = now.lesson === REVIEW; // reviews accumulate: recalled questions stay recalled
   const over = now.progress.over || (!isReview && (isThrough || Boolean(before?.over)));
   // questions that a rewritten lesson no longer contains count as asked
   if (isReview && over) recalled.push(...now.again.map(({ lesson, item }) => `${lesson}/${item}`));
-  kept.value = {
-    ...kept.peek(),
+  storedProgress.value = {
+    ...storedProgress.peek(),
     [now.lesson]: {
       at: now.progress.at,
       answers,
@@ -165,7 +167,7 @@ export function keep(storage) {
     },
   };
   try {
-    storage?.setItem(MEMORY_KEY, JSON.stringify(kept.peek()));
+    storage?.setItem(MEMORY_KEY, JSON.stringify(storedProgress.peek()));
   } catch {
     // storage may be refused in a private window; progress is then lost
   }
@@ -179,9 +181,9 @@ const MAX_REVIEWED = 8;
  * Questions answered wrong that no later lesson's run could decide: the learner has finished all later lessons and they
  * were not asked again. Covers only lessons that a model can play.
  */
-export const leftOver = computed(() => {
+export const dueReviews = computed(() => {
   const all = (cards.value ?? []).filter(({ kind }) => kind === "lesson");
-  const ways = kept.value;
+  const ways = storedProgress.value;
   const back = new Set(Object.values(ways).flatMap(({ recalled }) => recalled ?? []));
   return all
     .filter(({ recorded, refused }) => !recorded && !refused)
@@ -192,7 +194,7 @@ export const leftOver = computed(() => {
 
 /** Return the left-over questions of the first lesson that has any, to review on one run. @returns {Earlier[]} */
 export function toReview() {
-  const all = leftOver.peek();
+  const all = dueReviews.peek();
   return all.filter(({ lesson }) => lesson === all[0].lesson).slice(0, MAX_REVIEWED);
 }
 
@@ -205,9 +207,9 @@ const LESSONS_LATER = 2;
  * @param {string} id
  * @returns {Earlier[]}
  */
-export function owedTo(id) {
+export function reviewsFor(id) {
   const all = cards.peek() ?? [];
-  const ways = kept.peek();
+  const ways = storedProgress.peek();
   const number = all.find((card) => card.id === id)?.number ?? 0;
   const back = new Set(Object.keys(ways).flatMap((lesson) => (lesson === id ? [] : (ways[lesson].recalled ?? []))));
   return all
@@ -222,6 +224,6 @@ const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] 
 
 /** Discard the stored progress of a lesson. @param {string} id */
 export function forget(id) {
-  const { [id]: _, ...rest } = kept.peek();
-  kept.value = rest;
+  const { [id]: _, ...rest } = storedProgress.peek();
+  storedProgress.value = rest;
 }

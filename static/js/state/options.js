@@ -1,4 +1,5 @@
 // Table of run options from the server (engine/options): names, values, ranges and controls. It is embedded in the
+
 // page's HTML, including single-file pages; other pages have none.
 
 /**
@@ -8,11 +9,13 @@
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * Embedded tables: option rows, models of other sizes (state/presets.js), objectives of applications.
+ * Embedded tables: option rows, models of other sizes, objectives of applications; on the page /scale the bounds of its
+ * numbers, by section.
  * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
- *   {models?: import("./presets.js").ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>}}
+ *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>,
+ *   scale?: Record<string, Record<string, Bounds>>}}
  */
-export const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+export const tables = { engine: [], sampling: [], ...(element?.textContent ? JSON.parse(element.textContent) : {}) };
 /** Service level objectives of applications (engine/trace/applications.toml), by name. */
 export const APPLICATIONS = tables.slos ?? {};
 
@@ -87,3 +90,26 @@ export const rowsOf = (group) => {
   const rows = Object.values(ROWS).filter((row) => row.control.group === group);
   return [...rows.filter((row) => row.kind !== "switch"), ...rows.filter((row) => row.kind === "switch")];
 };
+
+// Models of other sizes (engine/accounting/models.toml), for estimating what the run would take as one of them. They
+
+// are embedded in the page's HTML, including single-file pages.
+
+/**
+ * `latent_dim`: width of MLA's latent vector, which replaces K and V of heads if not 0. `dated`: ISO 8601.
+ * @typedef {{
+ *   id: string, name: string, num_layers: number, num_kv_heads: number, head_dim: number, latent_dim: number,
+ *   element_bytes: number, kv_bytes_per_token: number, source: string, dated: string | null, weights_bytes: number,
+ *   fit: {card: string, gpus: number, tokens: number} | null
+ * }} ModelPreset
+ */
+
+/** @type {ModelPreset[]} */
+export const PRESETS = tables.models ?? [];
+
+/**
+ * Return the factors whose product is the bytes of a token's K and V.
+ * @param {ModelPreset} preset
+ */
+export const factorsOf = ({ num_layers, num_kv_heads, head_dim, latent_dim, element_bytes }) =>
+  latent_dim ? [num_layers, latent_dim, element_bytes] : [2, num_layers, num_kv_heads, head_dim, element_bytes];

@@ -1,7 +1,8 @@
-// Motion model: the frame drawn between two records, as a pure function of start, target and time.\n\nA *moment* is a
-// record and the progress within it: `at` runs from 0 (nothing shown) to 6 (complete), one unit per phase. The setting
-// `sub` pins a moment inside a step (k = shown up to the end of phase k, null = complete). Painters read `phases()`
-// alone and need not distinguish forward, backward, interrupted and pinned motion.
+// Motion model: the frame drawn between two records, as a pure function of start, target and time.
+//
+// The playhead is a record and the progress within it: `at` runs from 0 (nothing shown) to 6 (complete), one unit per
+// phase. The setting `sub` pins it inside a step (k = shown up to the end of phase k, null = complete). Painters read
+// `phases()` alone and need not distinguish forward, backward, interrupted and pinned motion.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -25,6 +26,8 @@ const WHOLE = PHASES.length;
 const PHASE_MS = 350; // one sub-step at speed 1
 const STEP_MS = 900; // a whole step at speed 1
 const SHORTEST_MS = 60; // shorter motions are skipped
+const SLOWEST = 0.25; // steps per second down to which a slow run stretches the motion of its steps
+const READABLE_MS = 1500; // whole motions from this length on have sub-steps long enough to read a sentence in
 
 // ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -80,7 +83,7 @@ export function positionAt(from, to, t, shares) {
 }
 
 /**
- * Return the motion from one moment to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
+ * Return the motion from one playhead to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
  * meanwhile (when going back, the later one). Returns null for distances longer than a step, which are shown at once.
  * `moves(i)` is false for records that are neither steps nor transfers; they have no motion and are skipped.
  *
@@ -103,7 +106,7 @@ export function motionBetween(a, b, moves) {
   return way && { ...way, ms: Math.min(STEP_MS, PHASE_MS * Math.abs(way.to - way.from)) };
 }
 
-// ── The page's moment ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The page's playhead ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether the system prefers reduced motion. */
 export const reducedMotion = signal(false);
@@ -119,6 +122,13 @@ export const moving = signal(false);
 export const still = computed(() => reducedMotion.value || !settings.motion.value);
 /** Index of the record being drawn: that of `viewIndex`, or while going back the later one until the motion ends. */
 export const drawnIndex = store.drawnIndex;
+
+/**
+ * The sub-step that a slow motion is in, 0…5: the status follows it. Null at rest and in motions too fast to read.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
+export const playedSub = signal(null);
 
 const progress = signal(phaseProgress(WHOLE));
 let shown = { index: -1, at: WHOLE }; // on the screen
@@ -210,7 +220,7 @@ export function enterNextAt(sub) {
   arrival = sub;
 }
 
-/** Follow the requested moment. Called once at page start. */
+/** Follow the requested playhead. Called once at page start. */
 export function followPlayhead() {
   effect(() => {
     const log = store.log.value;
@@ -240,7 +250,7 @@ function begin(way) {
   const now = performance.now();
   const speed = speedNow();
   // if the next record interrupts a motion, records arrive that fast: the next motion takes no longer
-  const limit = motion && way?.index !== motion.index ? now - startedAt : STEP_MS;
+  const limit = motion && way?.index !== motion.index ? now - startedAt : STEP_MS / speed;
   const ms = way ? Math.min(way.ms / speed, limit) : 0;
   startedAt = now;
   if (!way || still.peek() || ms < SHORTEST_MS) return rest();
@@ -252,7 +262,7 @@ function begin(way) {
 function speedNow() {
   const live = store.connection.peek() !== "replay" && store.following.peek();
   const speed = playSpeed.peek() ?? (live ? store.pace.peek() : null) ?? 1;
-  return speed === 0 ? Infinity : Math.max(1, speed);
+  return speed === 0 ? Infinity : Math.max(SLOWEST, speed);
 }
 
 function rest() {
@@ -270,6 +280,8 @@ function show(index, at) {
   batch(() => {
     store.drawing.value = index;
     progress.value = phaseProgress(at);
+    const isFollowed = motion !== null && motion.ms >= READABLE_MS && isStep(index);
+    playedSub.value = isFollowed ? Math.min(WHOLE - 1, Math.floor(at)) : null;
   });
 }
 

@@ -2,7 +2,7 @@
 // arrive.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
-import { tellingHeads } from "../core/heads.js";
+import { measuredHeads } from "../core/roles.js";
 import { captureVersion, log, numRecords } from "./store.js";
 
 const SLICE_MS = 6; // per frame
@@ -38,10 +38,10 @@ export const roles = computed(() => {
  * Heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
  *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
- *   {heads: import("../core/heads.js").HeadPattern[], derived: boolean}>}
+ *   {heads: import("../core/roles.js").HeadPattern[], derived: boolean}>}
  */
 export const knownHeads = computed(() => {
-  const measured = tellingHeads(log.value?.header.model);
+  const measured = measuredHeads(log.value?.header.model);
   return measured.length ? { heads: measured, derived: false } : { heads: roles.value?.best() ?? [], derived: true };
 });
 
@@ -49,7 +49,7 @@ effect(() => {
   numRecords.value;
   captureVersion.value;
   const model = log.value?.header.model;
-  if (!model || (tellingHeads(model).length && !mapIsShown.value)) return;
+  if (!model || (measuredHeads(model).length && !mapIsShown.value)) return;
   if (measuring.value) goOn();
   else if (!asked) asked = import("../core/roles.js").then((found) => (measuring.value = found));
 });

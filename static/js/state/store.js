@@ -74,12 +74,12 @@ export const firstModel = computed(
   () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
 );
 /** The model the run waits for, the first or the chosen one; null if it is loaded. */
-export const onItsWay = computed(() => {
+export const loadingModel = computed(() => {
   const awaited = [serverModel.value, models.value[settings.model.value ?? ""]];
   return awaited.find((one) => one?.state === "loading") ?? null;
 });
 /** Whether the server is reachable and its model is still loading. */
-export const isLoading = computed(() => onItsWay.value !== null);
+export const isLoading = computed(() => loadingModel.value !== null);
 effect(() => {
   const machine = log.value?.header.machine ?? modelFacts.value?.machine;
   onGpu.value = (machine?.device || "cpu") !== "cpu";

@@ -6,7 +6,7 @@ Only as many tokens as the fault needs to show, and arrays of the first two laye
 from pathlib import Path
 
 from app.scenes.museum import EXHIBITS
-from app.scenes.told import prompts_of
+from app.scenes.scene_texts import prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.faults import make_engine
 from engine.model.capture import CaptureRequest

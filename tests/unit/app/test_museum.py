@@ -6,7 +6,7 @@ import pytest
 
 from app.scenes.museum import EXHIBITS, Exhibit
 from app.scenes.presets import PRESETS
-from app.scenes.told import Kind, languages, prompts_of, told
+from app.scenes.scene_texts import Kind, languages, prompts_of, scene_texts
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
 from engine.lab.faults import make_cluster, make_engine
@@ -91,7 +91,7 @@ SCENES: list[tuple[Kind, list[Any], list[str]]] = [
 @pytest.mark.parametrize(("kind", "scenes", "names"), SCENES, ids=["presets", "museum"])
 def test_every_scene_has_its_words_in_every_language(kind: Kind, scenes: list[Any], names: list[str]) -> None:
     for scene in scenes:
-        found = told(kind, scene)
+        found = scene_texts(kind, scene)
         for name in names:
             assert list(found[name]) == languages() and all(found[name].values()), (scene.id, name)
         assert len({len(prompts) for prompts in found["prompts"].values()}) == 1, scene.id

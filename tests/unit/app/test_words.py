@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from flask import Flask
@@ -9,10 +10,10 @@ from flask import Flask
 from app.ground.paths import static_dir
 from app.lessons.words import question_texts
 from app.page import words
-from app.scenes.told import prompts_of
-from app.session.closing import SENTENCES
+from app.scenes.scene_texts import prompts_of
+from app.session.closing import Cause
 from engine.options.words import option_texts
-from engine.trace.telling import Voice
+from engine.trace.messages import Voice
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_no_room_has_a_key_of_another(language: str) -> None:
 def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
     """A deleted recording has its own, and one that has grown is closed while it has no viewers."""
     texts = words.words_of(language)["texts"]
-    assert not [cause for cause in SENTENCES.keys() - {"deleted", "grown"} if f"closed.{cause}" not in texts]
+    assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 
 
 def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:
@@ -80,7 +81,7 @@ def test_what_tells_operations_at_length_comes_late_and_stands_in_a_page_in_one_
     assert late.items() <= words.file_words_of(language)["texts"].items()
 
 
-@pytest.mark.parametrize("page", ["", "bench/", "scale/", "telling/"])
+@pytest.mark.parametrize("page", ["", "bench/", "scale/", "messages/"])
 def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     assert [answer.status_code for answer in found.values()] == [200, 200]
     english, own = ((body := answer.get_json()).get("texts", body) for answer in found.values())
     changed = {"chain.title": "eo"} if "chain.title" in english else {}
-    assert own == {**english, **changed} and bool(changed) == (page != "telling/")
+    assert own == {**english, **changed} and bool(changed) == (page != "messages/")
     assert words.file_words_of("eo")["texts"].keys() == words.file_words_of("en")["texts"].keys()
     assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
 

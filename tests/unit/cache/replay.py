@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from engine.cache.attention_span import RetentionPolicy
 from engine.cache.block_groups import GroupPlan
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
-from engine.cache.reach import Retention
 from engine.trace.apply import apply
 from engine.trace.check_reasons import wrong_in_reasons
 from engine.trace.operations import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
@@ -73,8 +73,8 @@ class CacheRun:
         block_size: int,
         enable_prefix_caching: bool = True,
         swap_space: int = 0,
-        retention: Retention | None = None,
-        beside: Sequence[Retention] = (),
+        retention: RetentionPolicy | None = None,
+        beside: Sequence[RetentionPolicy] = (),
     ) -> None:
         """`beside`: what further groups of layers keep, each with a pool of the same size."""
         kinds = [kept is not None and kept.checkpoint > 0 for kept in (retention, *beside)]

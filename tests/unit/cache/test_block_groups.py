@@ -1,7 +1,7 @@
 """With several groups of layers a hit needs all of them, and operations name blocks by the trace's ids."""
 
+from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy
 from engine.cache.block_groups import Demands, plan_groups
-from engine.cache.reach import Reach, Retention, WindowPolicy
 from engine.trace.operations import RELEASED, Release, Share
 from tests.unit.cache.replay import CacheRun
 
@@ -10,7 +10,7 @@ PROMPT = [1, 2, 3, 4, 5, 6, 7]
 
 def hybrid(num_blocks: int) -> CacheRun:
     """Blocks of 2; one group keeps everything, the other the last 4 positions."""
-    return CacheRun(num_blocks, 2, swap_space=4, beside=[Retention(4, 0, "window")])
+    return CacheRun(num_blocks, 2, swap_space=4, beside=[RetentionPolicy(4, 0, "window")])
 
 
 def test_each_group_has_a_table_and_lets_go_of_its_own_blocks() -> None:
@@ -57,20 +57,33 @@ def test_what_one_group_has_lost_the_other_cannot_use() -> None:
 
 
 def test_a_swap_happens_in_all_groups_or_in_none() -> None:
-    run = CacheRun(6, 2, swap_space=3, beside=[Retention(4, 0, "window")])
+    run = CacheRun(6, 2, swap_space=3, beside=[RetentionPolicy(4, 0, "window")])
     run.run(0, PROMPT)
     before = run.manager.snapshot()
     assert run.manager.swap_out(0) is None and run.manager.snapshot() == before, "four blocks of the first, room for 3"
 
 
 def test_groups_are_made_of_layers_that_see_alike() -> None:
-    reaches = [Reach(8), Reach(8), Reach(None), Reach(8), Reach(8), Reach(None)]
+    reaches = [
+        AttentionSpan(8),
+        AttentionSpan(8),
+        AttentionSpan(None),
+        AttentionSpan(8),
+        AttentionSpan(8),
+        AttentionSpan(None),
+    ]
     full, windowed = plan_groups(reaches, None, 100, 4, Demands(max_num_seqs=2, max_num_batched_tokens=16))
     assert (full.layers, full.retention, full.num_blocks) == ([2, 5], None, 100)
     # each sequence: 1 + ceil((1 + 8 - 2) / 4) = 3 blocks and one more for where a chunk begins; a step's tokens: 4
-    assert (windowed.layers, windowed.retention, windowed.num_blocks) == ([0, 1, 3, 4], Retention(8, 0, "window"), 12)
+    assert (windowed.layers, windowed.retention, windowed.num_blocks) == (
+        [0, 1, 3, 4],
+        RetentionPolicy(8, 0, "window"),
+        12,
+    )
     [together] = plan_groups(reaches, None, 100, 4, Demands(2, 16), split=False)
     assert together.layers == list(range(6)) and together.retention is None and together.num_blocks == 100
     policy = WindowPolicy(8, 2)
-    [alike] = plan_groups([Reach(8, 2)] * 3, policy, 100, 4, Demands(2, 16))
-    assert alike.retention == Retention(8, 2, "policy") and alike.num_blocks == 100, "the only pool is as asked for"
+    [alike] = plan_groups([AttentionSpan(8, 2)] * 3, policy, 100, 4, Demands(2, 16))
+    assert alike.retention == RetentionPolicy(8, 2, "policy") and alike.num_blocks == 100, (
+        "the only pool is as asked for"
+    )

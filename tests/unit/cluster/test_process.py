@@ -28,6 +28,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.options.refusal import Refused
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
@@ -145,7 +146,7 @@ def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
 
 
 def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, workers: Workers) -> None:
-    refused = [
+    refused: list[tuple[RequestSpec, type[Refused]]] = [
         (RequestSpec([], GREEDY), RequestError),
         (RequestSpec([1] * 400, GREEDY), RequestError),
         (RequestSpec([999], GREEDY), RequestError),
@@ -159,6 +160,7 @@ def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, worker
                 with pytest.raises(kind) as found:
                     do([spec])
                 assert str(found.value) == str(expected.value)
+                assert found.value.said == expected.value.said != {}
         both.decode.submit([Ask(RequestSpec([5], GREEDY, "a"))])
         with pytest.raises(RequestError, match="'a' is in use"):
             both.decode.submit([Ask(RequestSpec([5], GREEDY, "b")), Ask(RequestSpec([5], GREEDY, "a"))])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.cli.kept import kept_by_layers
+from app.cli.layer_bytes import kept_by_layers
 from engine.accounting.memory import kv_bytes_per_token, stored_bytes_per_token
 from engine.config import ConfigError, SamplingParams
 from engine.connector.offloading import OffloadingConnector

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from app.scenes.presets import PRESETS
-from app.scenes.told import languages, prompts_of
+from app.scenes.scene_texts import languages, prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel

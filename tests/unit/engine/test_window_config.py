@@ -8,7 +8,7 @@ import pytest
 from app.cli.options import add_engine_options, engine_config
 from app.session.messages import parse_config
 from engine.accounting.work import StepWork
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.setup.resolve import resolve

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.exercise import Done, Exercise, Hashed, Task
 from app.lessons.allocator.grading import Graded, grade
 from engine.trace.records import BlockGroup
@@ -38,21 +38,21 @@ def state() -> State:
     return found
 
 
-COPY = Deed(kind="copy", block=2, seq=0, source=1)
-SHARE = Deed(kind="share", block=4, seq=2)
-EVICT = Deed(kind="evict", block=3)
-TAKE = Deed(kind="allocate", block=3, seq=2)
-FREE = Deed(kind="free", block=5, seq=3)
+COPY = BlockMove(kind="copy", block=2, seq=0, source=1)
+SHARE = BlockMove(kind="share", block=4, seq=2)
+EVICT = BlockMove(kind="evict", block=3)
+TAKE = BlockMove(kind="allocate", block=3, seq=2)
+FREE = BlockMove(kind="free", block=5, seq=3)
 ENGINE = [COPY, SHARE, EVICT, TAKE, FREE]
 
 
 def exercise() -> Exercise:
-    done = [Done(deed=deed, record=0, op=i) for i, deed in enumerate(ENGINE)]
+    done = [Done(move=move, record=0, op=i) for i, move in enumerate(ENGINE)]
     return Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done])
 
 
-def graded(*deeds: Deed) -> Graded:
-    return grade(exercise(), state(), list(deeds))
+def graded(*moves: BlockMove) -> Graded:
+    return grade(exercise(), state(), list(moves))
 
 
 def test_what_the_engine_did_is_right() -> None:
@@ -61,27 +61,27 @@ def test_what_the_engine_did_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "why"),
+    ("move", "why"),
     [
-        (Deed(kind="allocate", block=0, seq=2), "in_use"),
-        (Deed(kind="allocate", block=3, seq=2), "still_hashed"),
-        (Deed(kind="allocate", block=2, seq=9), "nobody"),
-        (Deed(kind="allocate", block=77, seq=2), "nobody"),
-        (Deed(kind="share", block=1, seq=2), "no_hash"),
-        (Deed(kind="share", block=3, seq=2), "other_tokens"),
-        (Deed(kind="share", block=0, seq=1), "twice"),
-        (Deed(kind="copy", block=2, seq=0, source=0), "full"),
-        (Deed(kind="copy", block=2, seq=3, source=5), "alone"),
-        (Deed(kind="copy", block=5, seq=0, source=1), "in_use"),
-        (Deed(kind="copy", block=2, seq=0, source=5), "not_in_table"),
-        (Deed(kind="free", block=1, seq=0), "still_read"),
-        (Deed(kind="free", block=1, seq=3), "not_in_table"),
-        (Deed(kind="evict", block=0), "in_use"),
-        (Deed(kind="evict", block=2), "no_hash"),
+        (BlockMove(kind="allocate", block=0, seq=2), "in_use"),
+        (BlockMove(kind="allocate", block=3, seq=2), "still_hashed"),
+        (BlockMove(kind="allocate", block=2, seq=9), "nobody"),
+        (BlockMove(kind="allocate", block=77, seq=2), "nobody"),
+        (BlockMove(kind="share", block=1, seq=2), "no_hash"),
+        (BlockMove(kind="share", block=3, seq=2), "other_tokens"),
+        (BlockMove(kind="share", block=0, seq=1), "twice"),
+        (BlockMove(kind="copy", block=2, seq=0, source=0), "full"),
+        (BlockMove(kind="copy", block=2, seq=3, source=5), "alone"),
+        (BlockMove(kind="copy", block=5, seq=0, source=1), "in_use"),
+        (BlockMove(kind="copy", block=2, seq=0, source=5), "not_in_table"),
+        (BlockMove(kind="free", block=1, seq=0), "still_read"),
+        (BlockMove(kind="free", block=1, seq=3), "not_in_table"),
+        (BlockMove(kind="evict", block=0), "in_use"),
+        (BlockMove(kind="evict", block=2), "no_hash"),
     ],
 )
-def test_what_may_not_be_is_said_and_changes_nothing(deed: Deed, why: str) -> None:
-    found = graded(deed, *ENGINE)
+def test_what_may_not_be_is_said_and_changes_nothing(move: BlockMove, why: str) -> None:
+    found = graded(move, *ENGINE)
     assert (found.verdicts[0].grade, found.verdicts[0].why) == ("illegal", why)
     assert [verdict.grade for verdict in found.verdicts[1:]] == ["right"] * 5 and not found.right
 
@@ -96,30 +96,30 @@ def test_the_last_token_is_never_shared() -> None:
 def test_another_choice_is_told_from_a_mistake() -> None:
     found = graded(COPY, SHARE, FREE, EVICT)
     assert [(v.grade, v.why) for v in found.verdicts[2:]] == [("other", "order"), ("other", "not_head")]
-    needless = graded(COPY, SHARE, EVICT, TAKE, FREE, Deed(kind="allocate", block=5, seq=0))
+    needless = graded(COPY, SHARE, EVICT, TAKE, FREE, BlockMove(kind="allocate", block=5, seq=0))
     assert (needless.verdicts[-1].grade, needless.verdicts[-1].why) == ("other", "needless")
 
 
 def test_after_another_choice_the_engines_policy_is_what_is_right() -> None:
     """Two blocks are wanted: the second-best first, then what is the head of the queue as it is now."""
-    wanted = [Deed(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
-    found = Exercise(tasks=[], done=[Done(deed=deed, record=0, op=0) for deed in wanted])
+    wanted = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
+    found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in wanted])
     now = state()
     now.blocks[3].block_hash = None
-    given = [Deed(kind="allocate", block=3, seq=0), Deed(kind="allocate", block=2, seq=1)]
+    given = [BlockMove(kind="allocate", block=3, seq=0), BlockMove(kind="allocate", block=2, seq=1)]
     verdicts = grade(found, now, given).verdicts
     assert [(v.grade, v.why) for v in verdicts] == [("other", "not_head"), ("right", None)]
 
 
 def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_queue() -> None:
-    done: list[Done | Hashed] = [Hashed(block=5, tokens=[9, 9, 9, 9]), Done(deed=FREE, record=1, op=0)]
-    take = Done(deed=Deed(kind="allocate", block=2, seq=0), record=1, op=1)
+    done: list[Done | Hashed] = [Hashed(block=5, tokens=[9, 9, 9, 9]), Done(move=FREE, record=1, op=0)]
+    take = Done(move=BlockMove(kind="allocate", block=2, seq=0), record=1, op=1)
     found = Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done, take])
-    assert grade(found, state(), [FREE, take.deed]).right
-    assert not grade(found, state(), [FREE, Deed(kind="allocate", block=5, seq=0)]).right
+    assert grade(found, state(), [FREE, take.move]).right
+    assert not grade(found, state(), [FREE, BlockMove(kind="allocate", block=5, seq=0)]).right
 
 
 def test_an_operation_of_a_sequence_that_is_not_there_is_nobodys() -> None:
     """An eviction needs no sequence; one that names a wrong one was let through and broke the list."""
-    found = graded(Deed(kind="evict", block=2, seq=99), Deed(kind="allocate", block=2, seq=99))
+    found = graded(BlockMove(kind="evict", block=2, seq=99), BlockMove(kind="allocate", block=2, seq=99))
     assert [(v.grade, v.why) for v in found.verdicts] == [("illegal", "nobody")] * 2

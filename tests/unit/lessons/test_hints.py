@@ -422,8 +422,8 @@ def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
         stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
         course = Course(lesson, language, stage)
         course.go_on()
-        while course.barrier is not None:
-            if isinstance(item := course.barrier, Ask) and course.question and item.rule in CLAIMS:
+        while course.checkpoint is not None:
+            if isinstance(item := course.checkpoint, Ask) and course.question and item.rule in CLAIMS:
                 earlier = course.logs[course.moment.run - 1] if course.moment.run else None
                 scene = Scene(shown(course.log, len(course.log)), course.moment.records, earlier)
                 found += false_hints(scene, course.question, item.arguments)

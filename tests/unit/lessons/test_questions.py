@@ -48,7 +48,7 @@ def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
     stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, stage)
     course.go_on()
-    while not (isinstance(course.barrier, Ask) and course.barrier.rule == "keys_kept"):
+    while not (isinstance(course.checkpoint, Ask) and course.checkpoint.rule == "keys_kept"):
         course.answer_right()
         course.go_on()
     assert course.question

@@ -17,14 +17,14 @@ from app.ground.settings import ServerSettings
 from app.lessons.answers import Moment, Told, ToldDo, ToldMend, ToldWork
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
+from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, LessonError
-from app.lessons.mending import Mending, Move, name_of, refusal
+from app.lessons.lesson_replay import way
 from app.lessons.parse import read_lesson, settings_of
+from app.lessons.prompt_order import Mending, Move, name_of, refusal
 from app.lessons.recorded import recorded_lessons
-from app.lessons.retold import way
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
-from app.lessons.telling import told
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -72,9 +72,9 @@ def answers_of(recorded: Recorded) -> list[Answers]:
             }
             answers[index] = given[pattern]
         for index, done in recorded.transcript.works.items():
-            deeds = [one.deed for one in done]
-            lists: Answers = {"unsure": [None], "right": [deeds], "wrong": [deeds[1:]], "stray": [999, deeds]}
-            answers[index] = lists.get(pattern, [deeds[::-1], deeds])
+            moves = [one.move for one in done]
+            lists: Answers = {"unsure": [None], "right": [moves], "wrong": [moves[1:]], "stray": [999, moves]}
+            answers[index] = lists.get(pattern, [moves[::-1], moves])
         for index, mended in recorded.transcript.mended.items():
             right, wrong_moves = Mending(moves=mended.run.moves), Mending(moves=mended.run.moves[1:])
             stray = Mending(moves=[Move(part="none such")])
@@ -108,7 +108,7 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
     for answers in answers_of(recorded):
         for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
             if answers and answers[index] != [None]:
-                answers[index] = [[one.deed for one in done]]
+                answers[index] = [[one.move for one in done]]
         for index, mended in recorded.transcript.mended.items():  # the live one runs two
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]
@@ -194,7 +194,7 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     asked = list(itertools.product(places, answers_of(recorded)))
     given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": asked}))
-    command = [node(), str(ROOT / "tests/js/retold_dump.mjs")]
+    command = [node(), str(ROOT / "tests/js/lesson_replay_dump.mjs")]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60)
     for (at, answers), line in zip(asked, done.stdout.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)

@@ -7,12 +7,12 @@ import pytest
 from app.ground.settings import ServerSettings
 from app.lessons.answers import ToldAsk
 from app.lessons.course import Course
+from app.lessons.item_messages import told
 from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
 from app.lessons.parse import parse_lesson, settings_of
 from app.lessons.review import review
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
-from app.lessons.telling import told
 from app.lessons.words import worded
 from app.models.live_engine import engine_builder
 from engine.model.loader import load_model
@@ -72,7 +72,7 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     course.answer_right()
     course.go_on()
     course.go_on()
-    assert course.barrier is None
+    assert course.checkpoint is None
     stage.close()
 
 

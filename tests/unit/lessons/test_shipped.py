@@ -13,14 +13,14 @@ from app.lessons.answers import ToldAsk, ToldMend, ToldWork
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
+from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
-from app.lessons.mending import Mending
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
+from app.lessons.prompt_order import Mending
 from app.lessons.questions import RULES
 from app.lessons.race import STRATEGIES
 from app.lessons.stage import EngineStage
-from app.lessons.telling import told
 from app.lessons.words import question_texts, worded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -68,9 +68,9 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
         stage = on_stage(lesson)
         course = Course(lesson, language, stage)
         course.go_on()
-        while course.barrier is not None:
+        while course.checkpoint is not None:
             question = course.question
-            if isinstance(course.barrier, Ask) and question:
+            if isinstance(course.checkpoint, Ask) and question:
                 at = course.at
                 assert f"question.{question.rule}.stem" in texts and f"question.{question.rule}.right" in texts
                 said(texts[f"question.{question.rule}.stem"], question.values)
@@ -97,7 +97,7 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                 if not (course.answers.get(at) and course.answers[at].over):
                     course.answer(None if way == 2 else question.right)
                 assert course.answers[at].over
-            elif isinstance(course.barrier, Work):
+            elif isinstance(course.checkpoint, Work):
                 do_the_work(course)
             course.go_on()
         assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
@@ -114,15 +114,15 @@ def do_the_work(course: Course) -> None:
     at = course.at
     if at in course.sessions:
         return mend(course)
-    deeds = course.engines_list()
-    assert not course.answer(deeds[:-1])
+    moves = course.engines_list()
+    assert not course.answer(moves[:-1])
     shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.engine is None and not shown.over
     assert shown.given[0] is not None and shown.given[0].missing == 1
-    assert course.answer(deeds)
+    assert course.answer(moves)
     shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.over and shown.engine is not None
-    assert [done.deed for done in shown.engine] == deeds
+    assert [done.move for done in shown.engine] == moves
 
 
 def mend(course: Course) -> None:
@@ -169,10 +169,10 @@ def test_the_learner_does_every_kind_of_operation() -> None:
         stage = on_stage(lesson)
         course = Course(lesson, "en", stage)
         course.go_on()
-        while course.barrier is not None:
-            if isinstance(course.barrier, Work) and not course.barrier.mends:
-                kinds |= {deed.kind for deed in course.engines_list()}
-            if isinstance(course.barrier, Ask | Work):
+        while course.checkpoint is not None:
+            if isinstance(course.checkpoint, Work) and not course.checkpoint.mends:
+                kinds |= {move.kind for move in course.engines_list()}
+            if isinstance(course.checkpoint, Ask | Work):
                 course.answer(None)
             course.go_on()
         stage.close()
@@ -238,7 +238,7 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
     lesson = read_lesson(path)
     stage = on_stage(lesson)
     course = Course(lesson, "zh", stage)
-    while course.barrier is not None or course.at < 0:
+    while course.checkpoint is not None or course.at < 0:
         course.go_on()
     (sequence,) = stage.log.state_at(0).sequences.values()
     assert b"".join(sequence.token_bytes).decode() == "春江潮水连海平，海上明月共潮生！"
@@ -346,7 +346,7 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
     course = Course(lesson := parse_lesson(header + body, Path("x.md")), "en", on_stage(lesson))
     found = []
     course.go_on()
-    while course.barrier is not None:
+    while course.checkpoint is not None:
         if question := course.question:
             found.append(([option.number for option in question.options], question.options[question.right].number))
             course.answer(question.right)
@@ -372,8 +372,8 @@ def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
     course = Course(lesson, "en", stage, {}, again)
     came: list[tuple[str | None, str]] = []
     course.go_on()
-    while course.barrier is not None:
-        if isinstance(course.barrier, Ask):
+    while course.checkpoint is not None:
+        if isinstance(course.checkpoint, Ask):
             shown = told(course, course.at)[-1]
             assert isinstance(shown, ToldAsk) and shown.right is None and shown.evidence is None
             came.append((shown.again, shown.rule))

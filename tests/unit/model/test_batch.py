@@ -2,12 +2,12 @@
 
 import torch
 
+from engine.cache.attention_span import AttentionSpan
 from engine.cache.block_groups import GroupPlan
-from engine.cache.reach import Reach
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.trace.operations import RELEASED
 
-FULL, WINDOWED = Reach(None), Reach(4)
+FULL, WINDOWED = AttentionSpan(None), AttentionSpan(4)
 GROUPS = [
     GroupPlan([0], frozenset([FULL]), None, 10),
     GroupPlan([1], frozenset([WINDOWED]), None, 5, first_block=10),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from engine.accounting.work import StepWork, layer_flops
+from engine.cache.attention_span import WindowPolicy
 from engine.cache.forget_settings import ForgetSettings
-from engine.cache.reach import WindowPolicy
 from engine.model.forgetting.forgetting import Forgetting, Remembered
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from engine.cache.attention_span import AttentionSpan
 from engine.cache.kv_store import LayerShape
-from engine.cache.reach import Reach
 from engine.model.capture_decode import DecodeForms
 from engine.model.native import build_capture
 from engine.trace import codec
@@ -54,7 +54,7 @@ def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
 def test_bytes_are_those_of_the_codec(dtype: Literal["float16", "float32"], num_heads: int) -> None:
     """Lengths cover every msgpack encoding; 20 rows, none, and a layer without captures between."""
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 1, 70_000)]
-    forms = DecodeForms(build_capture(), dtype, num_heads, shapes, [Reach(None), Reach(None)])
+    forms = DecodeForms(build_capture(), dtype, num_heads, shapes, [AttentionSpan(None), AttentionSpan(None)])
     few, many = [(3, 200, 0), (70_000, 41, 34), (0, 0, 0)], [(n, n, n - min(n, i)) for i, n in enumerate(NUMBERS)]
     for rows in ([], few, many, many * 2):
         layers = [(0, 0, False), (1, 1, False), (127, 0, True), (128, 1, False), (300, 0, True)]

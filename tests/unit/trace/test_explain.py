@@ -8,7 +8,7 @@ from app.cli import main
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
-from engine.trace.explain import Story, overview, stories
+from engine.trace.explain import Timeline, overview, timelines
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Finish, Lookup, Preempt, Submit
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama
@@ -26,8 +26,8 @@ def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | 
     return engine
 
 
-def kinds(story: Story) -> list[str]:
-    return [type(moment.op).__name__ for moment in story.moments]
+def kinds(story: Timeline) -> list[str]:
+    return [type(event.op).__name__ for event in story.events]
 
 
 def test_who_waits_and_for_what() -> None:
@@ -36,9 +36,9 @@ def test_who_waits_and_for_what() -> None:
     step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.
     """
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
-        first, second, third = stories(log_of(engine))
+        first, second, third = timelines(log_of(engine))
     assert kinds(first) == ["Submit", "Lookup", "Admit", "Finish"]
-    admitted = [next(m for m in s.moments if isinstance(m.op, Admit)) for s in (first, second, third)]
+    admitted = [next(m for m in s.events if isinstance(m.op, Admit)) for s in (first, second, third)]
     assert [m.step for m in admitted] == [1, 13, 25]
     waits = [m.wait for m in admitted if m.wait]
     assert [(w.steps, w.behind, w.deferred) for w in waits] == [
@@ -89,15 +89,15 @@ def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
     )
     with run(config, [PROMPTS[2], PROMPTS[5], [7, 8]], [0, 2, 1]) as engine:
         log = log_of(engine)
-        worst = stories(log)[1]
+        worst = timelines(log)[1]
         preempted = [op for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
     assert preempted and {op.seq_id for op in preempted} == {1}
-    gone = next(m for m in worst.moments if isinstance(m.op, Preempt))
-    back = next(m for m in worst.moments if isinstance(m.op, Admit) and m.op.resumed)
+    gone = next(m for m in worst.events if isinstance(m.op, Preempt))
+    back = next(m for m in worst.events if isinstance(m.op, Admit) and m.op.resumed)
     assert isinstance(gone.op, Preempt) and gone.op.reason == "worst_priority"
     assert back.computed_again == gone.op.num_computed_tokens  # without a prefix cache nothing is found
     assert back.wait is not None and back.wait.steps == back.step - gone.step - 1
-    assert isinstance(worst.moments[0].op, Submit) and isinstance(worst.moments[-1].op, Finish)
+    assert isinstance(worst.events[0].op, Submit) and isinstance(worst.events[-1].op, Finish)
 
 
 def test_slow_steps_are_the_longest() -> None:
@@ -119,10 +119,10 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
         engine.add_requests([RequestSpec(PROMPTS[2], GREEDY, "a"), RequestSpec([50], GREEDY, "b")])
         engine.step()
         engine.step()
-        a, b = stories(log_of(engine))
+        a, b = timelines(log_of(engine))
     assert a.waiting is None and b.waiting is not None
     assert (b.waiting.steps, b.waiting.deferred) == (2, {"max_num_seqs": 2})
-    assert not any(isinstance(m.op, Lookup) for m in b.moments)
+    assert not any(isinstance(m.op, Lookup) for m in b.events)
 
 
 def test_what_drafts_came_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,9 +17,9 @@ from engine.trace.log_index import make as making
 from engine.trace.log_index.block_rows import NONE
 from engine.trace.log_index.columns import Patch, put_patch
 from engine.trace.log_index.content_rows import ContentColumns
-from engine.trace.log_index.heard_rows import HeardColumns, joined
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
+from engine.trace.log_index.observed_ranks import HeardColumns, joined
 from engine.trace.log_index.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.log_index.series import DRAWN, bins
 from engine.trace.log_index.stored import MAGIC, OWN, Index, read_index

@@ -29,7 +29,7 @@ def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def surveyed(log: TraceReader, folder: Path) -> LogIndex:
+def indexed(log: TraceReader, folder: Path) -> LogIndex:
     make(log, folder / "a.survey")
     return LogIndex(folder / "a.survey", log)
 
@@ -51,7 +51,7 @@ def sums(found: Prefixes) -> tuple[int, int]:
 @pytest.mark.parametrize("path", [*GOLDEN, None], ids=lambda path: path.stem if path else "pressed")
 def test_every_cached_content_is_in_it_once(path: Path | None, pressed: Path, tmp_path: Path) -> None:
     with TraceReader(path or pressed) as log:
-        log_index, tokens = surveyed(log, tmp_path), dict[bytes, int]()
+        log_index, tokens = indexed(log, tmp_path), dict[bytes, int]()
         groups = geometry(log.header)[1]
         step = max(1, len(log) // 25)
         for index in range(len(log)):
@@ -73,7 +73,7 @@ def test_the_largest_branches_come_and_the_others_are_counted(tmp_path: Path) ->
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=4000, requests=80, steps=150, bursts=0))
     with TraceReader(path) as log:
-        log_index = surveyed(log, tmp_path)
+        log_index = indexed(log, tmp_path)
         record = len(log) - 20
         whole, some = prefixes(log_index, record, ALL), prefixes(log_index, record, 10)
         assert len(whole.branches) > 20 and len(some.branches) == 10
@@ -98,7 +98,7 @@ def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_la
     ]
     for number, event in enumerate(told, 7):
         observed.told(0, Message(number, message(event), False))
-    log_index = surveyed(observed.log, tmp_path)
+    log_index = indexed(observed.log, tmp_path)
     early = prefixes(log_index, 3, ALL)
     # what follows from the whole log is known of every record: c follows b, which is not there yet
     assert [(one.begins, one.standing, one.all_blocks) for one in early.branches if one.parent < 0] == [
@@ -119,7 +119,7 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
     circle = [stored([b"a"], [1], 1, b"c"), stored([b"b"], [2], 1, b"a"), stored([b"c"], [3], 1, b"b")]
     for number, event in enumerate([*circle, stored([b"d"], [4], 1, b"d")]):
         observed.told(0, Message(number, message(event), False))
-    found = prefixes(surveyed(observed.log, tmp_path), 4, ALL)
+    found = prefixes(indexed(observed.log, tmp_path), 4, ALL)
     assert sums(found) == (4, 4)
     observed.log.close()
 
@@ -129,7 +129,7 @@ def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))
     with TraceReader(path) as log:
-        log_index = surveyed(log, tmp_path)
+        log_index = indexed(log, tmp_path)
         cached = log_index.blocks_at(len(log) - 1)
         assert len(log_index.changes(0, len(log)))
         assert "contents" not in vars(log_index)

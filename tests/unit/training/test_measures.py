@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from engine.cache.reach import WindowPolicy
+from engine.cache.attention_span import WindowPolicy
 from engine.model.loader import from_module
 from tests.parity.harness import masked_forward, random_prompt
 from tests.tiny_models import VOCAB_SIZE, tiny_model

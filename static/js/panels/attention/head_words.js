@@ -2,8 +2,8 @@
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { rowOf, strongest } from "../../core/attention.js";
-import { tellingHeads } from "../../core/heads.js";
 import { labelText } from "../../core/labels.js";
+import { measuredHeads } from "../../core/roles.js";
 import { kvHeadOf } from "../../core/shape.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { roles } from "../../state/roles.js";
@@ -48,7 +48,7 @@ export function cellLines(l, h) {
 
 /** @param {import("../../core/trace.js").ModelFacts} model @param {number} l @param {number} h */
 function roleLines(model, l, h) {
-  const measured = tellingHeads(model);
+  const measured = measuredHeads(model);
   if (measured.length)
     return measured.filter((one) => one.layer === l && one.head === h).map((one) => said("overview.known", one));
   const role = roles.value?.role(l, h);
@@ -57,7 +57,7 @@ function roleLines(model, l, h) {
   return queries ? [t("overview.no_role", { n: queries })] : [];
 }
 
-/** @param {string} key @param {import("../../core/heads.js").HeadPattern} measured */
+/** @param {string} key @param {import("../../core/roles.js").HeadPattern} measured */
 const said = (key, { pattern, mean_weight, uniform, queries }) =>
   t(key, {
     pattern: t(`stage.pattern.${pattern}`),

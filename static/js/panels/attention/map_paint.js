@@ -16,7 +16,7 @@ import { lookupTable } from "./rows.js";
  * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("../../core/log.js").Origin} Source
- * @typedef {{count: number, best: import("../../core/heads.js").HeadPattern}} Kind number of such heads, and the
+ * @typedef {{count: number, best: import("../../core/roles.js").HeadPattern}} Kind number of such heads, and the
  *   clearest one
  */
 

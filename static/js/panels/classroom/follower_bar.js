@@ -1,6 +1,6 @@
 // Bar of a follower: its place, the way back, "lost here", and the current question.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { answerToClass } from "../../control/class_lesson.js";
 import { requestOfClass } from "../../control/class_requests.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
@@ -11,7 +11,6 @@ import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, classState, drives, forgotten, ownSeat, roaming } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
 import { AnswerInput } from "./answers.js";
-import { useBarHeight } from "./bar_height.js";
 import { Histogram } from "./histogram.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
 import { SelfView } from "./self_view.js";
@@ -101,4 +100,26 @@ function Sheet() {
           : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
     }
   </section>`;
+}
+
+// Height of the class's bar at the bottom of the page; other elements at the window's lower edge are placed above it.
+
+const NAME = "--class-height"; // custom property of the root element, in CSS pixels, for style sheets
+
+/** Return a `ref` callback that publishes the element's height as the bar's height while it is mounted. */
+export function useBarHeight() {
+  return useCallback(
+    (() => {
+      const root = document.documentElement;
+      const sizes = new ResizeObserver(([{ target }]) =>
+        root.style.setProperty(NAME, `${target.getBoundingClientRect().height}px`),
+      );
+      return (/** @type {Element | null} */ element) => {
+        sizes.disconnect();
+        root.style.removeProperty(NAME);
+        if (element) sizes.observe(element, { box: "border-box" });
+      };
+    })(),
+    [],
+  );
 }

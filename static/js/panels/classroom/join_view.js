@@ -21,9 +21,9 @@ import {
   presenting,
 } from "../../state/classroom.js";
 import { settings } from "../../state/settings.js";
-import { Another } from "./another.js";
-import { useBarHeight } from "./bar_height.js";
+import { useBarHeight } from "./follower_bar.js";
 import { QuickQuestion } from "./quick_question.js";
+import { Another } from "./results.js";
 
 const COMMAND = "kvtheater serve --class";
 const QUIET = 4; // modules of quiet zone around a QR code

@@ -5,7 +5,7 @@ import { optionText, stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { lessonQuestion, secondsLeft } from "../../state/classroom.js";
-import { opened } from "../../state/lessons.js";
+import { currentLesson } from "../../state/lessons.js";
 import { ownText } from "./histogram.js";
 
 /** @param {{poll: import("../../core/wire.js").PollTold}} props */
@@ -33,7 +33,7 @@ export function Clock({ poll }) {
 
 /** The lesson question of a poll, if this page has it. @param {Poll} poll */
 function asked(poll) {
-  const now = opened.value;
+  const now = currentLesson.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
   if (item?.kind === "ask") return item;
   const heard = lessonQuestion.value;

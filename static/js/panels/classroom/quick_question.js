@@ -7,7 +7,7 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { askOpen, classState } from "../../state/classroom.js";
-import { barrier } from "../../state/lessons.js";
+import { checkpoint } from "../../state/lessons.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
 const MAX = 8;
@@ -23,7 +23,7 @@ export function QuickQuestion() {
 
 /** The question that the open lesson is waiting at. */
 function OfLesson() {
-  const item = barrier.value;
+  const item = checkpoint.value;
   if (item?.kind !== "ask" || classState.value?.lesson === null) return null;
   return html`<div class="class-ask-lesson"><p>${stemText(item)}</p>
     <button class="command primary" id="class-ask-lesson" onClick=${askLesson}>${t("class.ask_lesson")}</button></div>`;

@@ -5,10 +5,11 @@ import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { fileOf } from "../../net/classroom.js";
+import { fileOf, leaveClass } from "../../net/classroom.js";
 import { runAddress } from "../../net/commands.js";
 import { showFailure } from "../../net/errors.js";
-import { attendance } from "../../state/classroom.js";
+import { attendance, startOpen } from "../../state/classroom.js";
+import { connection } from "../../state/store.js";
 
 const DAYS = 30; // default storage period of a class
 const FILES = [
@@ -77,4 +78,15 @@ async function take(name) {
   } catch (error) {
     showFailure(error);
   }
+}
+
+// After the server has lost a class: a button that opens a new one.
+
+export const Another = () =>
+  html`<button class="command primary" id="class-another" disabled=${connection.value === "lost"}
+    onClick=${open}>${t("class.another")}</button>`;
+
+function open() {
+  leaveClass();
+  startOpen.value = true;
 }

@@ -10,20 +10,19 @@ import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
 import { attendance, classState, forgotten, presenting } from "../../state/classroom.js";
-import { barrier, cards, opened } from "../../state/lessons.js";
-import { Another } from "./another.js";
+import { cards, checkpoint, currentLesson } from "../../state/lessons.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
 import { Counted } from "./projector_view.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
 import { QuickQuestion } from "./quick_question.js";
-import { Results, Stored } from "./results.js";
+import { Another, Results, Stored } from "./results.js";
 
 /** @typedef {import("../../state/lessons.js").Item} Item */
 
 function Notes() {
-  const now = opened.value;
+  const now = currentLesson.value;
   if (!now) return html`<p class="hint">${t("class.notes_none")}</p>`;
   const section = now.items.at(-1)?.section;
   const texts = now.items.filter((item) => item.kind === "text" && item.section === section);
@@ -32,7 +31,7 @@ function Notes() {
     n: now.progress.num_sections,
   })}</p>
     ${texts.map((item) => (item.kind === "text" ? html`<p key=${item.index}>${said(item.blocks)}</p>` : null))}
-    <p class="class-notes-next">${nextText(barrier.value)}</p></div>`;
+    <p class="class-notes-next">${nextText(checkpoint.value)}</p></div>`;
 }
 
 /** Lesson menu for the projected page. */
@@ -42,7 +41,7 @@ function Lessons() {
   if (!all.length) return null;
   const open = (/** @type {string} */ lesson) => requestOfClass("class_lesson", { lesson });
   return html`<label class="field class-lesson">${t("class.lesson")} <select id="class-lesson"
-    value=${opened.value?.lesson ?? ""} onChange=${withValue(open)}>
+    value=${currentLesson.value?.lesson ?? ""} onChange=${withValue(open)}>
     <option value="" disabled>${t("class.lesson_none")}</option>
     ${all.map(
       ({ id, number, title }) => html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`,

@@ -7,9 +7,10 @@ import { optionLabel, valueText } from "../../i18n/options.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { Numeric } from "../../kit/inputs.js";
 import { labelOf } from "../../runs/tokens.js";
 import { quoted } from "../../runs/words.js";
-import { LAYOUT, SAMPLING } from "../../state/options.js";
+import { boundsOf, LAYOUT, SAMPLING } from "../../state/options.js";
 import { wantedSampling } from "../../state/run_settings.js";
 import { log, record, state, viewIndex } from "../../state/store.js";
 
@@ -56,19 +57,12 @@ function Pick({ id, label, choices, value, choose }) {
  * @param {NumberProps} props
  */
 function NumberOf({ row, fields, before, set }) {
-  const { name, kind, ge, gt, le } = row;
-  const entered = (/** @type {Entered} */ event) => set({ ...fields, [name]: event.currentTarget.value });
+  const { name, kind } = row;
+  const commit = (/** @type {number | null} */ n) => set({ ...fields, [name]: n === null ? "" : String(n) });
   return html`<label class="field"><span>${optionLabel(name)}</span>
-    <input
-      id=${`fork-${name.replaceAll("_", "-")}`}
-      type="number"
-      value=${fields[name] ?? ""}
-      min=${ge ?? gt}
-      max=${le}
-      step=${kind === "integer" ? 1 : "any"}
-      placeholder=${before[name] ?? "–"}
-      onInput=${entered}
-    /></label>`;
+    <${Numeric} id=${`fork-${name.replaceAll("_", "-")}`} step=${kind === "integer" ? 1 : "any"}
+      value=${fields[name] ?? ""} bounds=${boundsOf(row)} none=${String(before[name] ?? "–")} commit=${commit} eager />
+    </label>`;
 }
 
 /** Fields that replace a token sampled in this record. */

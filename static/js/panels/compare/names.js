@@ -1,4 +1,4 @@
-// Display names of runs that tell them apart: the given name or the beginning of the first prompt, the number of
+// Distinct display names of runs: the given name or the beginning of the first prompt, the number of
 // requests, the settings that differ, the start time. Pure.
 
 import { grouped, inLanguage, t } from "../../i18n/words.js";

@@ -63,7 +63,7 @@ function whyLost() {
 /** Reason why there is no run, and the remaining options. */
 function whyGone() {
   if (session.beginning.value) return [t("connection.awaited")];
-  const said = trouble();
+  const said = explanation();
   if (isBarred()) {
     const why = attends.value ? [] : said; // participants read it in the class's bar
     return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
@@ -73,20 +73,20 @@ function whyGone() {
 }
 
 /** Whether the server rejects all requests until its token is given. */
-const isBarred = () => session.trouble.value?.key === BARRED;
+const isBarred = () => session.problem.value?.key === BARRED;
 
 /** Known reason why there is no run: one sentence or none. */
-function trouble() {
-  const why = session.trouble.value;
+function explanation() {
+  const why = session.problem.value;
   return why ? [t(why.key, why.values)] : [];
 }
 
 /** Shown for a server without a model, which can only show recordings. */
 function Unmodelled() {
-  const nothing = session.trouble.value?.key === NOTHING_HERE;
+  const nothing = session.problem.value?.key === NOTHING_HERE;
   return html`<p class="toast" id="notice">
     <span>${
-      trouble()[0] ??
+      explanation()[0] ??
       t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })
     }</span>
     ${

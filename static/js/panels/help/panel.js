@@ -3,8 +3,7 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { helpOpen, KEYS } from "../../control/keyboard.js";
 import { startTour } from "../../control/tour.js";
-import { findTerms, groupsOfTerms } from "../../i18n/glossary.js";
-import { t } from "../../i18n/words.js";
+import { findTerms, groupsOfTerms, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";

@@ -60,6 +60,14 @@ export function readAtOnce() {
 
 const learn = () => (settings.viewMode.value = "lesson");
 
+const ALLOCATOR = "pages.yours"; // the section of the lesson on pages in which the learner allocates blocks
+
+const allocate = () =>
+  batch(() => {
+    settings.lesson.value = ALLOCATOR;
+    settings.viewMode.value = "lesson";
+  });
+
 const museum = () =>
   batch(() => {
     settings.viewMode.value = "workspace";
@@ -70,10 +78,12 @@ const museum = () =>
 export function Doors() {
   if (attends.value) return null;
   const hasServer = !isEmbedded && !isSite;
+  const isLive = store.modelFacts.value?.live !== false;
   /** @param {string} id @param {string} text @param {() => void} open */
   const door = (id, text, open) => html`<button class="intro-door" id=${id} onClick=${open}>${text}</button>`;
   return html`<nav class="intro-doors" id="intro-doors" aria-label=${t("intro.doors")}>
     ${isEmbedded && !hasLesson ? null : door("intro-learn", t("header.learn"), learn)}
+    ${hasServer && isLive ? door("intro-allocator", t("intro.allocator"), allocate) : null}
     ${door("intro-museum", t("detail.museum"), museum)}
     ${hasServer ? html`<a class="intro-door" href="scale">${t("header.scale")}</a>` : null}
     ${hasServer ? html`<a class="intro-door intro-prompts" href="prompts">${t("header.prompts")}</a>` : null}

@@ -70,7 +70,7 @@ export function MetricRows() {
     const share = Math.max(0, Math.min(1 - 1e-9, (x - label) / (element.clientWidth - label)));
     return { bin: Math.floor(share * count), row: Math.max(0, Math.min(rows.value.length - 1, Math.floor(y / HIGH))) };
   };
-  const last = (overview.value?.num_surveyed ?? 1) - 1;
+  const last = (overview.value?.num_indexed ?? 1) - 1;
   const unsaid = all.value.filter((row) => !isSaid(row));
   return html`<figure class="metric-rows">
     <figcaption>${t("large.metrics")}</figcaption>
@@ -154,7 +154,7 @@ function said(found, bin, only) {
   return `${at} · ${secondsText(found.at_max[bin])} · ${parts.join(" · ")}`;
 }
 
-/** The strip as a table of numbers. @param {{bins: Bins}} props */
+/** The metrics as a table of numbers. @param {{bins: Bins}} props */
 function Table({ bins: found }) {
   const count = found.edges.length - 1;
   const step = Math.ceil(count / TABLE_BINS);

@@ -15,14 +15,14 @@ import {
   bins,
   follow,
   isBehind,
-  isMadeAnew,
+  isRebuilt,
   overview,
   place,
   prefixesAt,
+  problem,
   STILL,
   show,
   shown,
-  trouble,
 } from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
@@ -57,7 +57,7 @@ function Prefixes({ branches, observed }) {
           )}</select>`
         : null
     }
-    ${problem ? html`<p class="large-trouble" role="alert">${problem}</p>` : null}
+    ${problem ? html`<p class="large-problem" role="alert">${problem}</p>` : null}
     ${isOpen && found ? html`<${branches} found=${found} observed=${observed} />` : null}
   </details>`;
 }
@@ -155,13 +155,13 @@ function Live() {
 /** Indexing progress of the log, or the problem that stops it. */
 function Progress() {
   const known = overview.value;
-  if (trouble.value) return html`<p class="large-trouble" role="alert">${trouble.value}</p>`;
-  if (!known || isMadeAnew.value) return html`<p role="status">${t("large.reading")}</p>`;
-  if (known.problem) return html`<p class="large-trouble" role="status">${known.problem}</p>`;
+  if (problem.value) return html`<p class="large-problem" role="alert">${problem.value}</p>`;
+  if (!known || isRebuilt.value) return html`<p role="status">${t("large.reading")}</p>`;
+  if (known.problem) return html`<p class="large-problem" role="status">${known.problem}</p>`;
   if (!isBehind.value) return null;
-  const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
+  const [n, all] = [grouped(known.num_indexed), grouped(known.num_records)];
   return html`<p role="status">${t("large.read_so_far", { n, all })}
-    <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;
+    <progress max=${known.num_records} value=${known.num_indexed}></progress></p>`;
 }
 
 /** The shown record: its position, navigation, and its operations. */

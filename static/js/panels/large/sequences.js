@@ -56,7 +56,7 @@ function turnsOf(one) {
 }
 
 /** Text of how a sequence ended. @param {SequenceRow} one */
-const endText = (one) => t("large.chosen.end", { how: t(`story.end.${one.finish_reason}`) });
+const endText = (one) => t("large.chosen.end", { how: t(`timeline.end.${one.finish_reason}`) });
 
 /**
  * @typedef {import("./columns.js").Column} Column
@@ -83,7 +83,7 @@ export function Sequences() {
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
   const wide = size.width || innerWidth;
   const { columns, bar } = useMemo(() => layoutFor(wide, all, only), [wide, all, only]);
-  const count = overview.value?.num_surveyed ?? 1;
+  const count = overview.value?.num_indexed ?? 1;
   const isOwn = isFrom ?? !isHere;
   const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
   const scale = isOwn ? longest : scaleOf([], false, at, count);
@@ -207,6 +207,6 @@ function Line({ one, columns, at, scale, place, stop, high, go, keyed }) {
 function statusText(one, at) {
   const status = statusAt(one, at);
   return status === "finished"
-    ? t(`story.end.${one.finish_reason || status}`)
+    ? t(`timeline.end.${one.finish_reason || status}`)
     : t(`large.status.${status ?? "to_come"}`);
 }

@@ -7,33 +7,33 @@ import { jumpTo } from "../../control/playback.js";
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { barrier } from "../../state/lessons.js";
+import { checkpoint } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { BlockManager } from "./block_manager.js";
 import { useNews } from "./follow.js";
 
 /**
  * @typedef {import("../../state/lessons.js").ToldWork} ToldWork
- * @typedef {import("../../core/wire.js").Deed} Deed
+ * @typedef {import("../../core/wire.js").BlockMove} BlockMove
  * @typedef {import("../../core/wire.js").Verdict} Verdict
  */
 
 /** The current list, and the item it belongs to. */
-const list = signal(/** @type {{item: number, deeds: Deed[]}} */ ({ item: -1, deeds: [] }));
+const list = signal(/** @type {{item: number, moves: BlockMove[]}} */ ({ item: -1, moves: [] }));
 
 /** Return the current list of an item. @param {ToldWork} item */
-export const deedsOf = (item) => (list.value.item === item.index ? list.value.deeds : []);
+export const movesOf = (item) => (list.value.item === item.index ? list.value.moves : []);
 
 /** @type {Record<Verdict["grade"], string>} */
 const SIGNS = { right: "✓", other: "≈", illegal: "✗", differs: "≠" };
 
 /** @param {{item: ToldWork}} props */
 export function Allocator({ item }) {
-  const isOpen = !item.over && barrier.value?.index === item.index;
-  const deeds = deedsOf(item);
+  const isOpen = !item.over && checkpoint.value?.index === item.index;
+  const moves = movesOf(item);
   const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
-  /** @param {Deed[]} wanted */
-  const set = (wanted) => (list.value = { item: item.index, deeds: wanted });
+  /** @param {BlockMove[]} wanted */
+  const set = (wanted) => (list.value = { item: item.index, moves: wanted });
   const news = useNews(item.given.length, item.over);
   return html`<div class="work" role="group" id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>
@@ -47,16 +47,16 @@ export function Allocator({ item }) {
     )}
     ${
       state
-        ? html`<${BlockManager} state=${state} deeds=${deeds}
-          onDeed=${(/** @type {Deed} */ deed) => set([...deeds, deed])} />
-        <ol class="work-list" aria-label=${t("lesson.work.list")}>${deeds.map(
-          (deed, i) => html`<li key=${i}>${deedText(deed)} <button class="quiet work-back"
-            aria-label=${t("lesson.work.back", { deed: deedText(deed) })}
-            onClick=${() => set(deeds.filter((_, j) => j !== i))}>✕</button></li>`,
+        ? html`<${BlockManager} state=${state} moves=${moves}
+          onMove=${(/** @type {BlockMove} */ move) => set([...moves, move])} />
+        <ol class="work-list" aria-label=${t("lesson.work.list")}>${moves.map(
+          (move, i) => html`<li key=${i}>${moveText(move)} <button class="quiet work-back"
+            aria-label=${t("lesson.work.back", { move: moveText(move) })}
+            onClick=${() => set(moves.filter((_, j) => j !== i))}>✕</button></li>`,
         )}</ol>
         <div class="work-ends">
-          <button class="command primary" id="work-give" disabled=${!deeds.length || waiting.value}
-            onClick=${() => answer(deeds)}>${t(item.given.length ? "lesson.work.second" : "lesson.work.give")}</button>
+          <button class="command primary" id="work-give" disabled=${!moves.length || waiting.value}
+            onClick=${() => answer(moves)}>${t(item.given.length ? "lesson.work.second" : "lesson.work.give")}</button>
           <button class="quiet" id="work-unsure" disabled=${waiting.value}
             onClick=${() => answer(null)}>${t("lesson.work.show")}</button>
         </div>`
@@ -93,16 +93,16 @@ function Tasks({ item }) {
 function Told({ told, attempt, news }) {
   return html`<div class="work-told" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
     <h3>${t(attempt > 1 ? "lesson.work.your_second" : "lesson.work.yours")}</h3>
-    <ol>${told.deeds.map((deed, i) => {
+    <ol>${told.moves.map((move, i) => {
       const { grade, why, refs } = told.verdicts[i];
       const values = {
-        block: deed.kind === "copy" && why !== "in_use" ? deed.source : deed.block,
-        seq: deed.seq,
+        block: move.kind === "copy" && why !== "in_use" ? move.source : move.block,
+        seq: move.seq,
         refs,
       };
       return html`<li data-grade=${grade}><i aria-label=${t(`lesson.work.grade.${grade}`)}>${
         SIGNS[grade]
-      }</i> ${deedText(deed)}${
+      }</i> ${moveText(move)}${
         why ? html` <span class="work-why">${t(`lesson.work.why.${why}`, values)}</span>` : null
       }</li>`;
     })}</ol>
@@ -115,9 +115,9 @@ function Told({ told, attempt, news }) {
 function Engines({ item }) {
   return html`<div class="work-told" data-news=${item.given.at(-1) === null}>
     <h3>${t("lesson.work.engine")}</h3>
-    <ol>${(item.engine ?? []).map(({ deed, record }) => {
+    <ol>${(item.engine ?? []).map(({ deed: move, record }) => {
       const isShown = record < own.numRecords.value;
-      return html`<li>${deedText(deed)} ${
+      return html`<li>${moveText(move)} ${
         isShown
           ? html`<button class="lesson-link num" onClick=${() => jumpTo(record)}>${t("lesson.record", {
               i: record + 1,
@@ -128,5 +128,5 @@ function Engines({ item }) {
   </div>`;
 }
 
-/** Text of an operation. @param {Deed} deed */
-export const deedText = ({ kind, block, seq, source }) => t(`lesson.work.deed.${kind}`, { block, seq, source });
+/** Text of an operation. @param {BlockMove} move */
+export const moveText = ({ kind, block, seq, source }) => t(`lesson.work.move.${kind}`, { block, seq, source });

@@ -5,11 +5,11 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { deedOf, drafted, TOOLS, tapped } from "./block_moves.js";
+import { drafted, moveOf, TOOLS, tapped } from "./block_moves.js";
 import { draggable, dragged, Ghost } from "./drag.js";
 
 /**
- * @typedef {import("./block_moves.js").Deed} Deed
+ * @typedef {import("./block_moves.js").BlockMove} BlockMove
  * @typedef {import("./block_moves.js").Draft} Draft
  * @typedef {import("./block_moves.js").Held} Held
  * @typedef {import("./block_moves.js").Kind} Kind
@@ -25,16 +25,16 @@ const held = signal(null);
 
 /**
  * @param {{
- *   state: import("../../state/store.js").State, deeds: Deed[], onDeed: (deed: Deed) => void,
+ *   state: import("../../state/store.js").State, moves: BlockMove[], onMove: (move: BlockMove) => void,
  * }} props
  */
-export function BlockManager({ state, deeds, onDeed }) {
-  const draft = drafted(state, deeds);
-  /** @param {Deed | null} deed */
-  const did = (deed) => {
-    if (!deed) return;
+export function BlockManager({ state, moves, onMove }) {
+  const draft = drafted(state, moves);
+  /** @param {BlockMove | null} move */
+  const did = (move) => {
+    if (!move) return;
     held.value = null;
-    onDeed(deed);
+    onMove(move);
   };
   /** @param {Held} one */
   const tap = (one) => {
@@ -44,7 +44,7 @@ export function BlockManager({ state, deeds, onDeed }) {
   };
   /** @param {number} seq */
   const placeIn = (seq) => {
-    if (held.value) did(deedOf(tool.value, held.value, { kind: "table", seq, block: null }));
+    if (held.value) did(moveOf(tool.value, held.value, { kind: "table", seq, block: null }));
   };
   const desk = { draft, size: state.block_size, tap, drop: did };
   const places = draft.queue.map((_, i) => i).filter((i) => i < AHEAD || draft.hashed[draft.queue[i]]);
@@ -101,7 +101,7 @@ function turn(event) {
  * A block: its id, whether it has a hash, its fill level and its reference count.
  *
  * @param {{
- *   draft: Draft, size: number, tap: (one: Held) => void, drop: (deed: Deed | null) => void, block: number,
+ *   draft: Draft, size: number, tap: (one: Held) => void, drop: (move: BlockMove | null) => void, block: number,
  *   from: number | "queue", head: boolean,
  * }} props
  */
@@ -119,7 +119,7 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
   /** @param {Element | null} under */
   const letGo = (under) => {
     const target = targetOf(under);
-    drop(target && deedOf(tool.value, one, target));
+    drop(target && moveOf(tool.value, one, target));
   };
   return html`<button class="desk-chip num" data-drop="chip" data-block=${block} data-head=${head} data-held=${isHeld}
     aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => dragged.value || tap(one)}

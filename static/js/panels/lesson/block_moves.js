@@ -2,9 +2,9 @@
 // are legal. Pure.
 
 /**
- * @typedef {import("../../core/wire.js").Deed} Deed
+ * @typedef {import("../../core/wire.js").BlockMove} BlockMove
  * @typedef {import("../../state/store.js").State} State
- * @typedef {Deed["kind"]} Kind
+ * @typedef {BlockMove["kind"]} Kind
  * @typedef {number | "queue"} From a sequence's table, or the free queue
  * @typedef {{block: number, from: From}} Held the block being moved
  * @typedef {{kind: "queue"} | {kind: "table", seq: number, block: number | null} | {kind: "tool", tool: Kind}} Target
@@ -21,10 +21,10 @@ export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
  * Apply a list of operations to `state`.
  *
  * @param {State} state
- * @param {Deed[]} deeds
+ * @param {BlockMove[]} moves
  * @returns {Draft}
  */
-export function drafted(state, deeds) {
+export function drafted(state, moves) {
   /** @type {Draft} */
   const draft = {
     queue: [...state.free_queues[0]],
@@ -37,11 +37,11 @@ export function drafted(state, deeds) {
     hashed: state.blocks.map((block) => block.block_hash !== null),
     filled: state.blocks.map((block) => block.token_ids.length),
   };
-  for (const deed of deeds) follow(draft, deed);
+  for (const move of moves) follow(draft, move);
   return draft;
 }
 
-/** @param {Draft} draft @param {Deed} deed */
+/** @param {Draft} draft @param {BlockMove} move */
 function follow(draft, { kind, block, seq, source }) {
   const { refs, hashed, filled } = draft;
   const table = draft.tables.get(seq ?? -1) ?? [];
@@ -85,20 +85,20 @@ function follow(draft, { kind, block, seq, source }) {
  * @param {Kind} tool
  * @param {Held} held
  * @param {Target} target
- * @returns {Deed | null}
+ * @returns {BlockMove | null}
  */
-export function deedOf(tool, { block, from }, target) {
-  const deed = { block, seq: null, source: null };
+export function moveOf(tool, { block, from }, target) {
+  const move = { block, seq: null, source: null };
   if (target.kind === "tool") {
-    if (target.tool === "evict") return { ...deed, kind: "evict" };
-    return target.tool === "free" && from !== "queue" ? { ...deed, kind: "free", seq: from } : null;
+    if (target.tool === "evict") return { ...move, kind: "evict" };
+    return target.tool === "free" && from !== "queue" ? { ...move, kind: "free", seq: from } : null;
   }
-  if (target.kind === "queue") return from === "queue" ? null : { ...deed, kind: "free", seq: from };
+  if (target.kind === "queue") return from === "queue" ? null : { ...move, kind: "free", seq: from };
   if (target.seq === from) return null;
   if (tool === "copy" && from === "queue" && target.block !== null)
-    return { ...deed, kind: "copy", seq: target.seq, source: target.block };
+    return { ...move, kind: "copy", seq: target.seq, source: target.block };
   const kind = from !== "queue" || tool === "share" ? "share" : "allocate";
-  return { ...deed, kind, seq: target.seq };
+  return { ...move, kind, seq: target.seq };
 }
 
 /**
@@ -107,14 +107,14 @@ export function deedOf(tool, { block, from }, target) {
  * @param {Kind} tool
  * @param {Held | null} held
  * @param {Held} tapped
- * @returns {Deed | Held | null}
+ * @returns {BlockMove | Held | null}
  */
 export function tapped(tool, held, tapped) {
-  if (tool === "evict") return deedOf(tool, tapped, { kind: "tool", tool });
-  if (tool === "free") return deedOf(tool, tapped, { kind: "queue" });
+  if (tool === "evict") return moveOf(tool, tapped, { kind: "tool", tool });
+  if (tool === "free") return moveOf(tool, tapped, { kind: "queue" });
   if (tool === "copy" && held && (held.from === "queue") !== (tapped.from === "queue")) {
     const [free, source] = held.from === "queue" ? [held, tapped] : [tapped, held];
-    if (source.from !== "queue") return deedOf(tool, free, { kind: "table", seq: source.from, block: source.block });
+    if (source.from !== "queue") return moveOf(tool, free, { kind: "table", seq: source.from, block: source.block });
   }
   return held?.block === tapped.block && held.from === tapped.from ? null : tapped;
 }

@@ -6,7 +6,7 @@ import { change } from "../../control/lesson.js";
 import { optionLabel } from "../../i18n/options.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { opened } from "../../state/lessons.js";
+import { currentLesson } from "../../state/lessons.js";
 
 const NOTCH = 14; // px of dragging per value
 const CALM = 500; // ms without a key press before the run is recomputed
@@ -24,13 +24,14 @@ export function away(name, value, by) {
 
 /** @param {{name: string, text: string}} props `text`: the value as written in the sentence */
 export function Knob({ name, text }) {
-  if (opened.value?.source !== "live") return html`<b class="num" title=${t("lesson.knob_recorded")}>${text}</b>`;
+  if (currentLesson.value?.source !== "live")
+    return html`<b class="num" title=${t("lesson.knob_recorded")}>${text}</b>`;
   return html`<${Live} name=${name} text=${text} />`;
 }
 
 /** @param {{name: string, text: string}} props */
 function Live({ name, text }) {
-  const changes = opened.value?.changes ?? {};
+  const changes = currentLesson.value?.changes ?? {};
   const now = changes[name] ?? Number.parseInt(text, 10);
   const [wanted, want] = useState(/** @type {number | null} */ (null));
   const from = useRef(/** @type {{x: number, value: number} | null} */ (null));

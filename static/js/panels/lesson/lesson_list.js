@@ -2,11 +2,12 @@
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
-import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
+import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
+import { csvText } from "../../core/csv.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { cards, kept, leftOver, REVIEW } from "../../state/lessons.js";
+import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 
 export function LessonList() {
@@ -30,7 +31,7 @@ export function LessonList() {
 
 /** The tour of the page, listed before the first lesson. */
 function Tour() {
-  const { state, at } = tourWay.value;
+  const { state, at } = tourState.value;
   return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
     <span class="path-number num">0</span>
     <span class="path-title">${t("lesson.zero")}</span>
@@ -41,7 +42,7 @@ function Tour() {
 
 /** Review of questions that were answered wrong and did not recur in a later lesson. */
 function OnceMore() {
-  const { length: n } = leftOver.value;
+  const { length: n } = dueReviews.value;
   if (!n) return null;
   return html`<li><button class="path-card" id="path-again" onClick=${() => learn(REVIEW)}>
     <span class="path-number num">?</span>
@@ -52,7 +53,7 @@ function OnceMore() {
 
 /** @param {{card: import("../../state/lessons.js").Card}} props */
 function Entry({ card }) {
-  const way = kept.value[card.id];
+  const way = storedProgress.value[card.id];
   const isTest = card.kind !== "lesson";
   const state = way?.over ? "over" : way ? "begun" : "new";
   const { model, refused, num_questions: n } = card;
@@ -65,4 +66,56 @@ function Entry({ card }) {
     <span class="path-minutes num">${t("lesson.minutes", { n: card.minutes })}</span>
     <span class="path-state">${text}</span>
   </button></li>`;
+}
+
+// Learning gain: the questions by kind before the first lesson and after the last one, side by side.
+
+/** @typedef {import("../../state/lessons.js").Result} Result */
+
+/** @type {Record<Result, string>} */
+const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
+
+/** Return the results of both tests by kind of question, in the order of asking. */
+function rows() {
+  const [before, after] = ["before", "after"].map((id) => storedProgress.value[id]?.results ?? {});
+  const rules = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return rules.map((rule) => ({ rule, before: before[rule] ?? null, after: after[rule] ?? null }));
+}
+
+export function Gain() {
+  const found = rows();
+  const right = (/** @type {"before" | "after"} */ when) => found.filter((row) => row[when] === "right").length;
+  const both = found.some((row) => row.before) && found.some((row) => row.after);
+  return html`<div class="lesson-over" role="status">
+    <p>${
+      both
+        ? t("lesson.gain", { before: right("before"), after: right("after"), n: found.length })
+        : t("lesson.gain_first", { right: right("before") + right("after"), n: found.length })
+    }</p>
+    <table class="gain">
+      <thead><tr><th scope="col">${t("lesson.gain_kind")}</th><th scope="col">${t("lesson.gain_before")}</th><th
+        scope="col">${t("lesson.gain_after")}</th></tr></thead>
+      <tbody>${found.map(
+        ({ rule, before, after }) => html`<tr key=${rule}><th scope="row">${t(`lesson.kind.${rule}`)}</th>
+          <${Mark} result=${before} /><${Mark} result=${after} /></tr>`,
+      )}</tbody>
+    </table>
+    <div class="lesson-ends">
+      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      <a class="quiet" id="lesson-csv" download="learned.csv" href=${address(found)}>CSV</a>
+    </div>
+    <p class="hint">${t("lesson.gain_stays")}</p>
+  </div>`;
+}
+
+/** @param {{result: Result | null}} props */
+function Mark({ result }) {
+  if (!result) return html`<td>–</td>`;
+  return html`<td data-result=${result} aria-label=${t(`lesson.result.${result}`)}>${MARKS[result]}</td>`;
+}
+
+/** @param {ReturnType<typeof rows>} found */
+function address(found) {
+  const lines = [["question", "before", "after"], ...found.map((row) => [row.rule, row.before ?? "", row.after ?? ""])];
+  return `data:text/csv;charset=utf-8,${encodeURIComponent(csvText(lines))}`;
 }

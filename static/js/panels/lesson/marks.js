@@ -5,7 +5,7 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { optionText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
-import { boxOf } from "../../kit/anchors.js";
+import { anchorOf } from "../../kit/anchors.js";
 import { schedule } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
 import { shownPart } from "../../state/lessons.js";
@@ -110,16 +110,16 @@ function sideOfTokens({ x, width }, right) {
 function placeBox(place) {
   switch (place.kind) {
     case "block":
-      return boxOf("slot", place.block, null);
+      return anchorOf("slot", place.block, null);
     case "slot":
-      return boxOf("slot", place.block, place.offset);
+      return anchorOf("slot", place.block, place.offset);
     case "tokens":
-      return boxOf("columns", place.seq, place.first, place.count);
+      return anchorOf("columns", place.seq, place.first, place.count);
     case "request":
-      return boxOf("lane", place.seq) ?? elementBox(`.table-row[data-seq="${place.seq}"] .table-name`);
+      return anchorOf("lane", place.seq) ?? elementBox(`.table-row[data-seq="${place.seq}"] .table-name`);
     case "step": {
       const index = log.peek()?.records.findIndex((record) => record.step === place.step) ?? -1;
-      return index < 0 ? null : boxOf("record", index);
+      return index < 0 ? null : anchorOf("record", index);
     }
     case "bytes": {
       const bar = elementBox(".memory-bar[data-scale]");

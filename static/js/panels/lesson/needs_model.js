@@ -2,15 +2,15 @@
 
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { opened } from "../../state/lessons.js";
+import { currentLesson } from "../../state/lessons.js";
 import { isSite } from "../../state/site.js";
 
 const COMMAND = "kvtheater serve";
 
 /** Whether a race can be run: with a live model, or with a site's recorded lanes. */
-export const canRace = () => opened.value?.source === "live" || isSite;
+export const canRace = () => currentLesson.value?.source === "live" || isSite;
 
 export const NeedsModel = () =>
-  opened.value?.source === "class"
+  currentLesson.value?.source === "class"
     ? html`<p class="hint" id="race-nothing">${t("lesson.race_class")}</p>`
     : html`<p class="hint" id="race-nothing">${t("lesson.race_live")} <code>${COMMAND}</code></p>`;

@@ -10,13 +10,12 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
+import { cards, checkpoint, currentLesson, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { Allocator } from "./allocator.js";
 import { follow } from "./follow.js";
-import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
-import { LessonList } from "./lesson_list.js";
+import { Gain, LessonList } from "./lesson_list.js";
 import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 
@@ -71,10 +70,11 @@ function link(node, inside) {
 
 const READ = new Set(["text", "show"]); // items that do not wait for the learner
 const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
+const PART_MARK = "."; // in the id of a section on its own, as in app/lessons/excerpt.py
 const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
-  const now = opened.value;
+  const now = currentLesson.value;
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
       <button class="wordmark lesson-home" onClick=${() => learn(null)}
@@ -94,7 +94,7 @@ const articleOf = (now) => html`<${Article} key=${`${now.lesson}/${now.language}
 
 /** Export of the open lesson as a file, if a model can record it. */
 function TakeAlong() {
-  const now = opened.value;
+  const now = currentLesson.value;
   if (now?.source !== "live" || now.lesson === REVIEW) return null;
   return html`<a class="tool" id="lesson-export" href=${`api/lessons/${now.lesson}/export.html`} download
     aria-label=${t("lesson.export")} title=${t("lesson.export")}><${Icon} name="download" /></a>`;
@@ -194,19 +194,19 @@ function Do({ item }) {
     n: count,
     until: untilText(until, count),
     rank: rank + 1,
-    keep: keep[opened.value?.language ?? ""] ?? 0,
+    keep: keep[currentLesson.value?.language ?? ""] ?? 0,
   };
   const names = Object.entries(changes).map(([name, value]) =>
     OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : settingText(name, value),
   );
   const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${Object.keys(keep).length ? "keep" : verb}`;
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
-  const isNext = barrier.value === item;
+  const isNext = checkpoint.value === item;
   if (item.moment)
     return html`<p class="lesson-done"><${Icon} name="done" /> ${text} ${
       verb === "race" ? null : html`<${Reached} moment=${item.moment} />`
     }</p>`;
-  if (opened.value?.source === "class")
+  if (currentLesson.value?.source === "class")
     return html`<p class="lesson-done" data-coming="true"><${Icon} name="step" /> ${text} <span>${t(
       "lesson.presenter_goes_on",
     )}</span></p>`;
@@ -220,7 +220,7 @@ function Do({ item }) {
  * @param {{moment: NonNullable<import("../../state/lessons.js").ToldDo["moment"]>}} props
  */
 function Reached({ moment: { run, records } }) {
-  const isShown = opened.value?.items.every((item) => !("moment" in item) || (item.moment?.run ?? 0) <= run);
+  const isShown = currentLesson.value?.items.every((item) => !("moment" in item) || (item.moment?.run ?? 0) <= run);
   if (!records) return null;
   const text = t("lesson.record", { i: grouped(records) });
   if (!isShown) return html`<span class="num">${text}</span>`;
@@ -235,8 +235,8 @@ function untilText(until, n) {
 
 /** @param {{item: import("../../state/lessons.js").ToldSandbox}} props */
 function Sandbox({ item }) {
-  const now = opened.value;
-  const isHere = barrier.value === item;
+  const now = currentLesson.value;
+  const isHere = checkpoint.value === item;
   const isLive = now?.source === "live";
   const isClass = now?.source === "class";
   const hasMore = now !== null && now.progress.num_optional > 0;
@@ -272,7 +272,9 @@ function Score({ now }) {
 /** @param {{now: Opened}} props */
 function End({ now }) {
   const all = cards.value ?? [];
-  const next = all[all.findIndex(({ id }) => id === now.lesson) + 1];
+  const [whole, part] = now.lesson.split(PART_MARK);
+  const at = all.findIndex(({ id }) => id === whole);
+  const next = all[part ? at : at + 1]; // a section on its own leads to its lesson
   const canGoOn = now.lesson !== REVIEW && next && next.refused === null;
   return html`<div class="lesson-over" role="status">
     <${Score} now=${now} />

@@ -3,7 +3,7 @@
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { answerToClass } from "../../control/class_lesson.js";
 import { classState } from "../../state/classroom.js";
-import { barrier, opened } from "../../state/lessons.js";
+import { checkpoint, currentLesson } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 
@@ -24,18 +24,18 @@ const recalled = signal(/** @type {{item: number, at: number} | null} */ (null))
 
 /** Mark the answers to an earlier question in the picture. @param {ToldAsk} item */
 export function lookBackAt(item) {
-  recalled.value = { item: item.index, at: opened.value?.progress.at ?? -1 };
+  recalled.value = { item: item.index, at: currentLesson.value?.progress.at ?? -1 };
 }
 
 /** Whether correct answers may be revealed. Tests reveal them only at the end. */
-export const isTold = () => opened.value?.kind === "lesson" || opened.value?.progress.over === true;
+export const isTold = () => currentLesson.value?.kind === "lesson" || currentLesson.value?.progress.over === true;
 
 /** Return whether a question can be answered now. @param {ToldAsk} item */
-export const isOpen = (item) => !item.over && barrier.value?.index === item.index && isAskedHere(item);
+export const isOpen = (item) => !item.over && checkpoint.value?.index === item.index && isAskedHere(item);
 
 /** Whether this page poses the question; in a class, the presenter does. @param {ToldAsk} item */
 const isAskedHere = ({ index }) => {
-  if (opened.value?.source !== "class") return true;
+  if (currentLesson.value?.source !== "class") return true;
   const poll = classState.value?.poll;
   return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
 };
@@ -76,8 +76,8 @@ const isAnew = ({ action }) => action.verb === "restart" || action.verb === "for
 
 /** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
 export const marks = computed(() => {
-  const items = opened.value?.items ?? [];
-  const isBack = recalled.value?.at === opened.value?.progress.at;
+  const items = currentLesson.value?.items ?? [];
+  const isBack = recalled.value?.at === currentLesson.value?.progress.at;
   const back = isBack ? items.find((item) => item.index === recalled.value?.item) : null;
   const groups = questionsByAction(items);
   const open = groups[0]?.filter(isOpen) ?? [];
@@ -124,6 +124,6 @@ function roleOf(item, option) {
  */
 export function choose(item, option) {
   turnTo(item);
-  if (opened.value?.source === "class") answerToClass(option < 0 ? null : option);
+  if (currentLesson.value?.source === "class") answerToClass(option < 0 ? null : option);
   else chosen.value = { item: item.index, option };
 }

@@ -8,7 +8,7 @@ import { jumpTo } from "../../control/playback.js";
 import { inEffect, MAX_MOVES, moved, nameOf } from "../../core/prompt_order.js";
 import { grouped, sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { barrier } from "../../state/lessons.js";
+import { checkpoint } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
@@ -31,7 +31,7 @@ const moveText = ({ part, before }) => t(before === null ? "lesson.mend.last" : 
 
 /** @param {{item: ToldMend}} props */
 export function PromptOrder({ item }) {
-  const isOpen = !item.over && barrier.value?.index === item.index;
+  const isOpen = !item.over && checkpoint.value?.index === item.index;
   const moves = list.value.item === item.index ? list.value.moves : [];
   /** @param {Move[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, moves: wanted });
@@ -175,7 +175,7 @@ function Part({ turn, lines, at, isMovable, diverges, onMove }) {
 const Moves = ({ moves, set }) =>
   html`<ol class="work-list" aria-label=${t("lesson.mend.moves")}>${moves.map(
     (move, i) => html`<li key=${i}>${moveText(move)} <button class="quiet work-back"
-    aria-label=${t("lesson.work.back", { deed: moveText(move) })}
+    aria-label=${t("lesson.work.back", { move: moveText(move) })}
     onClick=${() => set(inEffect(moves.toSpliced(i, 1)))}>✕</button></li>`,
   )}</ol>`;
 

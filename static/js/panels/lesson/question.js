@@ -6,7 +6,7 @@ import { jumpTo } from "../../control/playback.js";
 import { letter, optionText, shownValues, stemText } from "../../i18n/questions.js";
 import { hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { opened, REVIEW } from "../../state/lessons.js";
+import { currentLesson, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { useNews } from "./follow.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
@@ -19,7 +19,7 @@ import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction
 const GAZE = 5000; // ms for which the outcome of the previous question stays before the marks of the next one
 
 /** Whether a class is asked: participants answer on their own sheet and see the correct answer when it is revealed. */
-const isOfClass = () => opened.value?.source === "class";
+const isOfClass = () => currentLesson.value?.source === "class";
 
 /** @param {{item: ToldAsk}} props */
 export function Question({ item }) {
@@ -34,7 +34,7 @@ export function Question({ item }) {
     chosen.value = null;
     answer(mine < 0 ? null : mine);
   };
-  const whence = opened.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
+  const whence = currentLesson.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
   const turn = () => turnTo(item);
   useEffect(() => {
     if (!isAsked) return undefined;

@@ -6,7 +6,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { factorsOf, PRESETS } from "../../state/presets.js";
+import { factorsOf, PRESETS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { t } from "../../i18n/words.js";
 import { registerAnchor } from "../../kit/anchors.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
-import { themeVersion } from "../../kit/colour.js";
+import { Swatch, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
@@ -97,8 +97,20 @@ export function PoolTitle() {
   const now = state.value;
   return html`<h3 class="panel-title pool-title">
     <span><${Term} id="block">${t("pool.title")}<//> <${Fidelity} kind="captured" /></span>
+    ${now ? html`<${Queued} now=${now} />` : null}
     ${now ? html`<small class="num">${t("pool.size", { n: now.blocks.length, size: now.block_size })}</small>` : null}
   </h3>`;
+}
+
+const MAX_QUEUED = 4; // waiting sequences that are named
+
+/** Numbers of running and waiting sequences, while one waits; the first by name. @param {{now: State}} props */
+function Queued({ now: { running, waiting } }) {
+  if (!waiting.length) return null;
+  return html`<small class="num pool-queued" id="pool-queued" data-running=${running.length}
+    data-waiting=${waiting.length}>${t("pool.queued", { running: running.length, waiting: waiting.length })}${waiting
+      .slice(0, MAX_QUEUED)
+      .map((id) => html` <span key=${id}><${Swatch} id=${id} />${id}</span>`)}</small>`;
 }
 
 /**

@@ -89,7 +89,7 @@ function under(groups, chains, count, salt) {
 }
 
 /**
- * Return the token counts at which a hit may end for `group` alone. Returns null if the events cannot tell.
+ * Return the token counts at which a hit may end for `group` alone. Returns null if the events do not determine it.
  *
  * @param {Group} group @param {Link[]} chain @param {number} most
  * @returns {number[] | null}

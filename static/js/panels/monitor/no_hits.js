@@ -12,25 +12,25 @@ const SETTING = "vllm:cache_config_info.";
  * Explain why no token has hit since monitoring began. Returns null if some did, if no prefix was queried, or if the
  * server does not report it.
  *
- * @param {RankReport} said report of the rank
+ * @param {RankReport} report report of the rank
  * @param {number} blockSize of the pool
  * @param {() => PrefixRoot[] | Promise<PrefixRoot[]>} roots beginnings of its sequences; called only if nothing else
  * explains the
  *   misses
  * @returns {Verdict | null | Promise<Verdict | null>}
  */
-export function whyNoHits(said, blockSize, roots) {
-  const { hits, stored, messages, groups } = said;
+export function whyNoHits(report, blockSize, roots) {
+  const { hits, stored, messages, groups } = report;
   if (!hits?.asked || hits.hits > 0) return null;
-  const setting = (/** @type {string} */ name) => said.readings[SETTING + name]?.at(-1)?.[1];
+  const setting = (/** @type {string} */ name) => report.readings[SETTING + name]?.at(-1)?.[1];
   if (setting("enable_prefix_caching") === 0) return { name: "off", facts: {} };
   if (!stored) return { name: messages ? "nothing" : "silent", facts: { asked: hits.asked, size: blockSize } };
   const sizes = groups.map(({ size }) => size).filter(Boolean);
   const alignment = setting("cache_hit_alignment_tokens") ?? sizes.reduce(leastCommon, 1);
-  const found = ofGroups(said, alignment) ?? ofPool(said) ?? ofRanks(said) ?? ofOneRoot(said);
+  const found = ofGroups(report, alignment) ?? ofPool(report) ?? ofRanks(report) ?? ofOneRoot(report);
   if (found) return found;
   const conclude = (/** @type {PrefixRoot[]} */ some) =>
-    ofRoots(some, said.roots, Math.min(...sizes, blockSize), alignment);
+    ofRoots(some, report.roots, Math.min(...sizes, blockSize), alignment);
   const some = roots();
   return some instanceof Promise ? some.then(conclude) : conclude(some);
 }
@@ -38,7 +38,7 @@ export function whyNoHits(said, blockSize, roots) {
 /**
  * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
  *
- * @param {RankReport} said @param {number} alignment @returns {Verdict | null}
+ * @param {RankReport} report @param {number} alignment @returns {Verdict | null}
  */
 function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
   if (!n) return null;
@@ -49,15 +49,15 @@ function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
   return { name: "group", facts: { n: worst.count, of: n, group: worst.group, kind } };
 }
 
-/** The needed contents had been evicted. @param {RankReport} said @returns {Verdict | null} */
+/** The needed contents had been evicted. @param {RankReport} report @returns {Verdict | null} */
 const ofPool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
 
-/** Requests with the same beginning were routed to other ranks. @param {RankReport} said @returns {Verdict | null} */
+/** Requests with the same beginning were routed to other ranks. @param {RankReport} report @returns {Verdict | null} */
 const ofRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
 
 /**
  * No content was stored twice, and there is at most one beginning.
- * @param {RankReport} said
+ * @param {RankReport} report
  * @returns {Verdict | null}
  */
 const ofOneRoot = ({ roots }) =>

@@ -9,7 +9,7 @@ import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
 import { useQuery } from "../../kit/use_query.js";
-import { place, heard as surveyed } from "../../net/log_index.js";
+import { observedCache as indexedCache, place } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
@@ -87,11 +87,11 @@ const READINGS = [
  */
 export function Panel({ queries, branches }) {
   const [large, shown] = [longRun.value, log.value];
-  if (large) return html`<${Everywhere} heard=${surveyed} header=${large.header} index=${place.value} />`;
+  if (large) return html`<${Everywhere} cache=${indexedCache} header=${large.header} index=${place.value} />`;
   if (!shown?.header.observed || !state.value) return null;
   return html`<section class="monitor" id="region-monitor" aria-label=${t("monitor.title")} tabindex="0">
     <header class="monitor-head"><${Head} header=${shown.header} /></header>
-    <${Everywhere} heard=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
+    <${Everywhere} cache=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
       branches=${branches} />
   </section>`;
 }
@@ -100,23 +100,23 @@ export function Panel({ queries, branches }) {
  * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are
  * shown too; for a longer log the long run's panel shows them.
  *
- * @param {{heard: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
+ * @param {{cache: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
  */
-function Everywhere({ heard, header, index, queries, branches }) {
+function Everywhere({ cache, header, index, queries, branches }) {
   const ask = () => {
-    const report = heard.said(index);
+    const report = cache.reports(index);
     return report instanceof Promise ? report.then((ranks) => ({ ranks, index })) : { ranks: report, index };
   };
-  const { answer, problem } = useQuery(index < 0 ? null : ask, [heard, index], heard.still);
+  const { answer, problem } = useQuery(index < 0 ? null : ask, [cache, index], cache.still);
   const { events = [], unknown = [] } = header.observed ?? {};
   return html`<div class="monitor-said">
     ${problem && html`<p class="monitor-problem" role="alert" lang="en">${problem}</p>`}
     ${answer?.ranks.map(
       (report, rank, { length }) =>
-        html`<${OneRank} key=${rank} ...${{ heard, said: report, rank, header, branches }} index=${answer.index}
+        html`<${OneRank} key=${rank} ...${{ cache, report, rank, header, branches }} index=${answer.index}
           from=${events[rank] ?? ""} many=${length > 1} />`,
     )}
-    <${AskedFor} heard=${heard} index=${index} />
+    <${AskedFor} cache=${cache} index=${index} />
     ${queries && html`<${queries} />`}
     <${Unknowns} names=${unknown} open=${Boolean(queries)} />
   </div>`;
@@ -124,11 +124,11 @@ function Everywhere({ heard, header, index, queries, branches }) {
 
 /**
  * @param {{
- *   heard: ObservedCache, said: RankReport, rank: number, index: number, header: Header, from: string, many: boolean,
+ *   cache: ObservedCache, report: RankReport, rank: number, index: number, header: Header, from: string, many: boolean,
  *   branches?: Component,
- * }} props `index`: of the last record that `said` covers
+ * }} props `index`: of the last record that `report` covers
  */
-function OneRank({ heard, said: report, rank, index, header, from, many, branches }) {
+function OneRank({ cache, report, rank, index, header, from, many, branches }) {
   const { since, problem } = report;
   const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
   return html`<div class="monitor-rank">
@@ -148,8 +148,8 @@ function OneRank({ heard, said: report, rank, index, header, from, many, branche
       <${Figure} name="unmatched" value=${grouped(report.unmatched)} />
       ${report.unread ? html`<${Figure} name="unread" value=${grouped(report.unread)} />` : null}
     </dl>
-    <${Readings} said=${report} />
-    <${WhyNoHits} ...${{ heard, said: report, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
+    <${Readings} report=${report} />
+    <${WhyNoHits} ...${{ cache, report, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
     ${branches && html`<${Places} instance=${rank} />`}
     <${Families} found=${report.families} />
     ${branches && html`<${Beginnings} instance=${rank} branches=${branches} />`}
@@ -163,8 +163,8 @@ const Figure = ({ name, value }) =>
     <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("monitor.unknown")}</dd>
   </div>`;
 
-/** @param {{said: RankReport}} props */
-function Readings({ said: { readings, hits: since } }) {
+/** @param {{report: RankReport}} props */
+function Readings({ report: { readings, hits: since } }) {
   const hits = since?.asked ? `${((100 * since.hits) / since.asked).toFixed(1)} %` : null;
   return html`<dl class="monitor-figures monitor-readings">
     ${READINGS.map(([name, ...keys]) => {

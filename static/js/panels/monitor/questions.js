@@ -17,12 +17,12 @@ import { whyNoHits } from "./no_hits.js";
 const prompt = signal(""); // module state: the text survives when the log outgrows the page
 
 /**
- * @param {{heard: ObservedCache, said: RankReport, rank: number, index: number, blockSize: number}} props `index`: of
+ * @param {{cache: ObservedCache, report: RankReport, rank: number, index: number, blockSize: number}} props `index`: of
  * the record that
- *   `said` belongs to
+ *   `report` belongs to
  */
-export function WhyNoHits({ heard, said, rank, index, blockSize }) {
-  const { answer: found } = useQuery(() => whyNoHits(said, blockSize, () => heard.roots(rank, index)), [said]);
+export function WhyNoHits({ cache, report, rank, index, blockSize }) {
+  const { answer: found } = useQuery(() => whyNoHits(report, blockSize, () => cache.roots(rank, index)), [report]);
   if (!found) return null;
   return html`<p class="monitor-why" data-why=${found.name}><strong>${t("monitor.why")}</strong> ${t(
     `monitor.why.${found.name}`,
@@ -30,11 +30,11 @@ export function WhyNoHits({ heard, said, rank, index, blockSize }) {
   )}</p>`;
 }
 
-/** @param {{heard: ObservedCache, index: number}} props `index`: of the record after which the cache is queried */
-export function AskedFor({ heard, index }) {
+/** @param {{cache: ObservedCache, index: number}} props `index`: of the record after which the cache is queried */
+export function AskedFor({ cache, index }) {
   const text = prompt.value;
   const ids = idsIn(text);
-  const { answer, problem } = useQuery(ids && (() => heard.chains(ids, index)), [heard, text, index], heard.still);
+  const { answer, problem } = useQuery(ids && (() => cache.chains(ids, index)), [cache, text, index], cache.still);
   return html`<section class="monitor-asked">
     <h3><label for="monitor-prompt">${t("monitor.asked")}</label></h3>
     <textarea id="monitor-prompt" rows="2" spellcheck=${false} aria-describedby="monitor-prompt-how" value=${text}

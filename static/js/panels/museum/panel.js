@@ -1,5 +1,4 @@
 // The fault museum: a list of exhibits, and the chosen one as a healthy and a faulty run in lockstep, drawn from their
-// two logs. The fault is in the engine.
 
 import { sequenceName } from "../../i18n/operations.js";
 import { inLanguage, langOf, t } from "../../i18n/words.js";
@@ -8,7 +7,6 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { Nothing, useLanes } from "../../runs/enlarged.js";
-import { LaneChoice } from "../../runs/lane_choice.js";
 import { verdict } from "../../runs/words.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -17,6 +15,8 @@ import { Facts } from "./facts.js";
 import { chosenSeq, exhibit, follow, lanes, names, player, scene } from "./model.js";
 import { Notices } from "./notices.js";
 import { Arrays } from "./pictures.js";
+
+// two logs. The fault is in the engine.
 
 /** @typedef {import("./model.js").Scene} Scene */
 
@@ -123,3 +123,25 @@ function Label({ shown }) {
     <p id="museum-watch"><b>${t("museum.watch")}</b> ${inLanguage(shown.watch)}</p>
   </div>`;
 }
+
+// Selection of the lane shown on stage and in the memory region.
+
+/**
+ * The lanes by name, side by side; the one on stage is pressed.
+ * @param {{player: import("../../runs/player.js").LanesPlayer, names: string[]}} props
+ */
+export const LaneChoice = ({ player, names }) => html`<span
+  class="segmented-small runs-choice"
+  role="group"
+  aria-label=${t("runs.choose")}
+>
+  ${names.map(
+    (name, i) => html`<button
+      key=${i}
+      id=${`${player.lanes.kind}-lane-${player.lanes.names[i]}`}
+      aria-pressed=${player.chosen.value === i}
+      title=${t("runs.on_stage", { name })}
+      onClick=${() => player.choose(i)}
+    >${name}</button>`,
+  )}
+</span>`;

@@ -28,7 +28,7 @@ export function ByClass({ address }) {
       `${address}?${new URLSearchParams({ by, ...(other ? { beside: other } : {}) })}`,
       (found) => {
         setAnswer(found);
-        return found.runs.every((/** @type {Answer["runs"][0]} */ run) => run.num_surveyed === run.num_records);
+        return found.runs.every((/** @type {Answer["runs"][0]} */ run) => run.num_indexed === run.num_records);
       },
       setProblem,
     );
@@ -86,8 +86,8 @@ function Told({ answer, runs }) {
       html`<p class="hint" key=${i} role="status">${two ? `${"AB"[i]}: ${nameOfRun(run.theater)} · ` : ""}${
         run.unsaid
           ? t("queries.classes.unsaid", { why: run.unsaid })
-          : run.num_surveyed < run.num_records
-            ? t("queries.classes.so_far", { n: grouped(run.num_surveyed), all: grouped(run.num_records) })
+          : run.num_indexed < run.num_records
+            ? t("queries.classes.so_far", { n: grouped(run.num_indexed), all: grouped(run.num_records) })
             : t("queries.classes.records", { n: grouped(run.num_records), count: run.num_records })
       }${run.is_simulated ? t("queries.classes.simulated") : ""}</p>`,
   )}

@@ -7,7 +7,7 @@
  *   ttft_p99: number | null, tpot_p50: number | null, tpot_p99: number | null,
  * }} Figures see engine/trace/log_index/classes.py
  * @typedef {{name: string | null, a: Figures | null, b: Figures | null}} Class `name` null: unknown from the log
- * @typedef {{theater: string, num_records: number, num_surveyed: number, is_simulated: boolean, unsaid: string}} Side
+ * @typedef {{theater: string, num_records: number, num_indexed: number, is_simulated: boolean, unsaid: string}} Side
  * @typedef {{by: string, runs: Side[], classes: Class[], num_more: number}} Answer
  * @typedef {typeof COLUMNS[number]} Column
  */

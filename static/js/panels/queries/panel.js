@@ -15,6 +15,6 @@ export function Panel() {
   const observed = Boolean((own.large.value?.header ?? log.value?.header)?.observed);
   return html`<div class="queries" key=${address}>
     <${QueryForm} observed=${observed} />
-    ${observed ? null : html`<${WhatIf} address=${address} /><${ByClass} address=${runAddress("survey/classes")} />`}
+    ${observed ? null : html`<${WhatIf} address=${address} /><${ByClass} address=${runAddress("log_index/classes")} />`}
   </div>`;
 }

@@ -1,5 +1,6 @@
 // Columns of the request table: their contents, their widths, and which of them fit.
 
+import { signal } from "../../../vendor/signals/signals.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -50,7 +51,7 @@ const COLUMNS = [
   { name: "away", width: 58, text: spent("away") },
   { name: "lost", width: 48, text: some("lost") },
   { name: "slow", width: 44, text: some("slow") },
-  { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
+  { name: "end", width: 72, text: (row) => t(`timeline.end.${row.end}`) },
 ];
 export const NAMES = COLUMNS.map(({ name }) => name);
 /** Columns of text. @type {ReadonlySet<string>} */
@@ -103,3 +104,16 @@ export const columnsFor = (width, columns = COLUMNS, only = null) =>
     width,
     LESS.filter((name) => name !== only),
   );
+
+// View state of the request table.
+
+/** Whether the outliers are beside the table in wide layouts. Without them every column fits. */
+export const aside = signal(true);
+/** Whether bars take the space of most columns. */
+export const showsBars = signal(false);
+/**
+ * Whether bars start at the request's submission instead of the start of the run; null: whichever shows more.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<boolean | null>}
+ */
+export const ownStart = signal(null);

@@ -11,7 +11,7 @@ import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
 import { Legend } from "./bar.js";
-import { aside, showsBars } from "./view_state.js";
+import { aside, showsBars } from "./columns.js";
 
 /** @typedef {import("../../core/requests.js").Row} Row */
 

@@ -13,12 +13,11 @@ import { orderOf } from "../../kit/table.js";
 import { useEnlargedWhereLow } from "../../runs/enlarged.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
-import { NAMES } from "./columns.js";
+import { aside, NAMES } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
-import { aside } from "./view_state.js";
 
 const WIDE = 860; // px from which table and story fit side by side
 

@@ -11,8 +11,7 @@ import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
-import { LETTERED, layoutFor, NAMES } from "./columns.js";
-import { ownStart, showsBars } from "./view_state.js";
+import { LETTERED, layoutFor, NAMES, ownStart, showsBars } from "./columns.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row

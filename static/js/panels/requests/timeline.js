@@ -4,9 +4,10 @@ import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { instanceName } from "../../core/instances.js";
 import { kindOf } from "../../core/operation_kinds.js";
+import { partsWhere } from "../../core/operations.js";
 import { timelineOf } from "../../core/timeline.js";
-import { eventText, waitingText } from "../../i18n/timeline.js";
-import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
+import { messagesText } from "../../i18n/operations.js";
+import { bytesText, grouped, secondsText, sentences, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -18,24 +19,22 @@ import { log, selected, viewIndex } from "../../state/store.js";
 /** @param {{row: Row, close: () => void}} props */
 export function Timeline({ row, close }) {
   const now = log.value;
-  const stories = now ? row.parts.flatMap((seq) => timelineOf(now, seq) ?? []) : [];
-  const story = stories.at(-1);
-  if (!now || !story) return null;
-  return html`<section class="request-story" aria-labelledby="request-story">
+  const timelines = now ? row.parts.flatMap((seq) => timelineOf(now, seq) ?? []) : [];
+  const timeline = timelines.at(-1);
+  if (!now || !timeline) return null;
+  return html`<section class="request-timeline" aria-labelledby="request-timeline">
     <header>
-      <h3 class="panel-title" id="request-story"><${Swatch} id=${row.seq} />${row.request}
+      <h3 class="panel-title" id="request-timeline"><${Swatch} id=${row.seq} />${row.request}
         <small>${t("sequence.name", { id: row.seq })}</small></h3>
       <button class="tool small" id="request-close" aria-label=${t("requests.close")} title=${t("requests.close")}
         onClick=${close}><${Icon} name="close" /></button>
     </header>
     <p class="request-figures num">${figuresText(row)}</p>
-    <ol class="request-life num" tabindex="0" aria-labelledby="request-story">
-      ${stories.map(({ events: moments, seq }) =>
-        moments.map(
-          (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment, seq }} />`,
-        ),
+    <ol class="request-life num" tabindex="0" aria-labelledby="request-timeline">
+      ${timelines.map(({ events, seq }) =>
+        events.map((event) => html`<${Turn} key=${`${event.record}/${event.at}`} ...${{ log: now, event, seq }} />`),
       )}
-      ${story.waiting ? html`<li class="request-waits">${waitingText(story.waiting)}</li>` : null}
+      ${timeline.waiting ? html`<li class="request-waits">${waitingText(timeline.waiting)}</li>` : null}
     </ol>
   </section>`;
 }
@@ -61,11 +60,11 @@ function figuresText(row) {
 
 /**
  * @param {{
- *   log: import("../../core/log.js").TraceLog, moment: import("../../core/timeline.js").TimelineEvent, seq: number,
+ *   log: import("../../core/log.js").TraceLog, event: import("../../core/timeline.js").TimelineEvent, seq: number,
  * }} props
  */
-function Turn({ log: now, moment, seq }) {
-  const { record, at, step } = moment;
+function Turn({ log: now, event, seq }) {
+  const { record, at, step } = event;
   const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
   const instance = instanceName(now.header, now.records[record].instance ?? 0);
   const go = () =>
@@ -80,7 +79,41 @@ function Turn({ log: now, moment, seq }) {
       <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}${
         instance ? html` <span class="instance">${instance}</span>` : null
       }</span>
-      <span>${eventText(now, moment)}</span>
+      <span>${eventText(now, event)}</span>
     </button>
   </li>`;
+}
+
+// Timeline of a sequence in sentences, from core/timeline.js. The command line (app/cli/trace_explain.py) uses the same
+
+// texts.
+
+/**
+ * @typedef {import("../../core/timeline.js").TimelineEvent} TimelineEvent
+ * @typedef {import("../../core/timeline.js").Wait} Wait
+ * @typedef {Parameters<typeof partsWhere>[0]} Log
+ */
+
+/**
+ * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.
+ * @param {Log} log
+ * @param {TimelineEvent} event
+ */
+export function eventText(log, { record, at, again, wait }) {
+  const said = [messagesText(partsWhere(log, record, (_, place) => place === at))];
+  if (again) said.push(t("timeline.again", { n: again }));
+  if (wait?.steps) said.push(waitText("timeline.waited", wait));
+  return sentences(said);
+}
+
+/** Return a wait that lasts until the end of the log. @param {Wait} wait */
+export const waitingText = (wait) => waitText("timeline.waits", wait);
+
+/** @param {string} key @param {Wait} wait */
+function waitText(key, { steps, behind, deferred, last }) {
+  const parts = behind ? [t("timeline.behind", { n: behind })] : [];
+  for (const [reason, n] of deferred)
+    parts.push(t("timeline.deferred", { n, reason: t(`op.defer.reason.${reason}.chain`) }));
+  const at = last ? [t("timeline.needed", { needed: last.needed, available: last.available })] : [];
+  return t(key, { n: steps, reasons: [parts.join(t("join.list")), ...at].join(t("join.clauses")) });
 }

@@ -8,7 +8,7 @@ const MARGIN = 2; // columns rendered beyond the window
 /**
  * @typedef {ReturnType<typeof columns>} Columns
  * @typedef {ReturnType<typeof miniature>} Miniature
- * @typedef {{y: number, height: number}} Band vertical extent of a row of the strip
+ * @typedef {{y: number, height: number}} Band vertical extent of a row of the token row
  */
 
 /**
@@ -93,7 +93,7 @@ const ATTENTION = 36; // px of the attention row beside others: a bar with its w
 const STATE = 18; // px of the state row
 
 /**
- * Return the rows of the strip in `height` px, top to bottom: attention, K, V, state if the model has one, Q. The
+ * Return the rows of the token row in `height` px, top to bottom: attention, K, V, state if the model has one, Q. The
  * tokens follow below in the document. In low views only the attention row has a height.
  *
  * @param {number} height
@@ -156,7 +156,7 @@ export function pooledWeights(row, mini, bins) {
   return found;
 }
 
-const EDGE = 6; // px between a figure and the row names beside the strip
+const EDGE = 6; // px between a figure and the row names beside the token row
 
 /**
  * Return the figures `{weight, middle, half}` that do not overlap; larger weights win.

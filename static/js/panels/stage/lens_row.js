@@ -1,4 +1,4 @@
-// Row of the strip with the next token as the chosen layer sees it, and the button that shows it.
+// Row with the next token as the chosen layer sees it, and the button that shows it.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { loneLabel } from "../../core/labels.js";

@@ -21,14 +21,14 @@ const ARROW = 64; // px scrolled by an arrow key
 /**
  * @typedef {import("./geometry.js").Columns} Columns
  * @typedef {import("./geometry.js").Miniature} Miniature
- * @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Strip
+ * @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport
  */
 
 /**
  * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
  * column. `width`: of the token row's window. `show(offset)` scrolls.
  *
- * @param {Strip & {layout: Columns | null, follows: Signal<boolean>}} props
+ * @param {Viewport & {layout: Columns | null, follows: Signal<boolean>}} props
  */
 export function Minimap({ layout, offset, width, follows, show }) {
   const latest = useRef(layout);
@@ -166,7 +166,7 @@ function heat(row, mini, bins) {
  *
  * @param {PointerEvent} event
  * @param {Columns} layout
- * @param {Strip} strip
+ * @param {Viewport} viewport
  */
 function drag(event, layout, { offset, width, show }) {
   const track = /** @type {HTMLElement} */ (event.currentTarget);
@@ -187,7 +187,7 @@ function drag(event, layout, { offset, width, show }) {
 
 /**
  * @param {KeyboardEvent} event
- * @param {Strip} strip
+ * @param {Viewport} viewport
  */
 function key(event, { offset, width, show }) {
   /** @type {Record<string, number>} */

@@ -1,4 +1,4 @@
-// The middle region: text, strip with attention row, and provenance chain.
+// The middle region: text, token row with attention row, and provenance chain.
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";

@@ -37,10 +37,10 @@ const PRINTING = ["beforeprint", "afterprint"];
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
 const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
 
-/** Scroll offset of the strip in px. */
+/** Scroll offset of the token row in px. */
 const offset = signal(0);
 const anchor = computed(() => Math.floor(offset.value / ANCHOR));
-/** Whether the strip follows its newest column; scrolling away from it stops that. */
+/** Whether the token row follows its newest column; scrolling away from it stops that. */
 const follows = signal(true);
 /** Whether the token sampled in the record has a column: not in sub-steps before `sample`. */
 const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
@@ -92,7 +92,7 @@ export function TokenRow() {
   /** @param {number} to */
   const scroll = (to) => {
     if (!scroller.current) return;
-    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a newly mounted strip starts at 0
+    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a newly mounted token row starts at 0
     offset.value = to;
   };
 
@@ -101,7 +101,7 @@ export function TokenRow() {
     follows.value = true;
   }, [now?.seq.seq_id, now?.log]);
 
-  // print the strip from its beginning
+  // print the token row from its beginning
   useEffect(() => {
     /** @type {number | null} */
     let before = null;
@@ -130,7 +130,7 @@ export function TokenRow() {
   }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
     const to = scroller.current?.scrollLeft ?? 0;
-    if (Math.abs(to - offset.peek()) < 1) return; // caused by the strip itself
+    if (Math.abs(to - offset.peek()) < 1) return; // caused by the token row itself
     offset.value = to;
     const resized = scroller.current?.clientWidth !== size.width; // a resize, not a user's scroll
     if (newest >= 0 && !resized) follows.value = newestSeen(to);

@@ -2,9 +2,8 @@
 
 import { labelText, loneLabel } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
-import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
+import { isFresh, isReleased, originOf, storedStates, vectorOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
-import { storedStates } from "../../core/stored_states.js";
 import { keysText } from "../../i18n/groups.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
@@ -37,7 +36,7 @@ const NARROW = 400; // px of a phone's window, in which columns always shrink
 const MAX = 4096; // maximum columns for which space is reserved
 
 /**
- * Return the rows of the strip, including a state row if the model has a state.
+ * Return the rows of the token row, including a state row if the model has a state.
  *
  * @param {View | null} now
  * @param {number} height

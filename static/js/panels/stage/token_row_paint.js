@@ -1,14 +1,15 @@
-// Painting of the strip: a pure function of the stage, the geometry and the progress of the record's phases.
+// Painting of the token row: a pure function of the stage, the geometry and the progress of the record's phases.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { storedStates } from "../../core/stored_states.js";
+import { storedStates } from "../../core/sequence_view.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
-import { KINDS, rowsOf } from "./token_row_columns.js";
+import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
+import { paintNames } from "./token_row_names.js";
 import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
@@ -30,8 +31,8 @@ export const rangesOf = () => ranges.value;
  * @typedef {{
  *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
  *   phases: import("../../state/playhead.js").Progress,
- * }} Strip
- * @typedef {Pick<Strip, "now" | "layout" | "phases"> & {
+ * }} TokenRowView
+ * @typedef {Pick<TokenRowView, "now" | "layout" | "phases"> & {
  *   c: CanvasRenderingContext2D, palette: import("../../kit/colour.js").Palette,
  *   first: number, last: number, left: number, right: number,
  * }} Scene
@@ -43,10 +44,10 @@ export function legendOf(now) {
 }
 
 /**
- * Paint the strip. `phases`: progress by name, from state/playhead.js.
+ * Paint the token row. `phases`: progress by name, from state/playhead.js.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {Strip} strip
+ * @param {TokenRowView} row
  */
 export function paintTokenRow(c, { now, layout, span, offset, width, height, phases }) {
   const scene = {
@@ -64,7 +65,11 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
   c.save();
   c.translate(-offset, 0);
   paintBeams(scene, at);
-  for (const kind of KINDS) if (at[kind].height) paintVectors(scene, at[kind], kind);
+  for (const kind of KINDS)
+    if (at[kind].height) {
+      paintVectors(scene, at[kind], kind);
+      paintNames(scene, at[kind], kind, (p) => cellOf(now, kind, p));
+    }
   if (at.state.height) paintStates(scene, at.state);
   paintAttention(scene, at.attention);
   paintPointed(scene, at);

@@ -6,7 +6,7 @@ import { colours, divergingAt, niceCeiling } from "../../kit/colour.js";
 const PLACES = 1024; // columns of the image; more than a window shows, so distant positions share a column
 const SHADES = 512; // steps of the colour lookup
 
-/** Heat columns of one row of the strip: k, v or q of one sequence in one layer and head. */
+/** Heat columns of one row of the token row: k, v or q of one sequence in one layer and head. */
 export class VectorImage {
   key = "";
   /** @type {number | null} */

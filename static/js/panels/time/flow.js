@@ -99,7 +99,7 @@ const PARTS = [
     says: (flow) => [
       flow.chosen ? t("time.flow.text_out", { id: flow.chosen.id, text: flow.chosen.text }) : t("time.flow.nothing"),
       flow.output.length ? t("time.flow.so_far", { text: ended(joinText(flow.output)) }) : null,
-      flow.end ? t("time.flow.end", { end: t(`story.end.${flow.end}`) }) : flow.chosen ? t("time.flow.again") : null,
+      flow.end ? t("time.flow.end", { end: t(`timeline.end.${flow.end}`) }) : flow.chosen ? t("time.flow.again") : null,
     ],
     seconds: ({ isStep, seconds }) => (isStep ? seconds.detokenize : null),
   },

@@ -9,14 +9,15 @@ import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { isPresenting } from "../../control/present.js";
 import { stepSeconds } from "../../core/metrics.js";
-import { grouped, secondsText, t } from "../../i18n/words.js";
+import { memoryFigures } from "../../core/state.js";
+import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
-import { PHASES, phases, viewSub } from "../../state/playhead.js";
+import { PHASES, phases, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import {
   behind,
@@ -28,6 +29,8 @@ import {
   layer,
   log,
   numRecords,
+  record,
+  state,
   viewIndex,
 } from "../../state/store.js";
 import { Scrubber } from "./scrubber.js";
@@ -48,6 +51,7 @@ export function Panel() {
         ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
+      ${settings.viewMode.value === "workspace" ? html`<${Kept} />` : null}
       <${History} />
       <${Scrubber} />
       <${Position} />
@@ -137,10 +141,21 @@ function Main() {
 }
 
 function Reset() {
-  return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"}
-    onClick=${player.value.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
-    <${Icon} name="reset" />
+  return html`<button class="command" id="btn-reset" disabled=${connection.value !== "live"}
+    onClick=${player.value.reset} title=${t("transport.reset_hint")}>
+    <${Icon} name="reset" /><span>${t("transport.reset")}</span>
   </button>`;
+}
+
+/** Bytes of the cached keys and values at the shown record. */
+function Kept() {
+  const now = record.value?.memory ?? (state.value ? memoryFigures(state.value) : null);
+  if (!now) return html`<p class="kept"></p>`; // keeps its room
+  const tokens = t("transport.kept", { n: now.tokens_held });
+  return html`<p class="kept num" id="kept" title=${t("transport.kept_hint")}>
+    <b>${bytesText(now.bytes_used)}</b><span>${tokens} <${Fidelity} kind="derived"
+      formula="tokens_held · bytes per token" /></span>
+  </p>`;
 }
 
 function Fork() {
@@ -243,6 +258,7 @@ function Phases() {
   );
   const steps = log.value?.records[viewIndex.value]?.kind === "step";
   const sub = viewSub.value;
+  const played = playedSub.value;
   return html`<div class="phases" role="group" aria-label=${t("transport.phases")} data-off=${!steps} ref=${bars}>
     ${PHASES.map(
       (name, i) => html`<button
@@ -250,6 +266,7 @@ function Phases() {
         id=${`phase-${name}`}
         disabled=${!steps}
         aria-current=${sub === i ? "step" : undefined}
+        data-played=${played === i}
         title=${t(`phase.${name}.hint`)}
         onClick=${() => playback.chooseSub(i)}
       >

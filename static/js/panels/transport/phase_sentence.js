@@ -72,8 +72,8 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
   const table = own.tables[0] ?? []; // table of the layers with the longest attention span
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
-  const tell = /** @type {(at: any) => MessageKey[]} what has no entry was told above */ (SUBS[phase]);
-  const found = tell({
+  const describe = /** @type {(at: any) => MessageKey[]} types without an entry are handled above */ (SUBS[phase]);
+  const found = describe({
     register,
     log,
     index,

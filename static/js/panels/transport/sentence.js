@@ -10,12 +10,11 @@ import { atInstance, inWords } from "../../i18n/operations.js";
 import { plainSentencesOf } from "../../i18n/plain_sentence.js";
 import { sentencesOf } from "../../i18n/sentence.js";
 import { sentences } from "../../i18n/words.js";
-import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { addLazyWords } from "../../state/lazy_words.js";
-import { PHASES, viewSub } from "../../state/playhead.js";
+import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 
@@ -58,7 +57,8 @@ export function spoken(index, sub, attention = null) {
 
 export function Sentence() {
   const index = viewIndex.value;
-  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // until their texts are loaded
+  const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
+  const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
@@ -122,4 +122,38 @@ function Announcement({ text }) {
   useEffect(() => announce.current?.(text), [text]);
   return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement"
     ref=${ref}></p>`;
+}
+
+// Rate limiting of spoken sentences: announced once they stop changing, and occasionally while they change fast.
+
+const QUIET = 500; // ms without another sentence before the last one is announced
+const LONGEST = 5000; // ms between two announcements while sentences keep arriving
+
+/** @typedef {Pick<typeof globalThis, "setTimeout" | "clearTimeout" | "performance">} Clock */
+
+/**
+ * Return a function that takes every sentence and calls `say` with those to announce; the last one is always announced.
+ *
+ * @param {(text: string) => void} say
+ * @param {{quiet?: number, longest?: number, clock?: Clock}} [options] times in ms
+ */
+export function announcer(say, { quiet = QUIET, longest = LONGEST, clock = globalThis } = {}) {
+  /** @type {ReturnType<Clock["setTimeout"]> | undefined} */
+  let timer;
+  /** @type {number | null} */
+  let waitingSince = null;
+  let latest = "";
+  const speak = () => {
+    clock.clearTimeout(timer);
+    waitingSince = null;
+    say(latest);
+  };
+  /** @param {string} text */
+  return (text) => {
+    latest = text;
+    const now = clock.performance.now();
+    waitingSince ??= now;
+    clock.clearTimeout(timer);
+    timer = clock.setTimeout(speak, Math.max(0, Math.min(quiet, waitingSince + longest - now)));
+  };
 }

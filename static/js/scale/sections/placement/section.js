@@ -5,7 +5,7 @@ import { language } from "../../../i18n/language.js";
 import { grouped, inLanguage, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
 import { Choose, Count, Slider } from "../../controls.js";
-import { inputs, name, number } from "../../inputs.js";
+import { inputs, name, numberOf } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
 import { useResult } from "../../use_result.js";
 
@@ -84,14 +84,8 @@ function Cluster({ placement, nodes, gpus }) {
 /** @param {string} kind */
 const kindText = (kind) => t(`scale.placement.kind.${kind}`);
 
-/** Counts with initial value and minimum. @type {Record<string, [initial: number, least: number]>} */
-const COUNTS = {
-  p_nodes: [4, 1],
-  p_node_gpus: [8, 1],
-  p_network: [25, 0],
-  p_prompt_tokens: [512, 1],
-  p_output_tokens: [128, 2],
-};
+/** Counts, with their initial values. @type {Record<string, number>} */
+const COUNTS = { p_nodes: 4, p_node_gpus: 8, p_network: 25, p_prompt_tokens: 512, p_output_tokens: 128 };
 
 /** @type {Record<string, {initial: number, least: number, most: number, step: number}>} */
 const SLIDERS = {
@@ -100,15 +94,19 @@ const SLIDERS = {
   p_tpot: { initial: 0.1, least: 0.01, most: 0.3, step: 0.005 },
 };
 
+/** @param {string} id */
+const askedAs = (id) => id.slice("p_".length);
+
+/** @param {string} id @param {number} initial */
+const numberRow = (id, initial) => ({ type: numberOf("placement", askedAs(id)), initial, place: true });
+
 const CHOICES = ["p_model", "p_prefill_gpu", "p_decode_gpu"];
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   ...Object.fromEntries(CHOICES.map((id) => [id, { type: name, initial: "", place: true }])),
-  ...Object.fromEntries(Object.entries(COUNTS).map(([id, [initial]]) => [id, { type: number, initial, place: true }])),
-  ...Object.fromEntries(
-    Object.entries(SLIDERS).map(([id, { initial }]) => [id, { type: number, initial, place: true }]),
-  ),
+  ...Object.fromEntries(Object.entries(COUNTS).map(([id, initial]) => [id, numberRow(id, initial)])),
+  ...Object.fromEntries(Object.entries(SLIDERS).map(([id, { initial }]) => [id, numberRow(id, initial)])),
 };
 
 const values = inputs(TABLE);
@@ -137,7 +135,7 @@ const values = inputs(TABLE);
  */
 
 export function Section() {
-  const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
+  const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [askedAs(id), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useResult("placement", asked);
   // after an invalid input the previous lists stay available
@@ -149,12 +147,12 @@ export function Section() {
   return html`<div class="scale-controls">
       ${choice("p_model", lists?.models ?? [])} ${choice("p_prefill_gpu", lists?.gpus ?? [])}
       ${choice("p_decode_gpu", lists?.gpus ?? [])}
-      ${Object.entries(COUNTS).map(
-        ([id, [, least]]) =>
-          html`<${Count} key=${id} section="placement" id=${id} held=${values[id]} least=${least} />`,
+      ${Object.keys(COUNTS).map(
+        (id) => html`<${Count} key=${id} section="placement" id=${id} asks=${askedAs(id)} held=${values[id]} />`,
       )}
       ${Object.entries(SLIDERS).map(
-        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} held=${values[id]} ...${ends} />`,
+        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} asks=${askedAs(id)} held=${values[id]}
+          ...${ends} />`,
       )}
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}

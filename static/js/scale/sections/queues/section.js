@@ -7,11 +7,12 @@ import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
 import { Slider } from "../../controls.js";
-import { inputs, number } from "../../inputs.js";
+import { inputs, numberOf } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
 import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
+import { ASKS, TABLE as SPLIT, Split } from "./split.js";
 
 const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
@@ -67,9 +68,15 @@ const SLIDERS = {
 };
 
 /** @type {import("../../../state/settings.js").SettingTable} */
-export const TABLE = Object.fromEntries(
-  Object.entries(SLIDERS).map(([id, { initial }]) => [id, { type: number, initial, place: true }]),
-);
+export const TABLE = {
+  ...SPLIT,
+  ...Object.fromEntries(
+    Object.entries(SLIDERS).map(([id, { asks, initial }]) => [
+      id,
+      { type: numberOf("queues", asks), initial, place: true },
+    ]),
+  ),
+};
 
 const values = inputs(TABLE);
 
@@ -90,12 +97,13 @@ const values = inputs(TABLE);
  * @typedef {{application: {id: string, model: string, ttft: number, tpot: number}, served: Served[]}} Row
  * @typedef {{
  *   asked: Record<string, number>, lines: Line[], crossing: {load: number, rate: number} | null, decode: Degree[],
- *   applications: Row[], source: string
+ *   applications: Row[], split: import("./split.js").Told, source: string
  * }} Answer
  */
 
 export function Section() {
-  const asked = Object.fromEntries(Object.entries(SLIDERS).map(([id, { asks }]) => [asks, values[id].value]));
+  const sliders = Object.entries(SLIDERS).map(([id, { asks }]) => [id, asks]);
+  const asked = Object.fromEntries([...sliders, ...Object.entries(ASKS)].map(([id, asks]) => [asks, values[id].value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useResult("queues", asked);
   return html`<div class="scale-controls">
@@ -127,6 +135,7 @@ function Found({ answer }) {
             </p>`,
       )}
     </div>
+    <${Split} told=${answer.split} values=${values} />
     <h3>${t("scale.queues.degrees")}</h3>
     <p class="hint">${t("scale.queues.degrees.hint")}</p>
     <${OverDegrees} answer=${answer} what="latency" />

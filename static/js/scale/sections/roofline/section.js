@@ -4,7 +4,7 @@ import { useRef } from "../../../../vendor/preact/hooks.js";
 import { grouped, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
 import { Choose, List, Slider } from "../../controls.js";
-import { inputs, list, name, number } from "../../inputs.js";
+import { inputs, list, name, numberOf } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
 import { useResult } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
@@ -14,8 +14,8 @@ export const TABLE = {
   r_model: { type: name, initial: "", place: true },
   r_gpu: { type: name, initial: "", place: true },
   r_dtype: { type: name, initial: "", place: true },
-  r_batch: { type: number, initial: 16, place: true },
-  r_context: { type: number, initial: 256, place: true },
+  r_batch: { type: numberOf("roofline", "batch"), initial: 16, place: true },
+  r_context: { type: numberOf("roofline", "context"), initial: 256, place: true },
   r_batches: { type: list, initial: "", place: true },
   r_contexts: { type: list, initial: "", place: true },
 };
@@ -81,8 +81,9 @@ export function Section() {
   return html`<div class="scale-controls">
       ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
-      <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
-      <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MAX_CONTEXT} step=${1} />
+      <${Slider} section="roofline" id="r_batch" asks="batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
+      <${Slider} section="roofline" id="r_context" asks="context" held=${values.r_context} least=${1}
+        most=${MAX_CONTEXT} step=${1} />
       <${List} section="roofline" id="r_batches" held=${values.r_batches}
         usual=${lists?.decode[0]?.points.map(({ batch }) => batch) ?? []} />
       <${List} section="roofline" id="r_contexts" held=${values.r_contexts}

@@ -5,12 +5,13 @@ import { signal } from "../../../../vendor/signals/signals.js";
 import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
 import { Choose, Count, Slider } from "../../controls.js";
-import { inputs, name, number, packed, shortened } from "../../inputs.js";
+import { inputs, name, numberOf, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
 import { useResult } from "../../use_result.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
+import { Ranks } from "./ranks.js";
 
 /**
  * As defined in `engine/accounting/cited.py`.
@@ -59,17 +60,17 @@ export const TABLE = {
   dtype: { type: name, initial: SHIPPED, place: true },
   card: { type: name, initial: "a100-80gb", place: true },
   over: { type: name, initial: "nvlink-4", place: true },
-  batch: { type: number, initial: 16, place: true },
-  context: { type: number, initial: 2048, place: true },
-  tensor_parallel: { type: number, initial: 1, place: true },
-  max_model_len: { type: number, initial: 8192, place: true },
-  shared_prefix: { type: number, initial: 0, place: true },
-  encoder_tokens: { type: number, initial: 1500, place: true },
-  max_num_batched_tokens: { type: number, initial: 8192, place: true },
-  block_size: { type: number, initial: 16, place: true },
-  reserve_bytes: { type: number, initial: 1 << 30, place: true },
-  arrivals: { type: number, initial: 1, place: true },
-  utilization: { type: number, initial: 0.9, place: true },
+  batch: { type: numberOf("size", "batch"), initial: 16, place: true },
+  context: { type: numberOf("size", "context"), initial: 2048, place: true },
+  tensor_parallel: { type: numberOf("size", "tensor_parallel"), initial: 1, place: true },
+  max_model_len: { type: numberOf("size", "max_model_len"), initial: 8192, place: true },
+  shared_prefix: { type: numberOf("size", "shared_prefix"), initial: 0, place: true },
+  encoder_tokens: { type: numberOf("size", "encoder_tokens"), initial: 1500, place: true },
+  max_num_batched_tokens: { type: numberOf("size", "max_num_batched_tokens"), initial: 8192, place: true },
+  block_size: { type: numberOf("size", "block_size"), initial: 16, place: true },
+  reserve_bytes: { type: numberOf("size", "reserve_bytes"), initial: 1 << 30, place: true },
+  arrivals: { type: numberOf("size", "arrivals"), initial: 1, place: true },
+  utilization: { type: numberOf("size", "utilization"), initial: 0.9, place: true },
   config: { type: packed, initial: "", place: true },
 };
 
@@ -88,8 +89,6 @@ const COUNTS = [
   "utilization",
 ];
 const MIB = 2 ** 20;
-const ANY = new Set(["arrivals", "utilization", "reserve_bytes"]); // fractions are allowed
-const AT_LEAST_ONE = new Set(["max_model_len", "max_num_batched_tokens", "block_size"]);
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns; the last may be missing
 const values = inputs(TABLE);
 
@@ -124,7 +123,7 @@ const config = {
  *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number, unread: string[],
  *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
- *   cited: Fact[], moved: Derived[], mistakes: Mistake[],
+ *   cited: Fact[], moved: Derived[], ranks: import("./ranks.js").Told, mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
  *   kv_dtypes: string[], dtypes: string[]
  * }} Answer
@@ -151,10 +150,8 @@ export function Section() {
         ([id, ends]) => html`<${Slider} key=${id} section="size" id=${id} held=${values[id]} ...${ends} />`,
       )}
       ${counts.map((id) => {
-        const least = AT_LEAST_ONE.has(id) ? 1 : 0;
-        const step = ANY.has(id) ? "any" : "1";
         const unit = id === "reserve_bytes" ? MIB : 1;
-        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} ...${{ least, step, unit }} />`;
+        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} unit=${unit} />`;
       })}
     </div>
     <${ConfigFile} config=${config} />
@@ -182,6 +179,8 @@ function Found({ answer, card, over }) {
           html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${mistakes} sources=${own} />`,
       )}
     </div>
+    ${answer.has_cross ? html`<p class="hint" id="scale-cross">${t("scale.size.cross")}</p>` : null}
+    <${Ranks} ranks=${answer.ranks} token=${sizes.find(({ id }) => id === "kv_token")?.value} />
     <${Terms} answer=${answer} />
     <h3>${t("scale.size.fits")}</h3>
     <p class="hint">${t("scale.size.fits.hint")}</p>

@@ -1,0 +1,135 @@
+"""The block manager's desk: what a list of operations does to tables, free queue and ref counts, and what it may not.
+
+It follows the engine's rules (`engine/cache/block_pool.py`, `engine/cache/group_manager.py`): a block is taken from the
+free queue, a hash is given up before, a block at ref_count 0 goes back to the queue's front, one with a hash to its
+back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.trace.state import State
+
+Kind = Literal["allocate", "share", "copy", "free", "evict"]
+Objection = Literal[
+    "in_use",
+    "still_hashed",
+    "no_hash",
+    "other_tokens",
+    "last_token",
+    "twice",
+    "not_in_table",
+    "alone",
+    "full",
+    "still_read",
+    "nobody",
+]
+
+
+class BlockMove(Struct, frozen=True, kw_only=True):
+    """An operation on the block `block`.
+
+    `allocate`  it becomes the next block of sequence `seq`
+    `share`     the same, of a block that has the right content already
+    `copy`      it becomes a copy of block `source`, and stands in its place in the table of `seq`
+    `free`      `seq` gives it up
+    `evict`     it loses its hash
+    """
+
+    kind: Kind
+    block: int
+    seq: int | None = None
+    source: int | None = None
+
+
+class BlockManager:
+    """Blocks of one group, as they are after the operations so far."""
+
+    def __init__(self, state: State, leaving: set[int]) -> None:
+        """`leaving`: sequences that give their blocks up now."""
+        self.size = state.block_size
+        self.queue = list(state.free_queues[0])
+        self.refs = [block.ref_count for block in state.blocks]
+        self.hashed = [block.block_hash is not None for block in state.blocks]
+        self.content = [list(block.token_ids) for block in state.blocks]
+        self.tables = {i: list(seq.block_tables[0]) for i, seq in state.sequences.items() if seq.status != "finished"}
+        self._texts = {i: seq.token_ids for i, seq in state.sequences.items()}
+        self._leaving = leaving
+
+    def objection(self, move: BlockMove) -> Objection | None:
+        """Return why the operation may not be; None: it may."""
+        table = self.tables.get(move.seq) if move.seq is not None else None
+        if table is None and (move.kind != "evict" or move.seq is not None):
+            return "nobody"
+        match move.kind:
+            case "allocate":
+                return self._taken(move.block)
+            case "share":
+                return self._not_shared(move.block, table or [], self._texts[move.seq or 0])
+            case "copy":
+                return self._not_copied(move, table or [])
+            case "free":
+                if move.block not in (table or []):
+                    return "not_in_table"
+                return None if move.seq in self._leaving else "still_read"
+            case "evict":
+                return "in_use" if self.refs[move.block] else None if self.hashed[move.block] else "no_hash"
+
+    def do(self, move: BlockMove) -> None:
+        """Carry out what may be."""
+        block = move.block
+        table = self.tables[move.seq] if move.seq is not None else []
+        match move.kind:
+            case "allocate":
+                self._take(block, [])
+                table.append(block)
+            case "share":
+                if not self.refs[block]:
+                    self.queue.remove(block)
+                self.refs[block] += 1
+                table.append(block)
+            case "copy":
+                assert move.source is not None
+                self._take(block, list(self.content[move.source]))
+                self.refs[move.source] -= 1
+                table[table.index(move.source)] = block
+            case "free":
+                table.remove(block)
+                self.refs[block] -= 1
+                if not self.refs[block]:
+                    self.queue.insert(len(self.queue) if self.hashed[block] else 0, block)
+            case "evict":
+                self.hashed[block], self.content[block] = False, []
+
+    def cache(self, block: int, tokens: list[int]) -> None:
+        """The engine gave a full block its hash: of a block that is held here too."""
+        if self.refs[block]:
+            self.hashed[block], self.content[block] = True, list(tokens)
+
+    def _take(self, block: int, content: list[int]) -> None:
+        self.queue.remove(block)
+        self.refs[block], self.content[block] = 1, content
+
+    def _taken(self, block: int) -> Objection | None:
+        return "in_use" if self.refs[block] else "still_hashed" if self.hashed[block] else None
+
+    def _not_shared(self, block: int, table: list[int], text: list[int]) -> Objection | None:
+        end = (len(table) + 1) * self.size
+        if block in table:
+            return "twice"
+        if not self.hashed[block]:
+            return "no_hash"
+        if self.content[block] != text[end - self.size : end]:
+            return "other_tokens"
+        return "last_token" if end > len(text) - 1 else None
+
+    def _not_copied(self, move: BlockMove, table: list[int]) -> Objection | None:
+        source = move.source
+        if source is None or source not in table:
+            return "not_in_table"
+        if len(self.content[source]) == self.size:
+            return "full"
+        return "alone" if self.refs[source] == 1 else self._taken(move.block)

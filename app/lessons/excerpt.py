@@ -1,0 +1,24 @@
+"""Optional section of a lesson on its own: one that begins with a new run needs nothing of the lesson before it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from msgspec import structs
+
+from app.lessons.lesson import Do, Lesson, Show, Text
+from app.lessons.pace import minutes
+
+MARK = "."  # between the ids of lesson and section; no id contains it
+
+
+def excerpt(lesson: Lesson, name: str) -> Lesson | None:
+    """Return the section `name` as a lesson; None if it is not optional, or continues the run before it."""
+    section = next((one for one in lesson.sections if one.optional and one.name == name), None)
+    if section is None:
+        return None
+    first = next((item for item in section.items if not isinstance(item, Text | Show)), None)
+    if not (isinstance(first, Do) and first.action.verb == "restart"):
+        return None
+    alone = structs.replace(lesson, id=f"{lesson.id}{MARK}{name}", sections=[structs.replace(section, optional=False)])
+    return structs.replace(alone, minutes=ceil(minutes(alone)))

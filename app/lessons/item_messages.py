@@ -1,0 +1,126 @@
+"""Messages of a course for the page: its items up to the checkpoint, without answers not yet given."""
+
+from __future__ import annotations
+
+from app.lessons.allocator.block_manager import BlockMove
+from app.lessons.answers import (
+    Told,
+    ToldAsk,
+    ToldDo,
+    ToldList,
+    ToldMend,
+    ToldOption,
+    ToldSandbox,
+    ToldShow,
+    ToldText,
+    ToldWork,
+    told_list,
+)
+from app.lessons.course import Answered, Course
+from app.lessons.figures import figure_of
+from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
+from app.lessons.markup import OPEN, Node, said, tree
+from app.lessons.numbers import in_digits, significant
+from app.lessons.race import told_race
+from app.lessons.scene import Undecided
+from app.lessons.words import unnamed
+
+
+def told(course: Course, since: int = 0) -> list[Told]:
+    """Return the items from `since` up to the checkpoint, as the page draws them."""
+    return [_told(course, index, item, section) for index, item, section in course.items(since)]
+
+
+def _told(course: Course, index: int, item: Item, section: int) -> Told:
+    match item:
+        case Text():
+            blocks = _linked(course, tree(item.texts[course.language]), index)
+            return ToldText(index=index, section=section, blocks=blocks)
+        case Show():
+            return ToldShow(index=index, section=section, part=item.part, view=item.view)
+        case Do():
+            race = told_race(course.lesson, course.language, item.action) if item.action.verb == "race" else None
+            moment = course.moment_after(index)
+            return ToldDo(index=index, section=section, action=item.action, moment=moment, race=race)
+        case Ask():
+            return _told_question(course, index, section, item.again)
+        case Work(mends=True):
+            return _told_mend(course, index, section)
+        case Work():
+            return _told_work(course, index, section)
+        case Sandbox():
+            return ToldSandbox(index=index, section=section)
+
+
+def _told_question(course: Course, index: int, section: int, again: str | None) -> ToldAsk:
+    question, answered = course.asked[index], course.answers.get(index, Answered())
+    given = [option for option in answered.given if option is None or isinstance(option, int)]
+    return ToldAsk(
+        index=index,
+        section=section,
+        rule=question.rule,
+        values=question.values,
+        options=[ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options],
+        given=given,
+        whys=[None if option is None else question.options[option].why for option in given],
+        over=answered.over,
+        right=question.right if answered.over else None,
+        evidence=question.evidence if answered.over else None,
+        of=unnamed(question),
+        again=again or course.brought_back.get(index),
+    )
+
+
+def _told_work(course: Course, index: int, section: int) -> ToldWork:
+    work, answered = course.works[index], course.answers.get(index, Answered())
+    return ToldWork(
+        index=index,
+        section=section,
+        tasks=work.tasks,
+        records=course.moment_before(index).records,
+        given=[_told_list(course, index, moves) if isinstance(moves, list) else None for moves in answered.given],
+        over=answered.over,
+        engine=work.moves if answered.over else None,
+    )
+
+
+def _told_mend(course: Course, index: int, section: int) -> ToldMend:
+    answered, runs = course.answers.get(index, Answered()), course.mended(index)
+    return ToldMend(
+        index=index,
+        section=section,
+        movable=course.lesson.movable[course.language],
+        block_size=course.scene(course.moment_before(index)).block_size,
+        before=course.sessions[index],
+        given=[None if given is None else mended for given, mended in zip(answered.given, runs, strict=False)],
+        over=answered.over,
+        right=runs[-1] if answered.over else None,
+        moment=course.moment_after(index) if runs else None,
+    )
+
+
+def _told_list(course: Course, index: int, moves: list[BlockMove]) -> ToldList:
+    return told_list(moves, course.graded(index, moves))
+
+
+def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
+    """Return each number that leads somewhere, with the record that it is read from."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, str):
+            found.append(node)
+            continue
+        linked = {**node, "children": _linked(course, node["children"], index)}
+        if "figure" in node:
+            name, *arguments = node["figure"].split(":")
+            try:
+                figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
+                linked["record"] = figure.record
+                if said(node["children"]) == OPEN:
+                    linked["children"] = [significant(figure.value, 3)]
+                elif course.changes:  # under other settings the sentence has the numbers of this run
+                    linked["children"] = [in_digits(figure.value, said(node["children"]))]
+            except Undecided:  # said by the check; a reader still reads the sentence
+                linked["record"] = None
+        found.append(linked)
+    return found

@@ -1,0 +1,326 @@
+"""State that a monitored server has reported up to a record, for a log that is too long to load whole.
+
+The page computes the same from a short log (`static/js/core/observed_cache.js`). Both explain misses and show which
+blocks of a prompt are cached.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from engine.trace.log import TraceReader
+from engine.trace.log_index.observed_ranks import NONE, TABLES, HeardColumns, digest_of, name_of
+from engine.trace.operations import KnownReason, Stored
+
+MAX_POINTS = 120  # of a number: two minutes
+MAX_ROOTS = 4096  # the last ones
+ASKED, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+Numbers = NDArray[Any]
+
+
+class Since(Struct, frozen=True, kw_only=True):
+    """Where the knowledge of a rank began last."""
+
+    at: float  # seconds
+    epoch: int
+    sequence: int
+    reason: KnownReason
+    missed: int
+    outside: int
+
+
+class Hits(Struct, frozen=True, kw_only=True):
+    """Tokens, since the watch began."""
+
+    hits: float
+    asked: float
+
+
+class FamilyCount(Struct, frozen=True, kw_only=True):
+    """Contents that are cached alike."""
+
+    medium: str
+    tier: str  # which of several stores, and where
+    group: int | None
+    kind: str | None
+    window: int | None
+    lora: str | None
+    count: int
+
+
+class GroupSaid(Struct, frozen=True, kw_only=True):
+    """A group of layers on the GPU, as all of the log says."""
+
+    id: int
+    kind: str | None
+    window: int | None
+    size: int
+
+
+class Lacking(Struct, frozen=True, kw_only=True):
+    """How often a group had not what another one had."""
+
+    group: int
+    count: int
+
+
+class Again(Struct, frozen=True, kw_only=True):
+    """Contents that were named again while they stood."""
+
+    n: int
+    most: int  # tokens up to the end of one
+    lacking: list[Lacking]
+
+
+class RankReport(Struct, frozen=True, kw_only=True):
+    """Reports of one rank up to a record."""
+
+    since: Since | None
+    gaps: int
+    messages: int
+    last: int | None  # the number of the last message
+    replayed: int
+    unmatched: int
+    unread: int
+    problem: str  # since the last message, or ""
+    readings: dict[str, list[tuple[float, float]]]  # seconds and value, by the server's name
+    hits: Hits | None  # None: it has not said
+    families: list[FamilyCount]  # the largest first
+    groups: list[GroupSaid]
+    stored: int  # contents that came to the GPU
+    restored: int  # of these, those that had been there before
+    again: Again
+    roots: int  # contents that a sequence begins with
+    elsewhere: int  # of these, those that another rank has too
+
+
+class PrefixRoot(Struct, frozen=True, kw_only=True):
+    """Beginning of a sequence."""
+
+    salt: str | None
+    tokens: list[int]
+
+
+class Link(Struct, frozen=True, kw_only=True):
+    """A content of a prompt."""
+
+    end: int  # tokens of the prompt up to its last
+    groups: list[int]  # that have it on the GPU
+    ever: list[int]  # that had it in any record
+    media: list[str]  # outside the GPU, that have it
+
+
+class Chain(Struct, frozen=True, kw_only=True):
+    """The contents of a prompt, as far as they were ever named, in blocks of one size."""
+
+    salt: str | None
+    size: int
+    links: list[Link]
+
+
+class Chains(Struct, frozen=True, kw_only=True):
+    """Cached chains of a prompt on one rank."""
+
+    groups: list[GroupSaid]
+    chains: list[Chain]
+    unkept: int  # contents that came up to the record, after as many as a log index keeps: they are in no chain
+
+
+class ObservedCache:
+    """All that a watched server said. Any number of threads may ask."""
+
+    def __init__(self, told: HeardColumns) -> None:
+        """All of it (`heard_rows.joined`)."""
+        self._told = told
+        self._tables = {
+            name: {key: np.frombuffer(told.tables[name][key], np.dtype(code)) for key, code in of.items()}
+            for name, of in TABLES.items()
+        }
+        self._is_gpu = np.array([family.is_gpu for family in told.families], bool)
+        self._group = np.array([family.group or 0 for family in told.families], np.int64)
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self._told.groups)
+
+    def said(self, log: TraceReader, rank: int, index: int) -> RankReport:
+        """Return the reports of one rank up to record `index` of `log`, the log of this index."""
+        breaks = [one for one in self._told.breaks if one.rank == rank and one.index <= index]
+        messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
+        last = {name: column[-1] for name, column in messages.items() if len(column)}
+        is_fresh = len(problems["index"]) and problems["index"][-1] >= last.get("index", NONE)
+        seen = log.record(int(problems["index"][-1])).seen if is_fresh else None
+        standings = self._until("standings", rank, index, "first")
+        on_gpu = self._is_gpu[standings["family"]]
+        again = self._until("again", rank, index)
+        roots = self._until("roots", rank, index)
+        return RankReport(
+            since=_since(breaks[-1]) if breaks else None,
+            gaps=sum(one.reason == "gap" for one in breaks),
+            messages=len(messages["index"]),
+            last=int(last["sequence"]) if last else None,
+            replayed=int(last.get("replayed", 0)),
+            unmatched=int(last.get("unmatched", 0)),
+            unread=int(last.get("unread", 0)),
+            problem=seen.problem if seen is not None else "",
+            **self._numbers(rank, index),
+            families=self._families(rank, index),
+            groups=self._groups(rank),
+            stored=int(on_gpu.sum()),
+            restored=int(standings["restored"].sum()),
+            again=Again(
+                n=int(again["n"][-1]) if len(again["n"]) else 0,
+                most=int(again["most"][-1]) if len(again["n"]) else 0,
+                lacking=self._lacking(rank, index),
+            ),
+            roots=len(roots["index"]),
+            elsewhere=self._elsewhere(rank, index, roots["content"]),
+        )
+
+    def roots(self, log: TraceReader, rank: int, index: int) -> list[PrefixRoot]:
+        """Return the last beginnings up to record `index` of `log`."""
+        found = self._until("roots", rank, index)
+        names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
+        roots: list[PrefixRoot] = []
+        for record in sorted(set(found["index"][-MAX_ROOTS:].tolist())):
+            for op in log.record(record).ops:
+                if isinstance(op, Stored) and not op.again and (name := name_of(op.block_hash)) in names:
+                    names.discard(name)
+                    roots.append(PrefixRoot(salt=op.extra_keys, tokens=op.token_ids))
+        return roots
+
+    def chains(self, rank: int, token_ids: list[int], index: int) -> Chains:
+        """Return the chains of a prompt on a rank after record `index`, without a salt and under each known salt."""
+        groups = self._groups(rank)
+        salts = [int(one) for one in np.unique(self._until("roots", rank, index)["salt"]) if one != NONE]
+        sizes = sorted({group.size for group in groups if group.size})
+        found = list[Chain]()
+        for salt in (None, *(self._told.salts[one] for one in salts)):
+            for size in sizes:
+                rows = self._chain(token_ids, salt, size, index)
+                if rows or salt is None:
+                    found.append(Chain(salt=salt, size=size, links=self._links(rank, rows, size, index)))
+        unkept = int((self._until("standings", rank, index, "first")["content"] == NONE).sum())
+        return Chains(groups=groups, chains=found, unkept=unkept)
+
+    def _until(self, table: str, rank: int, index: int, by: str = "index") -> dict[str, Numbers]:
+        """Return the rows of a rank up to a record; rows ascend by it."""
+        columns = self._tables[table]
+        end = int(np.searchsorted(columns[by], index, "right"))
+        own = columns["rank"][:end] == rank
+        return {name: column[:end][own] for name, column in columns.items()}
+
+    @cached_property
+    def _end(self) -> Numbers:
+        """Record that ended each standing."""
+        found = np.full(len(self._tables["standings"]["first"]), np.iinfo(np.int32).max, np.int32)
+        ends = self._tables["ends"]
+        found[ends["standing"]] = ends["index"]
+        return found
+
+    @cached_property
+    def _places(self) -> tuple[Numbers, Numbers]:
+        """Digests ascending, and their contents; of the same digest the one that came last is the last."""
+        digest, content = self._tables["places"]["digest"], self._tables["places"]["content"]
+        order = np.argsort(digest, kind="stable")
+        return digest[order], content[order]
+
+    @cached_property
+    def _by_content(self) -> tuple[Numbers, Numbers]:
+        """Contents ascending, and their standings."""
+        content = self._tables["standings"]["content"]
+        order = np.argsort(content, kind="stable")
+        return content[order], order
+
+    def _numbers(self, rank: int, index: int) -> dict[str, Any]:
+        """`readings` and `hits`."""
+        rows = self._until("readings", rank, index)
+        readings, grown = dict[str, list[tuple[float, float]]](), dict[str, float]()
+        for place, name in enumerate(self._told.metrics):
+            own = np.flatnonzero(rows["name"] == place)
+            if len(own):
+                some = own[-MAX_POINTS:]
+                readings[name] = list(zip(rows["at"][some].tolist(), rows["value"][some].tolist(), strict=True))
+                grown[name] = float(rows["grown"][own[-1]])
+        hits = Hits(hits=grown[HIT], asked=grown[ASKED]) if HIT in grown and ASKED in grown else None
+        return {"readings": readings, "hits": hits}
+
+    def _families(self, rank: int, index: int) -> list[FamilyCount]:
+        columns = self._tables["standings"]
+        end = int(np.searchsorted(columns["first"], index, "right"))
+        there = (columns["rank"][:end] == rank) & (self._end[:end] > index)
+        counts = np.bincount(columns["family"][:end][there], minlength=len(self._told.families))
+        found = [
+            FamilyCount(
+                medium=one.medium,
+                tier=" ".join(part for part in (one.tier, one.locality) if part),
+                group=one.group,
+                kind=one.kind,
+                window=one.window,
+                lora=one.lora,
+                count=int(count),
+            )
+            for one, count in zip(self._told.families, counts, strict=True)
+            if count
+        ]
+        return sorted(found, key=lambda one: -one.count)
+
+    def _groups(self, rank: int) -> list[GroupSaid]:
+        return [
+            GroupSaid(id=one.id, kind=one.kind, window=one.window, size=one.size) for one in self._told.groups[rank]
+        ]
+
+    def _lacking(self, rank: int, index: int) -> list[Lacking]:
+        rows = self._until("lacking", rank, index)
+        last = dict(zip(rows["group"].tolist(), rows["n"].tolist(), strict=True))  # of each group the last one stays
+        return [Lacking(group=group, count=count) for group, count in last.items()]
+
+    def _elsewhere(self, rank: int, index: int, roots: Numbers) -> int:
+        if self.num_ranks == 1:
+            return 0
+        columns = self._tables["standings"]
+        end = int(np.searchsorted(columns["first"], index, "right"))
+        return int(np.isin(roots, columns["content"][:end][columns["rank"][:end] != rank]).sum())
+
+    def _chain(self, token_ids: list[int], salt: str | None, size: int, index: int) -> list[int]:
+        """Contents one after the other, as far as they were ever named up to a record."""
+        digests, contents = self._places
+        parent: int | None = None
+        found: list[int] = []
+        for end in range(size, len(token_ids) + 1, size):
+            digest = np.uint64(digest_of(parent, salt, token_ids[end - size : end]))
+            at = int(np.searchsorted(digests, digest, "right")) - 1
+            if at < 0 or digests[at] != digest or self._tables["contents"]["first"][contents[at]] > index:
+                break
+            found.append(int(contents[at]))
+            parent = int(self._tables["contents"]["name"][contents[at]])
+        return found
+
+    def _links(self, rank: int, rows: list[int], size: int, index: int) -> list[Link]:
+        contents, order = self._by_content
+        columns = self._tables["standings"]
+        found: list[Link] = []
+        for number, row in enumerate(rows, 1):
+            those = order[np.searchsorted(contents, row, "left") : np.searchsorted(contents, row, "right")]
+            those = those[columns["rank"][those] == rank]
+            family = columns["family"][those]
+            stands = (columns["first"][those] <= index) & (self._end[those] > index)
+            on_gpu = self._is_gpu[family]
+            found.append(
+                Link(
+                    end=number * size,
+                    groups=sorted(set(self._group[family[stands & on_gpu]].tolist())),
+                    ever=sorted(set(self._group[family[on_gpu]].tolist())),
+                    media=sorted({self._told.families[one].medium for one in family[stands & ~on_gpu].tolist()}),
+                )
+            )
+        return found
+
+
+def _since(one: Any) -> Since:
+    return Since(**{name: getattr(one, name) for name in Since.__struct_fields__})

@@ -1,0 +1,26 @@
+// A language that may lack texts takes English ones for them, also where they come late.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { addLazyWords, loadLazyWords } from "../../static/js/state/lazy_words.js";
+import { LANGUAGES } from "../../static/js/i18n/language.js";
+import { tIn } from "../../static/js/i18n/words.js";
+
+test("late words of a language that has no such file, or half of one, are English", async () => {
+  LANGUAGES.push({ code: "eo", html: "eo", short: "EO", label: "EO", whole: false });
+  const texts = { "late.en": { "a.one": "one", "a.two": ["t", "wo"] }, "messages/en": {}, "messages/eo": {} };
+  const asked = [];
+  globalThis.fetch = async (address) => {
+    asked.push(address);
+    const found = Object.entries(texts).find(([name]) => address.endsWith(`${name}.json`))?.[1];
+    return { ok: Boolean(found), status: found ? 200 : 404, json: async () => found };
+  };
+  await addLazyWords("alpha");
+  assert.ok(asked.every((address) => address.includes("en.json")));
+  await loadLazyWords("eo");
+  assert.equal(tIn("eo", "a.one"), "one");
+  texts["late.eo"] = { "a.one": "unu" };
+  await addLazyWords("beta");
+  await loadLazyWords("eo");
+  assert.deepEqual([tIn("eo", "a.one"), tIn("eo", "a.two")], ["unu", "two"]);
+});

@@ -1,0 +1,187 @@
+"""Which blocks stay, by arithmetic, and what releasing does to tables, the free queue and the figures."""
+
+from itertools import product
+
+import pytest
+
+from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy, reaches_of, retention_of
+from engine.cache.block_pool import BlockPool
+from engine.cache.cache_figures import BlockDemand
+from engine.cache.prefix_index import PrefixIndex, Shelf
+from engine.cache.prefix_memory import EvictedBlocks
+from engine.trace.operations import RELEASED, Evict, Free, Release, Share
+from tests.unit.cache.replay import CacheRun
+
+
+def test_the_widest_window_decides_and_a_full_layer_keeps_everything() -> None:
+    def retained(windows: list[int | None], policy: WindowPolicy | None = None) -> RetentionPolicy | None:
+        return retention_of(reaches_of(windows, policy), policy)
+
+    assert retained([4, 8, 6]) == RetentionPolicy(8, 0, "window")
+    assert retained([4, None, 4]) is None
+    assert retained([None, None], WindowPolicy(6, 2)) == RetentionPolicy(6, 2, "policy")
+    assert retained([4, None], WindowPolicy(6, 2)) == RetentionPolicy(6, 2, "policy")
+    assert retained([4, 5], WindowPolicy(6, 2)) == RetentionPolicy(5, 0, "window"), (
+        "no layer sees as far as the policy allows"
+    )
+    assert WindowPolicy(6, 2).reach(0, 8) == AttentionSpan(6, 2) and WindowPolicy(6, 2).reach(0, 6) == AttentionSpan(6)
+
+
+def test_every_nth_layer_may_be_left_without_the_policy() -> None:
+    assert reaches_of([None] * 4, WindowPolicy(6, 2, pattern=2)) == [AttentionSpan(6, 2), AttentionSpan(None)] * 2
+    assert reaches_of([4, 9, 9], WindowPolicy(6, pattern=3)) == [AttentionSpan(4), AttentionSpan(6), AttentionSpan(9)]
+
+
+def test_what_is_kept_is_what_the_next_query_sees() -> None:
+    """The next query is at n; it and all later ones see [0, sinks) and positions from n - window + 1 on."""
+    for window, sinks, block_size in product([2, 3, 7], [0, 1, 4], [1, 2, 3, 5]):
+        retention = RetentionPolicy(window, sinks, "policy")
+        for n in range(1, 40):
+            gone = range(retention.first(block_size), retention.end(n, block_size))
+            for logical in range(-(-n // block_size)):
+                positions = range(logical * block_size, (logical + 1) * block_size)
+                seen = any(p < sinks or p >= n - window + 1 for p in positions)
+                assert (logical in gone) == (not seen), (n, logical)
+
+
+def test_a_window_of_two_blocks() -> None:
+    """Window 4, blocks of 2, prompt of 7: the query at 7 sees 4, 5, 6 and itself, so blocks 0 and 1 (positions 0-3) go.
+
+    They are hashed: to the back of the free queue, the last first. Freeing walks 3, 2 and passes over the rest.
+    """
+    run = CacheRun(6, 2, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    assert run.table(0) == [RELEASED, RELEASED, 2, 3]
+    assert list(run.manager.groups[0].pool.free_queue) == [4, 5, 1, 0]
+    memory = run.manager.memory()
+    assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (2, 3, 3), "positions 4, 5 and 6"
+    assert run.append(0, 8) is not None and run.table(0) == [RELEASED, RELEASED, 2, 3]
+    ops = run.append(0, 9)  # the query at 9 sees 6, 7, 8: block 2 (positions 4 and 5) goes
+    assert ops is not None
+    assert [op for op in ops if isinstance(op, Release)] == [
+        Release(seq_id=0, block_id=2, logical=2, reason="window", to="back")
+    ]
+    assert run.table(0) == [RELEASED, RELEASED, RELEASED, 3, 4]
+    assert [(op.block_id, op.to) for op in run.free(0) if isinstance(op, Free)] == [(4, "front"), (3, "back")]
+
+
+def test_blocks_without_a_hash_go_to_the_front() -> None:
+    """Block 1 is put there first, then block 0 before it."""
+    run = CacheRun(6, 2, enable_prefix_caching=False, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    assert list(run.manager.groups[0].pool.free_queue) == [0, 1, 4, 5]
+
+
+def test_sinks_keep_their_block() -> None:
+    """Three sinks in blocks of 2 take blocks 0 and 1; window 2 at n = 9 sees from 8 on: blocks 2 and 3 go."""
+    run = CacheRun(8, 2, retention=RetentionPolicy(2, 3, "policy"))
+    run.run(0, list(range(9)))
+    assert run.table(0) == [0, 1, RELEASED, RELEASED, 4]
+
+
+def test_hits_behind_the_window_are_not_taken() -> None:
+    """The pool has 5 blocks of 2, the first sequence left 0 and 1 behind. The second begins alike: 0, 1 and 2 are still
+    cached, of which the query at 6 sees positions 3 to 5 with window 4: block 0 stays where it is.
+    """
+    run = CacheRun(5, 2, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.submit(1, [1, 2, 3, 4, 5, 6, 8])
+    match = run.admit(1)
+    assert match is not None and match.hits == [[RELEASED, 1, 2]] and match.num_tokens == 6
+    run.promise(1, 7)
+    ops = run.fold()
+    assert [(op.block_id, op.revived) for op in ops if isinstance(op, Share)] == [(1, True), (2, False)]
+    assert not [op for op in ops if isinstance(op, Release | Evict)]
+    assert run.table(1) == [RELEASED, 1, 2, 4]
+
+
+def test_a_hit_behind_the_window_costs_no_block() -> None:
+    """A pool of 4: the first sequence still has 2 and 3; blocks 0 and 1 are free and cached. The second has 1 and 2 for
+    the taking and needs one block more: 1 is revived, 0 is out of sight, so it is there to be used.
+    """
+    run = CacheRun(4, 2, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.submit(1, [1, 2, 3, 4, 5, 6, 9])
+    match = run.manager.lookup(1, run.tokens[1])
+    assert run.manager.demand(1, 7, match.hits) == BlockDemand(1, 1)
+    assert run.admit(1) is not None
+    run.fold()
+    assert run.table(1) == [RELEASED, 1, 2, 0]
+
+
+def test_a_beginning_that_is_gone_does_not_spoil_a_hit_under_a_window() -> None:
+    """Three blocks of 2 were computed, the first is evicted: with window 4 the query at 6 does not look at it."""
+    run = CacheRun(5, 2, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5])  # block 0 falls out of the window
+    for token in (6, 7):
+        run.append(0, token)  # and block 1 after it
+    run.run(1, [9, 9, 9])  # takes the block that is left and block 0
+    run.submit(2, [1, 2, 3, 4, 5, 6, 8])
+    match = run.manager.lookup(2, run.tokens[2])
+    assert (match.hits, match.verdict) == ([[RELEASED, 1, 2]], "hit")
+    run.submit(3, [1, 2, 3, 4, 5])
+    assert run.manager.lookup(3, run.tokens[3]).hits == [], "the query at 4 sees positions 1 to 3: block 0 is missed"
+    why = run.manager.explain(3, run.tokens[3], None, 0)
+    assert why.reason == "evicted" and why.lost is not None and why.lost.block_id == 0
+
+
+@pytest.mark.parametrize("window", [2, 3, 5])
+@pytest.mark.parametrize("sinks", [0, 3])
+def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
+    """By definition: the longest n of which everything that the next query sees is cached, whatever else is."""
+    size, tokens = 2, list(range(14))
+    retention = RetentionPolicy(window, sinks, "policy")
+    for missing in range(1 << 6):
+        pool = BlockPool(6)
+        index = PrefixIndex([Shelf(pool, retention, EvictedBlocks())], size, True)
+        chain = index.chain(0, None)
+        for logical in range(6):
+            block, _ = pool.allocate()
+            if not missing >> logical & 1:
+                pool.cache(block, chain.hash_at(logical, tokens))
+        hits = index.lookup(0, tokens, None, skip=False).hits
+
+        def works(n: int) -> bool:
+            gone = range(retention.first(size), retention.end(n * size, size))
+            return not any(missing >> logical & 1 for logical in range(n) if logical not in gone)  # noqa: B023
+
+        longest = max(n for n in range(7) if works(n))
+        gone = range(retention.first(size), retention.end(longest * size, size))
+        expected = [RELEASED if logical in gone else logical for logical in range(longest)]
+        assert hits == ([expected] if expected else []), f"{missing:06b}"
+
+
+def test_no_sequence_holds_more_than_most_blocks() -> None:
+    """Computed in steps of up to so many tokens, for ever; and the bound is reached where steps begin anywhere."""
+    for step, size in product([1, 2, 5, 8], [1, 2, 3, 8]):
+        for retention in (
+            RetentionPolicy(1, 0, "policy"),
+            RetentionPolicy(4, 0, "policy"),
+            RetentionPolicy(7, 3, "policy"),
+        ):
+            most = 0
+            for first_step in range(1, step + 1):
+                computed, tokens = 0, first_step
+                while computed < 60:
+                    covered = -(-(computed + tokens) // size)
+                    gone = range(retention.first(size), retention.end(computed, size))
+                    most = max(most, covered - len(gone))
+                    computed, tokens = computed + tokens, step
+            bound = retention.most_blocks(step, size)
+            assert most <= bound <= most + 1, (retention, most, bound)
+
+
+def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() -> None:
+    run = CacheRun(12, 2, swap_space=6, retention=RetentionPolicy(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.fork(0, 1)
+    assert run.table(1) == [RELEASED, RELEASED, 2, 3]
+    run.manager.take_moves()
+    run.preempt(1)
+    assert run.manager.snapshot().cpu_block_tables == {1: [0, 1]}, "two blocks of four"
+    assert run.swap_in(1)
+    assert [block_id == RELEASED for block_id in run.table(1)] == [True, True, False, False]
+    run.check_sight(1)
+    run.manager.take_moves()
+    run.free(0, 1)
+    assert sorted(run.manager.snapshot().free_queues[0]) == list(range(12))

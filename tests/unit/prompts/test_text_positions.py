@@ -1,0 +1,128 @@
+"""Places of texts in prompts that a chat template renders."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.openai.conversations import conversation_of
+from engine.model.template_check import ChatTemplate
+from engine.model.text_cuts import Tokens
+from engine.prompts.segments import segments_of
+from engine.prompts.text_positions import places_of, skeleton_of, with_marks
+from tests.unit.prompts.sessions import tool
+
+SHAPES: dict[str, Callable[[str], str]] = {
+    "{{ m.content }}": lambda text: text,
+    "{{ m.content | trim }}": str.strip,
+    "{{ m.content.strip('\n') }}": lambda text: text.strip("\n"),
+    "{{ m.content.lstrip('\n') }}": lambda text: text.lstrip("\n"),
+}
+# words of the markers, and white space where they have some
+TEXTS = st.sampled_from(
+    ["user", "im", "im_start", "s", "<", "assistant", " user ", "\nuser\n\n", "user\nim", "INST", "\n", " \nim \n", "a"]
+)
+MARKERS = st.sampled_from(["<|im_start|>{}\n", "{}: ", "\n\n{}\n\n", "[INST]", "<s>{} ", "{}", ""])
+ENDS = st.sampled_from(["<|im_end|>\n", "\n", "</s>", " [/INST]", ""])
+
+
+def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
+    """Render a body of chat completions, and return the text with the path, beginning and end of each place."""
+    template, segments = ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b"")), segments_of(body)
+    marked, leaves = with_marks(body, segments)
+    both = map(conversation_of, (body, marked))
+    text, shape = (template.render(one.messages, **one.settings) for one in both)
+    places = places_of(text, skeleton_of(shape, leaves), segments)
+    return text, [(segments[place.segment].path, place.begin, place.end) for place in places]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    contents=st.lists(TEXTS, min_size=1, max_size=6),
+    shape=st.sampled_from(list(SHAPES)),
+    opening=MARKERS,
+    closing=ENDS,
+)
+def test_a_text_is_found_where_the_template_writes_it(
+    contents: list[str], shape: str, opening: str, closing: str
+) -> None:
+    """The template's own words are among the texts, and white space stands on both sides of where they meet."""
+    messages = [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]
+    before = repr(opening).replace("{}", "' + m.role + '")
+    source = f"{{% for m in messages %}}{{{{ {before} }}}}{shape}{{{{ {closing!r} }}}}{{% endfor %}}"
+    expected, whole = list[tuple[str, int, int]](), ""
+    for number, message in enumerate(messages):
+        whole += opening.replace("{}", message["role"])
+        written = SHAPES[shape](message["content"])
+        if written.strip():
+            expected.append((f"messages[{number}].content", len(whole), len(whole) + len(written)))
+        whole += written + closing
+    assert rendered(source, {"messages": messages}) == (whole, expected)
+
+
+MESSAGES = [
+    {"role": "user", "content": [{"type": "text", "text": "think"}, {"type": "text", "text": "role"}]},
+    {"role": "assistant", "content": "think", "reasoning_content": "reasoning"},
+    {"role": "user", "content": "think"},
+]
+LOOP = "{% for m in messages %}<{{ m.role }}>"
+CONTENT = "{{ m.content }}</{{ m.role }}>{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("thought", "found"),
+    [
+        ("<think>{{ m.reasoning_content }}</think>", ["think", "role", "reasoning", "think", "think"]),
+        ("{% if loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}", ["think", "role", "think", "think"]),
+        # other markers where the text says so: it is found by what stands behind it
+        ("{% if 'think' in m.content %}<think>role</think>{% endif %}", ["think", "role", "think", "think"]),
+    ],
+)
+def test_parts_and_reasoning_are_found_in_their_order(thought: str, found: list[str]) -> None:
+    text, places = rendered(LOOP + thought + CONTENT, {"messages": MESSAGES})
+    assert [text[begin:end] for _, begin, end in places] == found
+    assert all(text[end] in "\n<" and text[begin - 1] in "\n>" for _, begin, end in places)
+    assert text[places[0][1] :].startswith("think\nrole</user>")
+
+
+def test_a_text_that_a_template_changes_has_no_place_and_the_next_ones_have() -> None:
+    source = LOOP + "{{ m.content.replace('a', 'o') }}</{{ m.role }}>{% endfor %}"
+    messages = [{"role": "user", "content": content} for content in ("user", "banana", "user", "us")]
+    text, places = rendered(source, {"messages": messages})
+    assert [path for path, *_ in places] == [f"messages[{number}].content" for number in (0, 2, 3)]
+    assert [begin for _, begin, _ in places] == [text.index(">user") + 1, text.rindex(">user<") + 1, text.rindex("us<")]
+
+
+def test_a_tool_that_quotes_a_mark_is_no_text() -> None:
+    body = {"tools": [tool("read", "\ue0007\ue001")], "messages": [{"role": "user", "content": "user"}]}
+    text, places = rendered("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
+    assert places == [("messages[0].content", text.index(">user") + 1, text.index("</user>"))]
+
+
+@pytest.mark.parametrize("arguments", [{"path": "a.txt"}, '{"path":"a.txt"}'])
+def test_tools_and_calls_are_found_between_the_texts(arguments: Any) -> None:
+    """Also where a text quotes them, and where the template writes as an object what the request has as a text."""
+    call = '{"name": "read", "arguments": {"path": "a.txt"}}'
+    called = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
+    declared = '{"type": "function", "function": {"name": "read"}}'
+    body = {
+        "tools": [{"type": "function", "function": {"name": "read"}}, tool("write")],
+        "messages": [
+            {"role": "system", "content": declared},
+            {"role": "user", "content": call},
+            {"role": "assistant", "content": call, "tool_calls": [called]},
+            {"role": "tool", "content": call, "tool_call_id": "c"},
+        ],
+    }
+    calls = "{% for call in m.tool_calls %}<call>{{ call.function | tojson }}</call>{% endfor %}"
+    tools = "<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    text, places = rendered(tools + LOOP + calls + CONTENT, body)
+    found = {path: text[begin - 3 : end] for path, begin, end in places}
+    assert list(found) == [
+        "tools[0]", "tools[1]", "messages[0].content", "messages[1].content", "messages[2].tool_calls[0].function",
+        "messages[2].content", "messages[3].content",
+    ]  # fmt: skip
+    assert found["tools[0]"] == f"ls>{declared}" and found["messages[0].content"] == f"em>{declared}"
+    assert found["messages[2].tool_calls[0].function"] == f"ll>{call}" and found["messages[2].content"] == f"ll>{call}"

@@ -1,0 +1,110 @@
+"""Refusals in every language of the page: each kind of refusal that the code has, found in the code."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from app.ground.errors import FILE, AppError, refuse, refused, texts
+from app.page.words import languages
+from engine.options.refusal import Refused, Sentence, sentence, sentences
+from engine.requests.request_spec import RequestError
+from tests.conftest import ROOT
+
+FILES = sorted([*ROOT.glob("engine/**/*.py"), *ROOT.glob("app/**/*.py")])
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+# a message that no page of ours sends, a fault of the program, and what stands before any page (`app/page/door.py`)
+NOT_WORDED = {"bad_request", "internal", "token_required", "forbidden"}
+
+
+def classes() -> set[str]:
+    """Names of `Refused` and of all classes that come from it."""
+    found, bases = (
+        {"Refused"},
+        [
+            (node.name, {base.id for base in node.bases if isinstance(base, ast.Name)})
+            for tree in TREES.values()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+        ],
+    )
+    while more := {name for name, of in bases if of & found} - found:
+        found |= more
+    return found
+
+
+def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def is_text(node: ast.expr) -> bool:
+    """Return whether this is a text in one language: a literal, or one put together."""
+    if isinstance(node, ast.BinOp):
+        return is_text(node.left) or is_text(node.right)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def literal(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def test_the_classes_of_refusals_are_those_that_the_page_is_told() -> None:
+    assert {"ConfigError", "RequestError", "RecomputeError", "RerunError", "ProjectionError"} <= classes()
+
+
+def test_no_refusal_of_the_engine_has_words_of_one_language() -> None:
+    found = [where for where, call in calls(*classes()) if call.args and is_text(call.args[0])]
+    assert found == []
+
+
+def test_no_refusal_of_the_application_has_words_of_one_language() -> None:
+    found = [
+        f"{where} {literal(call.args[0])}"
+        for where, call in calls("AppError")
+        if len(call.args) > 1 and literal(call.args[0]) not in NOT_WORDED and is_text(call.args[1])
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("file", "names", "place"), [(FILE, ("refuse", "said"), 1), (Path(), ("sentence",), 0)], ids=["app", "engine"]
+)
+def test_each_key_is_said_and_each_that_is_said_is_there(file: Path, names: tuple[str, ...], place: int) -> None:
+    known = texts() if file == FILE else sentences()
+    code = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
+    used = {
+        literal(call.args[0 if call.func.id == "said" else place])  # type: ignore[attr-defined]
+        for where, call in calls(*names)
+        if call.args and where.startswith("app/") == (file == FILE)
+    }
+    assert {key for key in used if key} <= known.keys()
+    made = re.findall(r'f"([a-z_]+\.)\{', code)  # keys of a kind, put together
+    assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(made))] == []
+
+
+@pytest.mark.parametrize("known", [texts(), sentences()], ids=["app", "engine"])
+def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]]) -> None:
+    for key, by_language in known.items():
+        assert sorted(by_language) == languages(), key
+        assert all(text.strip() for text in by_language.values()), key
+        fields = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in by_language.values()]
+        assert fields[1] <= fields[0] or fields[0] <= fields[1], key
+        words = re.sub(r"\{[^}]*\}", "", by_language["en"])
+        if re.search(r"[a-z]{4}", words) and not key.startswith("kind.switch"):
+            assert re.search(r"[\u3400-\u9fff]", by_language["zh"]), key
+
+
+def test_a_refusal_goes_through_others_in_its_language() -> None:
+    inner = RequestError(sentence("request.empty"))
+    outer = refuse("refused", "lesson.wrong", error=inner)
+    assert outer.message == "the lesson does not hold: the prompt is empty: it needs at least one token"
+    assert outer.said and outer.said["zh"].endswith("提示词是空的：至少需要一个词元")
+    assert refused(inner).said == inner.said
+    assert AppError("refused", Sentence.of({"en": "no", "zh": "不"})).as_map()["error"]["said"] == {"zh": "不"}
+    assert Refused("no").said == {}
