@@ -10,7 +10,8 @@ from app.cli import main, prompts
 from app.prompts.page import EXAMPLE
 from app.prompts.words import words
 from engine.prompts.causes import Cause
-from engine.prompts.policies import Limit, Scope
+from engine.prompts.policies import Hit, Limit, Scope
+from engine.prompts.report import Break
 from engine.prompts.savings import PROPOSALS
 from tests.unit.prompts.sessions import SESSIONS
 
@@ -145,6 +146,14 @@ def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
     found = json.loads(capsys.readouterr().out.partition("\n")[2])["requests"]
     assert [one["hits"]["vllm"]["num_tokens"] for one in found] == [0, 0, 144]
     assert [one["is_answer_left_out"] for one in found] == [True, False, False]
+
+
+def test_numbers_of_causes_and_limits_are_written_as_numbers() -> None:
+    say = words("en")
+    assert say.limit(Hit(0, "too_short", "1024")) == "shorter than the 1,024 tokens that are cached"
+    for count, shown in (("1", "1 part"), ("2", "2 parts")):
+        parted = Break("messages_dropped", count, "messages[1]", "messages[1]", 0, "", "")
+        assert say.cause(parted) == f"earlier messages were left out ({shown})"
 
 
 def test_every_cause_limit_and_proposal_has_words() -> None:
