@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from engine.prompts.policies import Hit
+from engine.prompts.policies import Hit, Policy
 from engine.prompts.rendering import CannotRender
 from engine.prompts.report import Break
 from engine.prompts.worth_keeping import Prefix
@@ -32,6 +32,10 @@ class Words:
         if parted.cause == "volatile_text" and detail:
             detail = ", ".join(self(f"volatile.{kind}") for kind in detail.split(","))
         return self(f"cause.{parted.cause}", detail=_counted(detail))
+
+    def block(self, token: int, policy: Policy) -> str:
+        """Say in which block of a cache a token is; "" where blocks are of one token."""
+        return self("block", block=token // policy.unit, unit=policy.unit) if policy.unit > 1 else ""
 
     def refusal(self, error: CannotRender, with_reason: bool) -> str:
         """Say which request a chat template refuses, and the template's own words."""

@@ -165,6 +165,20 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
     assert causes | limits | scopes | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
 
 
+@pytest.mark.parametrize(("policy", "shown"), [("vllm", ", block {} of 16 tokens each"), ("sglang", "")])
+def test_a_break_is_told_with_its_block(
+    policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    main(["prompts", str(EXAMPLE), "--json"])
+    token = json.loads(capsys.readouterr().out)["requests"][5]["parted"]["token"]
+    place = f"request 5 at token {token:,}{shown.format(token // 16)}"
+    main(["prompts", str(EXAMPLE), "--policy", policy, "--request", "6"])
+    assert f"parts from {place}: " in capsys.readouterr().out
+    main(["prompts", str(EXAMPLE), "--policy", policy, "--html", str(page)])
+    assert f"It parts from {place}, " in page.read_text()
+
+
 def test_the_example_has_three_breaks(capsys: pytest.CaptureFixture[str]) -> None:
     main(["prompts", str(EXAMPLE), "--json"])
     found = json.loads(capsys.readouterr().out)["requests"]
