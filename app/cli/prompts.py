@@ -274,7 +274,10 @@ def _print_request(verdict: Verdict, policy: str) -> None:
     if verdict.reported_cached is not None:
         say(f"  {'reported':<12} {verdict.reported_cached:>9,} of {verdict.reported_tokens or 0:,}")
     if (parted := verdict.parted) is not None:
-        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_break(verdict)}")
+        from engine.prompts.policies import policies
+
+        block = words("en").block(parted.token, policies()[policy])
+        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}{block}: {_break(verdict)}")
         say(f"    {parted.earlier_path}: {parted.earlier_text!r}", f"    {parted.path}: {parted.text!r}")
     for span in verdict.spans:
         say(f"  {span.num_tokens:>9,}  {words('en')(f'fate.{span.fate}'):<28} {span.path}")

@@ -41,6 +41,7 @@ class Turn(NamedTuple):
     hit_share: str
     cause: str
     limits: list[tuple[str, int, str]]  # policy, tokens that hit, why no more
+    block: str  # in which it parts
     earlier_text: list[tuple[str, bool]]  # cut where it differs, and whether it does
     text: list[tuple[str, bool]]
 
@@ -121,7 +122,8 @@ def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
         limits.append((policies()[name].name, hit.num_tokens, say.limit(hit)))
     one, other = _marked(parted.earlier_text, parted.text) if parted else ([], [])
     share = percent(verdict.hits[policy].num_tokens, verdict.num_tokens)
-    return Turn(verdict, pieces, share, cause, limits, one, other)
+    block = say.block(parted.token, policies()[policy]) if parted else ""
+    return Turn(verdict, pieces, share, cause, limits, block, one, other)
 
 
 def _marked(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:

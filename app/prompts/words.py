@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from engine.prompts.policies import Hit
+from engine.prompts.policies import Hit, Policy
 from engine.prompts.rendering import CannotRender
 from engine.prompts.report import Break
 from engine.prompts.worth_keeping import Prefix
@@ -31,7 +31,11 @@ class Words:
         detail = parted.detail
         if parted.cause == "volatile_text" and detail:
             detail = ", ".join(self(f"volatile.{kind}") for kind in detail.split(","))
-        return self(f"cause.{parted.cause}", detail=detail)
+        return self(f"cause.{parted.cause}", detail=_counted(detail))
+
+    def block(self, token: int, policy: Policy) -> str:
+        """Say in which block of a cache a token is; "" where blocks are of one token."""
+        return self("block", block=token // policy.unit, unit=policy.unit) if policy.unit > 1 else ""
 
     def refusal(self, error: CannotRender, with_reason: bool) -> str:
         """Say which request a chat template refuses, and the template's own words."""
@@ -40,7 +44,7 @@ class Words:
 
     def limit(self, hit: Hit) -> str:
         """Say why a hit is no longer; "" where it is as long as it could be."""
-        found = [self(f"limit.{hit.limit}", detail=hit.detail)] if hit.limit else []
+        found = [self(f"limit.{hit.limit}", detail=_counted(hit.detail))] if hit.limit else []
         return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
 
     def prefix(self, prefix: Prefix) -> str:
@@ -54,6 +58,10 @@ class Words:
 def percent(part: int, whole: int) -> str:
     """Write a share, with one decimal."""
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
+
+
+def _counted(detail: str) -> int | str:
+    return int(detail) if detail.isascii() and detail.isdigit() else detail
 
 
 class _Number(int):

@@ -23,11 +23,12 @@ from engine.prompts.tokens import open_encoder
 
 # of the shape that most published templates have: it appends, and trims texts
 TEMPLATE = (
-    "{%- if tools %}<|im_start|>tools\n{%- for tool in tools %}\n{{ tool | tojson }}{%- endfor %}<|im_end|>\n"
-    "{%- endif %}"
-    "{%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | trim }}"
-    "{%- for call in message.tool_calls or [] %}\n<tool_call>\n{{ call.function | tojson }}\n</tool_call>{%- endfor %}"
-    "<|im_end|>\n{%- endfor %}{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}"
+    "{%- if tools %}{{ '<|im_start|>tools\n' }}{%- for tool in tools %}{{ tool | tojson }}{{ '\n' }}{%- endfor %}"
+    "{{ '<|im_end|>\n' }}{%- endif %}"
+    "{%- for message in messages %}{{ '<|im_start|>' + message.role + '\n' }}{{ message.content | trim }}"
+    "{%- for call in message.tool_calls or [] %}{{ '\n<tool_call>\n' }}{{ call.function | tojson }}"
+    "{{ '\n</tool_call>' }}{%- endfor %}{{ '<|im_end|>\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%- endif %}"
 )
 NUM_TOOLS = 20
 FIRST = 0.5  # of the tokens of a session's mean prompt that its first one has

@@ -92,10 +92,8 @@ def main() -> int:
             assert process.stdout is not None
             try:
                 url = process.stdout.readline().split()[-1]
-                reports: list[float] = []
-                with contextlib.ExitStack() as following:
-                    if asked.follow:
-                        reports = following.enter_context(followed(Path(output)))
+                with contextlib.ExitStack() as stack:
+                    reports = stack.enter_context(followed(Path(output))) if asked.follow else []
                     before = psutil.Process(process.pid).cpu_times()
                     measure(api, url, asked.requests)
                     after = psutil.Process(process.pid).cpu_times()

@@ -10,7 +10,8 @@ from app.cli import main, prompts
 from app.prompts.page import EXAMPLE
 from app.prompts.words import words
 from engine.prompts.causes import Cause
-from engine.prompts.policies import Limit, Scope
+from engine.prompts.policies import Hit, Limit, Scope
+from engine.prompts.report import Break
 from engine.prompts.savings import PROPOSALS
 from tests.unit.prompts.sessions import SESSIONS
 
@@ -147,6 +148,14 @@ def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
     assert [one["is_answer_left_out"] for one in found] == [True, False, False]
 
 
+def test_numbers_of_causes_and_limits_are_written_as_numbers() -> None:
+    say = words("en")
+    assert say.limit(Hit(0, "too_short", "1024")) == "shorter than the 1,024 tokens that are cached"
+    for count, shown in (("1", "1 part"), ("2", "2 parts")):
+        parted = Break("messages_dropped", count, "messages[1]", "messages[1]", 0, "", "")
+        assert say.cause(parted) == f"earlier messages were left out ({shown})"
+
+
 def test_every_cause_limit_and_proposal_has_words() -> None:
     english, chinese = words("en")._texts, words("zh")._texts
     assert english.keys() == chinese.keys()
@@ -154,6 +163,20 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
     limits = {f"limit.{one}" for one in Limit.__args__}  # type: ignore[attr-defined]
     scopes = {f"scope.{one}" for one in Scope.__args__}  # type: ignore[attr-defined]
     assert causes | limits | scopes | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
+
+
+@pytest.mark.parametrize(("policy", "shown"), [("vllm", ", block {} of 16 tokens each"), ("sglang", "")])
+def test_a_break_is_told_with_its_block(
+    policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    main(["prompts", str(EXAMPLE), "--json"])
+    token = json.loads(capsys.readouterr().out)["requests"][5]["parted"]["token"]
+    place = f"request 5 at token {token:,}{shown.format(token // 16)}"
+    main(["prompts", str(EXAMPLE), "--policy", policy, "--request", "6"])
+    assert f"parts from {place}: " in capsys.readouterr().out
+    main(["prompts", str(EXAMPLE), "--policy", policy, "--html", str(page)])
+    assert f"It parts from {place}, " in page.read_text()
 
 
 def test_the_example_has_three_breaks(capsys: pytest.CaptureFixture[str]) -> None:
