@@ -25,8 +25,8 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
   const anew = done.findLast(({ action }) => action.verb === 'restart')?.action.changes ?? {};
   const engine = store.log.value?.header.engine ?? {};
   return !lessonRace.value && !player.value.shown
-    && settings.theater.value === opened.value.theater && store.log.value === own.log.value
-    && store.numRecords.value === (opened.value.items.findLast(({ moment }) => moment)?.moment.records ?? 0)
+    && settings.theater.value === currentLesson.value.theater && store.log.value === own.log.value
+    && store.numRecords.value === (currentLesson.value.items.findLast(({ moment }) => moment)?.moment.records ?? 0)
     && Object.entries(anew).every(([name, value]) => !(name in engine) || String(engine[name]) === String(value));
 })"""
 
@@ -95,8 +95,8 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
 
 
 # The newest text states how many wait; what is drawn beside it, by the part of the page that the lesson shows.
-STATES_WAITING = """import('/static/js/state/lessons.js').then(({ opened, shownPart }) => {
-  const items = opened.value.items;
+STATES_WAITING = """import('/static/js/state/lessons.js').then(({ currentLesson, shownPart }) => {
+  const items = currentLesson.value.items;
   const done = items.findLastIndex(({ kind, moment }) => kind === 'do' && moment);
   const states = (node) => typeof node !== 'string'
     && (node.figure === 'waiting' || (node.children ?? []).some(states));

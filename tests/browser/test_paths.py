@@ -60,8 +60,7 @@ def test_a_newcomer_is_there_in_two_clicks(open_page: OpenPage, name: str) -> No
     assert sum(not way.startswith("=") for way in ways) <= 2
 
 
-@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-@pytest.mark.parametrize("width", [1366, 390])
+@pytest.mark.parametrize(("width", "locale"), [(1366, "en-US"), (1366, "zh-CN"), (390, "en-US")])
 def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, width: int, locale: str) -> None:
     page = open_page(width=width, height=768, locale=locale)
     page.add_init_script(WATCH)
