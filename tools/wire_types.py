@@ -141,7 +141,7 @@ def _name(kind: type[Any]) -> str:
     """Return the page's name of a type: messages and operations of one name differ, and TypeScript has a `Record`."""
     if kind is BenchRecord:
         return "BenchRecord"
-    return f"{kind.__name__}Message" if issubclass(kind, messages.OfTheater) else kind.__name__
+    return f"{kind.__name__}Message" if issubclass(kind, messages.OfSession) else kind.__name__
 
 
 def _of_trace() -> dict[str, str]:
@@ -191,7 +191,7 @@ def wire_types() -> str:
         "/api/model": wire.type_of(api_answers.ModelAnswer),
         "/api/models": wire.type_of(api_answers.ModelsAnswer),
         "/api/machine": wire.type_of(Machine),
-        "/api/theaters": wire.type_of(api_answers.TheatersAnswer),
+        "/api/theaters": wire.type_of(api_answers.SessionsAnswer),
         "/api/recordings": wire.type_of(RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(ComparedRun)}[] }}",
         "/api/lessons": wire.type_of(LessonsAnswer),

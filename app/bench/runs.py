@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.bench.watch import PREFIX, BenchSession, latest_trace
 from app.bench.worker import TRACES, Order
@@ -37,7 +37,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
     state: State = "idle"
     run: str = ""  # its record's id, once there is one
-    theater: str = ""  # under which it can be watched, while there is something to watch
+    session: str = field(name="theater", default="")  # under which it can be watched, while there is something to watch
     scenario: str = ""
     started: str = ""
     phase: str = "starting"
@@ -84,21 +84,21 @@ class BenchRuns:
         if watch := self._watch:
             watch.leave(sid)
 
-    def owns(self, theater_id: str) -> bool:
-        return theater_id.startswith(PREFIX)
+    def owns(self, session_id: str) -> bool:
+        return session_id.startswith(PREFIX)
 
-    def get(self, theater_id: str) -> BenchSession:
+    def get(self, session_id: str) -> BenchSession:
         """Return the run on stage, opened at the first request for it.
 
         Raises:
             AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
         """
         with self._lock:
-            if self._running is not None and theater_id == PREFIX + self._running.name:
+            if self._running is not None and session_id == PREFIX + self._running.name:
                 first = latest_trace(self._running / TRACES)
                 if self._watch is None and first is not None:
                     with contextlib.suppress(TraceFormatError, OSError):  # its header is not written yet
-                        self._watch = BenchSession(theater_id, first, self._emit)
+                        self._watch = BenchSession(session_id, first, self._emit)
                 if self._watch is not None:
                     return self._watch
         raise refuse("unknown_theater", "bench.none")
@@ -184,7 +184,7 @@ class BenchRuns:
             with self._lock:
                 fields = {name: news[name] for name in RunStatus.__struct_fields__ if name in news}
                 if latest_trace(folder / TRACES) is not None:
-                    fields["theater"] = PREFIX + folder.name
+                    fields["session"] = PREFIX + folder.name
                 self._change(msgspec.structs.replace(self.status, **fields))
         process.wait()
         self._end_input(process)
@@ -197,7 +197,7 @@ class BenchRuns:
         if watch is not None:
             watch.close(Closing("over"))
         with self._lock:
-            status = msgspec.structs.replace(self.status, theater="")
+            status = msgspec.structs.replace(self.status, session="")
             if "failed" in end:
                 self._change(msgspec.structs.replace(status, state="failed", error=end["failed"]))
             else:

@@ -1,4 +1,4 @@
-"""A benchmark on stage while it runs: the traces that its process writes, joined and read like a theater."""
+"""A benchmark on stage while it runs: the traces that its process writes, joined and read like a session."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class GrowingTrace(TraceReader):
 
 
 class BenchSession(LogSession):
-    """The newest trace of a folder, as a theater that takes no commands.
+    """The newest trace of a folder, as a session that takes no commands.
 
     The next one is its next epoch.
     """
 
-    def __init__(self, theater_id: str, first: Path, emit: Emit) -> None:
+    def __init__(self, session_id: str, first: Path, emit: Emit) -> None:
         """first: a trace whose header is written. Raises TraceFormatError or OSError where it cannot be read."""
         self._folder, self._path = first.parent, first
         self._trace = GrowingTrace(first)
-        super().__init__(theater_id, OpenLog(0, self._trace), emit)
+        super().__init__(session_id, OpenLog(0, self._trace), emit)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name=theater_id, daemon=True)
+        self._thread = threading.Thread(target=self._look, name=session_id, daemon=True)
         self._thread.start()
 
     def close(self, why: Closing) -> None:

@@ -22,7 +22,7 @@ class Access:
     def __init__(self, classrooms: Classrooms) -> None:
         self._classrooms = classrooms
         self._people: dict[str, Person] = {}
-        self._labs: dict[str, Pass] = {}  # theater -> whose
+        self._labs: dict[str, Pass] = {}  # session -> whose
         self._lock = threading.Lock()
 
     def come(self, sid: str, person: Person) -> None:
@@ -46,21 +46,21 @@ class Access:
         if not self.person(sid).is_owner:
             raise refusal("forbidden", "class.follower")
 
-    def drive(self, sid: str, theater_id: str) -> None:
+    def drive(self, sid: str, session_id: str) -> None:
         """Check for permission to command a run.
 
         Raises:
             AppError: `forbidden`, if the run is another client's, or another client drives the class; `refused` for a
                 lab, while the class has an open question of a lesson.
         """
-        found = self._classrooms.of_theater(theater_id)
+        found = self._classrooms.of_session(session_id)
         if found is not None:
             if not found.may_drive(sid):
                 if driver := found.driver_name:
                     raise refusal("forbidden", "drive.other", name=driver)
                 raise refusal("forbidden", "drive.presenter")
             return
-        owner = self._labs.get(theater_id)
+        owner = self._labs.get(session_id)
         person = self.person(sid)
         if person.is_owner:
             return
@@ -70,7 +70,7 @@ class Access:
             return
         raise refusal("forbidden", "drive.not_yours")
 
-    def watch(self, sid: str, theater_id: str) -> None:
+    def watch(self, sid: str, session_id: str) -> None:
         """Look at a run.
 
         Raises:
@@ -80,13 +80,13 @@ class Access:
         if person.is_owner:
             return
         if person.seat is not None:
-            if self._labs.get(theater_id) == person.seat:
+            if self._labs.get(session_id) == person.seat:
                 return
             found = self._classrooms.get(person.seat.class_id)
             if found.is_over:
                 raise refusal("forbidden", "class.yours_over")
             found.seat(person.seat.seat)  # a seat that was taken away sees nothing more
-            if theater_id in found.theaters:
+            if session_id in found.sessions:
                 return
         raise refusal("forbidden", "class.not_shown")
 
@@ -133,10 +133,10 @@ class Access:
         """Return the class; None when it is not in memory."""
         return next((one for one in self._classrooms.all() if one.id == class_id), None)
 
-    def lab(self, theater_id: str, of: Pass | None) -> None:
+    def lab(self, session_id: str, of: Pass | None) -> None:
         """Assign a run to a follower; None unassigns it."""
         with self._lock:
             if of is None:
-                self._labs.pop(theater_id, None)
+                self._labs.pop(session_id, None)
             else:
-                self._labs[theater_id] = of
+                self._labs[session_id] = of

@@ -31,7 +31,7 @@ class ClassTold(TypedDict):
     driver: int | None  # whose page all see: a seat's number; None: the presenter's
     driver_name: str | None
     held: bool  # followers may not leave the presenter's view
-    theater: str | None  # the run on stage: a theater or a recording
+    theater: str | None  # the run on stage: a session or a recording
     view: dict[str, str]  # where one looks, as a link holds it
     lesson: LessonAt | None
     poll: Annotated[dict[str, Any], Meta(extra={"fields_of": PollTold})] | None

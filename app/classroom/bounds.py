@@ -74,26 +74,26 @@ def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
         raise refusal("refused", "lab.sequences", n=MAX_SEQUENCES)
 
 
-def check_model(theater: Session, model: str | None) -> None:
+def check_model(session: Session, model: str | None) -> None:
     """A guest's run is on the class's model, whatever others there are.
 
     Raises:
         AppError: `refused`.
     """
-    if model not in (None, theater.model_name):
+    if model not in (None, session.model_name):
         raise refusal("refused", "lab.model")
 
 
-def check_configure(theater: Session, config: EngineConfig) -> None:
+def check_configure(session: Session, config: EngineConfig) -> None:
     """A guest's run takes no more than the class's.
 
     Raises:
         AppError: `refused`.
     """
-    facts = theater.model.facts
+    facts = session.model.facts
     try:
         wanted = pool_bytes(config, facts)
-        most = theater.most_pool_bytes or pool_bytes(theater.config, facts)
+        most = session.most_pool_bytes or pool_bytes(session.config, facts)
     except ConfigError as error:
         raise refused(error) from error
     if wanted > most:

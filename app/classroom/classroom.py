@@ -40,7 +40,7 @@ class Classroom:
         self.secret = Secret()  # of the presenter
         self.presenters: set[str] = set()  # sids
         self.polls: list[Poll] = []
-        self.theaters: set[str] = set()  # that were on stage: only the class's driver commands them
+        self.sessions: set[str] = set()  # that were on stage: only the class's driver commands them
         self.began = time.time()
         self.ended: float | None = None
         self.kept_until: str | None = None
@@ -56,7 +56,7 @@ class Classroom:
         self._version = 0
         self._driver: Seat | None = None
         self._held = False
-        self._theater: str | None = None
+        self._session: str | None = None
         self._view: dict[str, str] = {}
         self._lesson: LessonAt | None = None
         self._marks: list[list[float]] = []
@@ -69,9 +69,9 @@ class Classroom:
         return self._over
 
     @property
-    def theater(self) -> str | None:
+    def session(self) -> str | None:
         """The run on stage."""
-        return self._theater
+        return self._session
 
     def sids(self) -> list[str]:
         """Return all connected clients."""
@@ -226,7 +226,7 @@ class Classroom:
 
     # What all look at
 
-    def cast(self, theater: str | None, view: Mapping[str, str]) -> bool:
+    def cast(self, session: str | None, view: Mapping[str, str]) -> bool:
         """Set where the driver looks. Returns whether another run is on stage now.
 
         Raises:
@@ -237,24 +237,24 @@ class Classroom:
         if sum(len(value) for value in view.values()) > MAX_VIEW_CHARACTERS:
             raise AppError("bad_request", f"a view has {MAX_VIEW_CHARACTERS} characters at most")
         with self._lock:
-            other = theater != self._theater
+            other = session != self._session
             if not other and view == self._view:
                 return False
-            self._theater, self._view = theater, dict(view)
+            self._session, self._view = session, dict(view)
             if other:
                 self._lesson = None
-            if theater is not None:
-                self.theaters.add(theater)
+            if session is not None:
+                self.sessions.add(session)
         self.news()
         return other
 
-    def lesson_is_at(self, theater: str, at: int) -> None:
+    def lesson_is_at(self, session: str, at: int) -> None:
         """Record that the lesson on stage has advanced."""
         with self._lock:
-            if theater != self._theater:
+            if session != self._session:
                 return
             version = self._lesson["version"] + 1 if self._lesson else 0
-            self._lesson = {"theater": theater, "at": at, "version": version}
+            self._lesson = {"theater": session, "at": at, "version": version}
         self.news()
 
     def hold(self, held: bool) -> None:
@@ -369,7 +369,7 @@ class Classroom:
                 "driver": self._driver.number if self._driver else None,
                 "driver_name": self.driver_name,
                 "held": self._held,
-                "theater": self._theater,
+                "theater": self._session,
                 "view": self._view,
                 "lesson": self._lesson,
                 "poll": plain(poll.told()) if poll else None,

@@ -77,20 +77,20 @@ class Classrooms:
         with self._lock:
             return list(self._classes.values())
 
-    def of_theater(self, theater_id: str) -> Classroom | None:
-        """Return the class that has, or had, a theater on stage."""
-        return next((one for one in self.all() if theater_id in one.theaters and not one.is_over), None)
+    def of_session(self, session_id: str) -> Classroom | None:
+        """Return the class that has, or had, a session on stage."""
+        return next((one for one in self.all() if session_id in one.sessions and not one.is_over), None)
 
-    def lesson_is_at(self, theater_id: str, at: int) -> None:
+    def lesson_is_at(self, session_id: str, at: int) -> None:
         """Record that a lesson has advanced; a class may have it on stage."""
-        if found := self.of_theater(theater_id):
-            found.lesson_is_at(theater_id, at)
+        if found := self.of_session(session_id):
+            found.lesson_is_at(session_id, at)
 
-    def asks(self, theater_id: str) -> bool:
+    def asks(self, session_id: str) -> bool:
         """Return whether a class has an open, unrevealed question of the lesson on this session."""
-        found = self.of_theater(theater_id)
+        found = self.of_session(session_id)
         poll = found.poll if found else None
-        return bool(poll and poll.lesson and poll.lesson.theater == theater_id and poll.phase != "shown")
+        return bool(poll and poll.lesson and poll.lesson.session == session_id and poll.phase != "shown")
 
     # Coming in
 

@@ -35,7 +35,7 @@ class ClassEvents:
         self,
         access: Access,
         classrooms: Classrooms,
-        theaters: SessionManager,
+        sessions: SessionManager,
         lessons: LessonSessions,
         labs: Labs,
         store: Store,
@@ -44,7 +44,7 @@ class ClassEvents:
     ) -> None:
         self._labs, self._store = labs, store
         self._access, self._classrooms = access, classrooms
-        self._theaters, self._lessons = theaters, lessons
+        self._sessions, self._lessons = sessions, lessons
         self._settings, self._emit = settings, emit
 
     # The presenter
@@ -87,16 +87,16 @@ class ClassEvents:
         return {}
 
     def cast(self, sid: str, message: messages.ClassCast, found: Classroom) -> Nothing:
-        if message.theater is not None:
-            self._theaters.watch(message.theater)  # there is one
-            other = self._classrooms.of_theater(message.theater)
+        if message.session is not None:
+            self._sessions.watch(message.session)  # there is one
+            other = self._classrooms.of_session(message.session)
             if other is not None and other is not found:
                 raise refusal("refused", "drive.stage")
             if other is None:
-                self._access.drive(sid, message.theater)
-        if found.cast(message.theater, message.view) and message.theater is not None:
+                self._access.drive(sid, message.session)
+        if found.cast(message.session, message.view) and message.session is not None:
             with contextlib.suppress(AppError):  # most runs are of no lesson
-                found.lesson_is_at(message.theater, self._lessons.find(message.theater).course.at)
+                found.lesson_is_at(message.session, self._lessons.find(message.session).course.at)
         return {}
 
     def hold(self, sid: str, message: messages.ClassHold, found: Classroom) -> Nothing:
@@ -214,11 +214,11 @@ class ClassEvents:
 
     def _leave(self, found: Classroom, sids: list[str]) -> None:
         """They look at the class's runs no more."""
-        for theater_id in list(found.theaters):
+        for session_id in list(found.sessions):
             with contextlib.suppress(AppError):
-                theater = self._theaters.watch(theater_id)
+                session = self._sessions.watch(session_id)
                 for sid in sids:
-                    theater.leave(sid)
+                    session.leave(sid)
 
     def _presenting(self, found: Classroom, base: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"
@@ -232,16 +232,16 @@ class ClassEvents:
 
     def _asked(self, found: Classroom) -> LessonQuestion:
         """Return the question that the lesson on stage stands before."""
-        room = self._lessons.find(found.theater or "")
+        room = self._lessons.find(found.session or "")
         course = room.course
         if not isinstance(course.checkpoint, Ask) or course.question is None or course.is_answered:
             raise refusal("refused", "poll.lesson_asks_nothing")
         words = worded(course.question, course.language)
-        return LessonQuestion(room.theater.theater_id, course.at, course.question.right, *words)
+        return LessonQuestion(room.session.session_id, course.at, course.question.right, *words)
 
     def _reveal(self, found: Classroom, asked: LessonQuestion) -> None:
         """Have the lesson say what is right, and go on."""
-        room = self._lessons.find(asked.theater)
+        room = self._lessons.find(asked.session)
         with room.lock:
             course = room.course
             if course.at == asked.item and not course.is_answered:
@@ -251,12 +251,12 @@ class ClassEvents:
                 except LessonError as error:
                     raise refused(error) from error
                 room.show()
-            found.lesson_is_at(asked.theater, course.at)
+            found.lesson_is_at(asked.session, course.at)
 
     def _newest(self, found: Classroom) -> int:
         with contextlib.suppress(AppError):
-            if found.theater is not None:
-                return len(self._theaters.watch(found.theater).run.log) - 1
+            if found.session is not None:
+                return len(self._sessions.watch(found.session).run.log) - 1
         return -1
 
 

@@ -34,7 +34,7 @@ class ExportsContext(NamedTuple):
 
     classrooms: Classrooms
     store: Store
-    theaters: SessionManager
+    sessions: SessionManager
 
 
 def table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
@@ -80,9 +80,9 @@ ROUTES = [
 ]
 
 
-def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
+def blueprint(classrooms: Classrooms, store: Store, sessions: SessionManager) -> flask.Blueprint:
     """Blueprint of the class results."""
-    return routing.blueprint("class_results", "/api", ExportsContext(classrooms, store, theaters), ROUTES)
+    return routing.blueprint("class_results", "/api", ExportsContext(classrooms, store, sessions), ROUTES)
 
 
 def _own(request: Request) -> None:
@@ -100,10 +100,10 @@ def _class(here: ExportsContext, request: Request, class_id: str) -> Classroom:
 
 def _run(here: ExportsContext, found: Classroom) -> tuple[bytes | None, str | None]:
     """Return the page of the run on stage, or the key of the words that say why there is none."""
-    if found.theater is None:
+    if found.session is None:
         return None, "run_gone"
     try:
-        run = here.theaters.watch(found.theater).run
+        run = here.sessions.watch(found.session).run
         with run.reading() as log:
             return export_page(log), None
     except TooLarge:

@@ -21,7 +21,7 @@ class LabPlaces:
 
     def runs(self) -> list[tuple[str, str]]:
         """Seats and their labs."""
-        return [(key, theater) for key, theater in list(self._runs.items()) if theater is not None]
+        return [(key, session) for key, session in list(self._runs.items()) if session is not None]
 
     def everybody(self) -> list[str]:
         """Seats that have a lab or wait for one."""
@@ -56,11 +56,11 @@ class LabPlaces:
             self._runs[key] = None
         return key
 
-    def made(self, key: str, theater: str) -> bool:
+    def made(self, key: str, session: str) -> bool:
         """Its run is there. Whether it is still wanted."""
         if key not in self._runs:
             return False
-        self._runs[key] = theater
+        self._runs[key] = session
         return True
 
     def drop(self, key: str) -> str | None:

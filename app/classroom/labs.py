@@ -89,9 +89,9 @@ class Labs:
     """The labs of all classes of a server."""
 
     def __init__(
-        self, theaters: SessionManager, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
+        self, sessions: SessionManager, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
     ) -> None:
-        self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
+        self._sessions, self._classrooms, self._access, self._send = sessions, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
         self._lock = threading.RLock()  # of running labs and the queue
         self._making = threading.Lock()  # one at a time, in the order of the queue
@@ -139,9 +139,9 @@ class Labs:
 
     def stand_still(self, found: Classroom) -> None:
         """Pause all labs: their output may reveal the answer to the open question."""
-        for _, theater_id in found.labs.runs():
-            if theater := self._theater(theater_id):
-                theater.pause()
+        for _, session_id in found.labs.runs():
+            if session := self._session(session_id):
+                session.pause()
 
     def end(self, found: Classroom) -> None:
         """The class is over."""
@@ -176,16 +176,16 @@ class Labs:
         now = time.monotonic()
         gone: list[str] = []
         unused: list[tuple[float, str]] = []  # since when, and whose
-        for key, theater_id in found.labs.runs():
-            seat, theater = seats.get(key), self._theater(theater_id)
-            if seat is None or theater is None:
+        for key, session_id in found.labs.runs():
+            seat, session = seats.get(key), self._session(session_id)
+            if seat is None or session is None:
                 gone.append(key)
-            elif theater_id == found.theater:
+            elif session_id == found.session:
                 continue  # the class looks at it
             elif not seat.is_here and now - seat.left_at >= LEFT_SECONDS:
                 unused.append((seat.left_at, key))
-            elif not theater.is_working and now - theater.last_used >= IDLE_SECONDS:
-                unused.append((theater.last_used, key))
+            elif not session.is_working and now - session.last_used >= IDLE_SECONDS:
+                unused.append((session.last_used, key))
         with self._lock:
             for key in found.labs.queue():
                 if key not in seats or (not seats[key].is_here and now - seats[key].left_at >= LEFT_SECONDS):
@@ -234,28 +234,28 @@ class Labs:
             raise failure
 
     def _make(self, found: Classroom, key: str, source: Session) -> None:
-        theater = self._theaters.create_lab(source.config, found.title, source.model_name, self._settings)
-        theater.most_pool_bytes = pool_bytes(source.config, source.model.facts)
+        session = self._sessions.create_lab(source.config, found.title, source.model_name, self._settings)
+        session.most_pool_bytes = pool_bytes(source.config, source.model.facts)
         with self._lock:
-            if found.labs.made(key, theater.theater_id):
-                self._access.lab(theater.theater_id, Pass(found.id, key))
+            if found.labs.made(key, session.session_id):
+                self._access.lab(session.session_id, Pass(found.id, key))
                 return
-        self._theaters.remove(theater, Closing("lab_over"))  # it was given up meanwhile
+        self._sessions.remove(session, Closing("lab_over"))  # it was given up meanwhile
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
         """Close the labs of these seats, and let those of them that wait go."""
         ending: list[Session] = []
         for key in keys:
             with self._lock:
-                theater_id = found.labs.drop(key)
-            theater = self._theater(theater_id or "")
-            if theater_id is not None:
-                self._access.lab(theater_id, None)
-            if theater is not None and theater_id != found.theater:
-                theater.begin_close(why)
-                ending.append(theater)
-        for theater in ending:  # all at once: each may wait for a turn before it ends
-            self._theaters.remove(theater, why)
+                session_id = found.labs.drop(key)
+            session = self._session(session_id or "")
+            if session_id is not None:
+                self._access.lab(session_id, None)
+            if session is not None and session_id != found.session:
+                session.begin_close(why)
+                ending.append(session)
+        for session in ending:  # all at once: each may wait for a turn before it ends
+            self._sessions.remove(session, why)
         self._tell(found, keys)
         if keys:
             found.news(everybody=False)
@@ -286,10 +286,10 @@ class Labs:
 
     def _measured(self, found: Classroom, source: Session) -> float | None:
         """Return the seconds of a step: of the class's run, else of a lab, else as before."""
-        labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
-        for theater in (source, *(lab for lab in labs if lab is not None)):
+        labs = (self._session(session_id) for _, session_id in found.labs.runs())
+        for session in (source, *(lab for lab in labs if lab is not None)):
             try:
-                run = theater.run
+                run = session.run
                 with run.reading():
                     seconds = step_seconds(run)
             except AppError:
@@ -300,10 +300,10 @@ class Labs:
 
     def _stage(self, found: Classroom) -> Session | None:
         """Return the live run on stage."""
-        return self._theater(found.theater or "")
+        return self._session(found.session or "")
 
-    def _theater(self, theater_id: str) -> Session | None:
+    def _session(self, session_id: str) -> Session | None:
         try:
-            return self._theaters.get(theater_id)
+            return self._sessions.get(session_id)
         except AppError:
             return None

@@ -50,7 +50,7 @@ class ClassCast(Message, frozen=True, kw_only=True):
     """Where the driver looks."""
 
     id: Name
-    theater: Name | None
+    session: Name | None = field(name="theater")
     view: View
 
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.classroom.refusing import refusal
 
@@ -54,7 +54,7 @@ class PollTold(Struct, frozen=True, kw_only=True):
     kind: Kind
     text: str
     options: list[str]
-    theater: str | None  # of a lesson's question: whose lesson
+    session: str | None = field(name="theater")  # of a lesson's question: whose lesson
     item: int | None  # and which of its items
     phase: Phase
     round: int  # 0 or 1: the one that answers go to, or the last
@@ -67,7 +67,7 @@ class PollTold(Struct, frozen=True, kw_only=True):
 class LessonQuestion(NamedTuple):
     """Question of a lesson: its position, and its words for readers of the results."""
 
-    theater: str
+    session: str
     item: int
     right: int  # of its options: not sent before it is shown
     text: str
@@ -150,7 +150,7 @@ class Poll:
             kind=self.kind,
             text=self.text,
             options=self.options,
-            theater=self.lesson.theater if self.lesson else None,
+            session=self.lesson.session if self.lesson else None,
             item=self.lesson.item if self.lesson else None,
             phase=self.phase,
             round=len(self.rounds) - 1,

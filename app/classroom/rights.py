@@ -37,21 +37,21 @@ def owner(access: Access, sid: str, message: Any) -> tuple[()]:
 
 
 def watcher(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Allow viewers of the run `message.theater`."""
-    access.watch(sid, message.theater)
+    """Allow viewers of the run `theater`."""
+    access.watch(sid, message.session)
     return ()
 
 
 def driver(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Allow the commander of the run `message.theater`: its class's driver, its follower, else an owner."""
-    access.drive(sid, message.theater)
+    """Allow the commander of the run `theater`: its class's driver, its follower, else an owner."""
+    access.drive(sid, message.session)
     return ()
 
 
 def driving_owner(access: Access, sid: str, message: Any) -> tuple[()]:
     """Allow owners who command the run."""
     access.own(sid)
-    access.drive(sid, message.theater)
+    access.drive(sid, message.session)
     return ()
 
 

@@ -20,7 +20,7 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api",
         action="store_true",
-        help="answer OpenAI's clients at /v1, from a theater of their own that the page shows as API",
+        help="answer OpenAI's clients at /v1, from a session of their own that the page shows as API",
     )
     group.add_argument(
         "--api-private",

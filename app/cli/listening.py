@@ -217,11 +217,11 @@ def serve_until_stopped(
 
 
 def _close_aloud(app: Flask, listener: Listener) -> None:
-    theaters = app.extensions["kvtheater"]
-    open_now, viewers = _counted(len(theaters.all()), "theater"), _counted(theaters.num_viewers, "viewer")
+    sessions = app.extensions["kvtheater"]
+    open_now, viewers = _counted(len(sessions.all()), "session"), _counted(sessions.num_viewers, "viewer")
     say(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
     left = listener.close()
-    say(f"stopped; {_counted(left, 'theater')} ended in the middle of a step" if left else "stopped", flush=True)
+    say(f"stopped; {_counted(left, 'session')} ended in the middle of a step" if left else "stopped", flush=True)
 
 
 def _counted(count: int, what: str) -> str:

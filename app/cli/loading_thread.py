@@ -106,7 +106,7 @@ class LoadingThread:
             try:
                 model.check(
                     self._settings.config_of(model.facts.name)
-                )  # now, not when the first page asks for a theater
+                )  # now, not when the first page asks for a session
             except ValueError as error:  # ConfigError
                 raise UserError(str(error)) from error
         except BaseException as error:  # a bug ends the server, too, and is reported as one

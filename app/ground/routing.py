@@ -1,7 +1,7 @@
 """Endpoints are plain functions: `endpoint(here, request, **parts of the path) -> Response`. Here they get addresses.
 
 `here` is what an endpoint may use, a NamedTuple of each module with endpoints. So an endpoint can be called in a test
-with theaters and a request of the test's own, without a server.
+with sessions and a request of the test's own, without a server.
 """
 
 from __future__ import annotations

@@ -57,11 +57,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
 
     max_theaters: int = 16  # a page has one, and three more while it races
-    idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed
+    idle_seconds: float = 15 * 60.0  # a session without viewers and commands for so long is closed
     reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
-    max_pool_bytes: int = 2048 * MIB  # KV pool of one theater
+    max_pool_bytes: int = 2048 * MIB  # KV pool of one session
     max_model_bytes: int | None = None  # weights of all models that are loaded; None: half of the device's memory
-    max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
+    max_log_bytes: int = 512 * MIB  # above it a session keeps no more captures, above twice that no more records
 
     message_queue: str | None = None  # a Redis, by which web workers hold sockets for this process; None: no workers
 
@@ -76,7 +76,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     max_prompt_bytes: int = 64 * 1024
     max_prompts: int = 64  # in one submit
-    max_unfinished: int = 256  # sequences of one theater
+    max_unfinished: int = 256  # sequences of one session
     max_count: int = 10_000  # steps per command
 
     def __post_init__(self) -> None:

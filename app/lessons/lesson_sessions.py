@@ -1,4 +1,4 @@
-"""Lessons under way on a server: each has a theater, whose log is shown only as far as the learner has come."""
+"""Lessons under way on a server: each has a session, whose log is shown only as far as the learner has come."""
 
 from __future__ import annotations
 
@@ -38,62 +38,62 @@ def _no_lesson(lesson_id: str) -> AppError:
     return refuse("not_found", "lesson.none", name=lesson_id)
 
 
-class TheaterStage:
-    """A lesson's run on a theater: nothing that it does is shown by itself."""
+class SessionStage:
+    """A lesson's run on a session: nothing that it does is shown by itself."""
 
-    def __init__(self, theater: Session) -> None:
-        self._theater = theater
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._earlier = ExitStack()  # keeps the logs of earlier runs open
         self._tiers = LessonTiers()
-        theater.in_lesson = True
-        theater.hold_back(0)
+        session.in_lesson = True
+        session.hold_back(0)
 
     @property
     def log(self) -> TraceReader:
-        return self._theater.run.whole
+        return self._session.run.whole
 
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
-        seen = [structs.replace(p, text=self._theater.model.normalize(p.text)) for p in prompts]
-        self._theater.submit(list(seen), sampling)
+        seen = [structs.replace(p, text=self._session.model.normalize(p.text)) for p in prompts]
+        self._session.submit(list(seen), sampling)
 
     def prefill(self) -> None:
-        self._theater.prefill(None).result()
+        self._session.prefill(None).result()
 
     def step(self) -> bool:
-        return self._theater.step(1, None).result().performed > 0
+        return self._session.step(1, None).result().performed > 0
 
     def lose(self, instance: int) -> None:
-        self._theater.lose_instance(instance)
+        self._session.lose_instance(instance)
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._keep()
-        self._theater.reset(config, served_name(model), self._tiers.restart(tiers)).hold_back(0)
+        self._session.reset(config, served_name(model), self._tiers.restart(tiers)).hold_back(0)
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
-        run = self._theater.run
+        run = self._session.run
         run.hold_back(None)
-        fork = Fork(self._theater.theater_id, run, at, change, follow=False)
+        fork = Fork(self._session.session_id, run, at, change, follow=False)
         self._keep()
-        self._theater.reset(config).hold_back(0)
-        self._theater.follow(fork).forked.result()
+        self._session.reset(config).hold_back(0)
+        self._session.follow(fork).forked.result()
 
     def close(self) -> None:
         self._earlier.close()
         self._tiers.close()
 
     def _keep(self) -> None:
-        self._theater.hold_back(None)
-        self._earlier.enter_context(self._theater.run.reading())
+        self._session.hold_back(None)
+        self._earlier.enter_context(self._session.run.reading())
 
 
 class LessonSession:
     """Session of a learner's lesson."""
 
     def __init__(
-        self, lesson: Lesson, language: str, theater: Session, changes: dict[str, object], again: dict[str, Ask]
+        self, lesson: Lesson, language: str, session: Session, changes: dict[str, object], again: dict[str, Ask]
     ) -> None:
-        self.theater = theater
-        self.stage = TheaterStage(theater)
+        self.session = session
+        self.stage = SessionStage(session)
         self.course = Course(lesson, language, self.stage, changes, again)
         self.lock = threading.Lock()  # a learner's clicks come one after another
 
@@ -101,22 +101,22 @@ class LessonSession:
         """As much of the run as the learner may see; all of it, and all commands, in the sandbox and at the end."""
         course = self.course
         is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
-        self.theater.in_lesson = not is_free
-        if course.log is self.theater.run.whole:
-            self.theater.hold_back(None if is_free else course.moment.records)
+        self.session.in_lesson = not is_free
+        if course.log is self.session.run.whole:
+            self.session.hold_back(None if is_free else course.moment.records)
 
     def close(self) -> None:
         self.stage.close()
 
 
 class LessonSessions:
-    """The lessons under way, by theater."""
+    """The lessons under way, by session."""
 
     def __init__(
-        self, theaters: SessionManager, catalogue: Catalogue, recorded: RecordedLessons, models: Models
+        self, sessions: SessionManager, catalogue: Catalogue, recorded: RecordedLessons, models: Models
     ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
-        self._theaters, self._models = theaters, models
+        self._sessions, self._models = sessions, models
         self._rooms: dict[str, LessonSession] = {}
         self._lock = threading.Lock()
         self._exporting = threading.Lock()
@@ -142,21 +142,21 @@ class LessonSessions:
         shown |= {one.id: one for one in live if one.id not in shown}
         return sorted(shown.values(), key=lambda one: (one.number, one.id))
 
-    def find(self, theater_id: str) -> LessonSession:
-        """Return the lesson on a theater.
+    def find(self, session_id: str) -> LessonSession:
+        """Return the lesson on a session.
 
         Raises:
             AppError: `unknown_theater`.
         """
-        room = self._rooms.get(theater_id)
-        if room is None or room.theater.is_closed:
+        room = self._rooms.get(session_id)
+        if room is None or room.session.is_closed:
             raise refuse("unknown_theater", "lesson.gone")
         return room
 
-    def known(self, theater_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
-        """Return the lesson on a theater, if it is this one."""
-        room = self._rooms.get(theater_id or "")
-        if room is None or room.theater.is_closed:
+    def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
+        """Return the lesson on a session, if it is this one."""
+        room = self._rooms.get(session_id or "")
+        if room is None or room.session.is_closed:
             return None
         course = room.course
         return room if (course.lesson.id, course.language) == (lesson_id, language) else None
@@ -170,13 +170,13 @@ class LessonSessions:
         changes: dict[str, object],
         again: Iterable[tuple[str, int]] = (),
     ) -> LessonSession:
-        """Return a new theater with the lesson as far as item `at`, the questions on the way answered as they were.
+        """Return a new session with the lesson as far as item `at`, the questions on the way answered as they were.
 
         `again`: lesson and item of earlier questions that come back; the lesson REVIEW has those of one lesson alone.
 
         Raises:
             AppError: `not_found`, `refused`; `busy` when the machine is to be measured and never rests; what making a
-                theater raises.
+                session raises.
         """
         earlier = list(again)
         lesson = self._review(earlier) if lesson_id == REVIEW else self.catalogue.get(lesson_id)
@@ -194,11 +194,11 @@ class LessonSessions:
         model = served_name(model_of(lesson, dict(changes)))
         if lesson.wants_roofs:
             with self._models.lease(model) as lease:
-                self._theaters.measured(lease.model, ROOFS_WAIT, hold_up=True)
-        theater = self._theaters.create(config, lesson.title[language], model, OwnTiers(None))
+                self._sessions.measured(lease.model, ROOFS_WAIT, hold_up=True)
+        session = self._sessions.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
-            undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
-            room = LessonSession(lesson, language, theater, changes, self._earlier(earlier))
+            undo.callback(self._sessions.remove, session, Closing("unbuilt"))
+            room = LessonSession(lesson, language, session, changes, self._earlier(earlier))
             undo.callback(room.close)
             try:
                 replay(room.course, at, answers)
@@ -206,7 +206,7 @@ class LessonSessions:
                 raise refuse("refused", "lesson.wrong", error=error) from error
             room.show()
             with self._lock:
-                self._rooms[theater.theater_id] = room
+                self._rooms[session.session_id] = room
             undo.pop_all()
         return room
 
@@ -243,10 +243,10 @@ class LessonSessions:
             used.callback(self._exporting.release)
             leases = {name: used.enter_context(self._models.lease(served_name(name), wait=0)) for name in lesson.models}
             if lesson.wants_roofs:
-                self._theaters.measured(leases[lesson.model].model)
+                self._sessions.measured(leases[lesson.model].model)
             builders = {name: lease.model.build_small for name, lease in leases.items()}
             try:
-                played = [record(lesson, code, builders.__getitem__, self._theaters.turns) for code in lesson.languages]
+                played = [record(lesson, code, builders.__getitem__, self._sessions.turns) for code in lesson.languages]
                 return lesson_page(played)
             except LessonError as error:
                 raise refuse("refused", "lesson.wrong", error=error) from error
@@ -255,7 +255,7 @@ class LessonSessions:
 
     def _forget_closed(self) -> None:
         with self._lock:
-            closed = [name for name, room in self._rooms.items() if room.theater.is_closed]
+            closed = [name for name, room in self._rooms.items() if room.session.is_closed]
             for name in closed:
                 self._rooms.pop(name).close()
 

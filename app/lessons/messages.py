@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.prompt_order import Mending
-from app.session.messages import Index, Message, Name, OfTheater
+from app.session.messages import Index, Message, Name, OfSession
 
 # an option, a list of operations or of moves; None: not sure
 Given = Index | Annotated[list[BlockMove], Meta(max_length=256)] | Mending | None
@@ -23,29 +23,29 @@ class Earlier(Struct, frozen=True, kw_only=True):
 
 
 class LessonOpen(Message, frozen=True, kw_only=True):
-    """Begin a lesson, or go on with it: on the theater that has it, or on a new one as far as the learner had come."""
+    """Begin a lesson, or go on with it: on the session that has it, or on a new one as far as the learner had come."""
 
     lesson: Name
     language: Annotated[str, Meta(max_length=20)]
-    theater: Name | None = None
+    session: Name | None = field(name="theater", default=None)
     at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
     answers: Answers = field(default_factory=dict)
     changes: dict[str, Any] = field(default_factory=dict)  # settings that the learner has changed
     again: Annotated[list[Earlier], Meta(max_length=8)] = field(default_factory=list)  # that were not answered right
 
 
-class LessonLook(OfTheater, frozen=True, kw_only=True):
+class LessonLook(OfSession, frozen=True, kw_only=True):
     """A lesson that another client drives."""
 
     language: Annotated[str, Meta(max_length=20)]
     since: Index = 0  # the first item to send
 
 
-class LessonGo(OfTheater, frozen=True, kw_only=True):
+class LessonGo(OfSession, frozen=True, kw_only=True):
     item: Index  # that the learner stands before
 
 
-class LessonAnswer(OfTheater, frozen=True, kw_only=True):
+class LessonAnswer(OfSession, frozen=True, kw_only=True):
     item: Index
     given: Given
 

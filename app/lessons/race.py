@@ -1,4 +1,4 @@
-"""A lesson's race: one of its prompts in several lanes at once, which the page runs in theaters of their own."""
+"""A lesson's race: one of its prompts in several lanes at once, which the page runs in sessions of their own."""
 
 from __future__ import annotations
 

@@ -35,18 +35,18 @@ Key = tuple[Any, ...]
 class Comparisons:
     """Compares what is on stage."""
 
-    def __init__(self, theaters: SessionManager) -> None:
-        self._theaters = theaters
+    def __init__(self, sessions: SessionManager) -> None:
+        self._sessions = sessions
         self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def answer(self, a: str, b: str) -> dict[str, Any]:
-        """Return the comparison of two theaters or recordings, as they are now.
+        """Return the comparison of two sessions or recordings, as they are now.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
         """
-        watched = [self._theaters.watch(name) for name in (a, b)]
+        watched = [self._sessions.watch(name) for name in (a, b)]
         runs = [each.run for each in watched]
         with ExitStack() as reading:
             logs = [reading.enter_context(run.reading()) for run in runs]

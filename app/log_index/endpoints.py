@@ -37,7 +37,7 @@ MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey: how much of a log is known."""
+    """/api/theaters/<session_id>/survey: how much of a log is known."""
 
     num_records: int  # of the log
     num_surveyed: int  # of these
@@ -61,7 +61,7 @@ class ClassedRun(TypedDict):
 
 
 class ClassesAnswer(TypedDict):
-    """/api/theaters/<theater_id>/survey/classes."""
+    """/api/theaters/<session_id>/survey/classes."""
 
     by: str
     runs: list[ClassedRun]
@@ -70,7 +70,7 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """Body of a POST to /api/theaters/<theater_id>/survey/heard/chains."""
+    """Body of a POST to /api/theaters/<session_id>/survey/heard/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
@@ -79,13 +79,13 @@ class AskedPrompt(msgspec.Struct, kw_only=True):
 class LogIndexContext(NamedTuple):
     """Context of the endpoints."""
 
-    theaters: SessionManager
+    sessions: SessionManager
     log_indexes: LogIndexes
 
 
-def overview(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def overview(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return how much is known."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
         "num_surveyed": len(log_index),
@@ -100,9 +100,9 @@ def overview(context: LogIndexContext, request: Request, theater_id: str) -> Res
     return json_answer(answer)
 
 
-def series(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def series(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
-    _, log_index = _log_index(context, theater_id)
+    _, log_index = _log_index(context, session_id)
     first, end = _number(request, "first", 0), _number(request, "end", len(log_index))
     count = min(_number(request, "bins", 1000), MAX_BINS)
     try:
@@ -112,9 +112,9 @@ def series(context: LogIndexContext, request: Request, theater_id: str) -> Respo
     return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
 
 
-def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def blocks(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     record = _number(request, "record", len(log_index) - 1)
     try:
         rows = log_index.blocks_at(record)
@@ -123,9 +123,9 @@ def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Respo
     return _packed({"record": record, **_columns(rows, SENT)})
 
 
-def changes(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def changes(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return records [first, end), and the blocks that they change: `?first=…&end=…`; possibly fewer."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
     if not 0 <= first < end:
@@ -140,17 +140,17 @@ def changes(context: LogIndexContext, request: Request, theater_id: str) -> Resp
     return _packed({"first": first, "end": end, "records": records, **_columns(rows, ("record", "block", *SENT))})
 
 
-def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def sequences(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return every sequence that is known, in columns, with the spans in which it waited and ran."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         header = log.header
     return Response(msgspec.msgpack.encode(sequence_table(log_index, header)), mimetype=MSGPACK)
 
 
-def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def prefix_tree(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return the prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
     with run.reading() as log:
@@ -165,15 +165,15 @@ def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> 
     return json_answer({"record": record, **msgspec.to_builtins(found)})
 
 
-def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def by_class(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
     by = request.args.get("by", "all")
     if by not in BYS:
         raise AppError("bad_request", f"by is one of {', '.join(BYS)}")
-    names = [name for name in (theater_id, request.args.get("beside")) if name]
+    names = [name for name in (session_id, request.args.get("beside")) if name]
     sides, found = list[ClassedRun](), list[dict[str | None, ClassFigures]]()
     for name in names:
-        run = context.theaters.watch(name).run
+        run = context.sessions.watch(name).run
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
@@ -198,18 +198,18 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
     return json_answer(answer)
 
 
-def observed_cache(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def observed_cache(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return each rank's reports up to a record of a monitored server: `?record=…`."""
-    run, log_index, told = _watched(context, theater_id)
+    run, log_index, told = _watched(context, session_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
         ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
-def prefix_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def prefix_roots(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
-    run, log_index, told = _watched(context, theater_id)
+    run, log_index, told = _watched(context, session_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
         raise refuse("not_found", "rank.none", rank=rank)
@@ -218,10 +218,10 @@ def prefix_roots(context: LogIndexContext, request: Request, theater_id: str) ->
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
-def content_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
+def content_chains(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
-    _, log_index, told = _watched(context, theater_id)
+    _, log_index, told = _watched(context, session_id)
     try:
         asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
     except msgspec.MsgspecError as error:
@@ -231,7 +231,7 @@ def content_chains(context: LogIndexContext, request: Request, theater_id: str) 
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 
-_LOG_INDEX = "/<theater_id>/survey"  # an address of the protocol, which keeps its spelling
+_LOG_INDEX = "/<session_id>/survey"  # an address of the protocol, which keeps its spelling
 
 ROUTES = [
     Route("GET", _LOG_INDEX, overview),
@@ -247,19 +247,19 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """Return the endpoints under /api/theaters/<theater_id>/survey."""
-    return routing.blueprint("log_index", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
+def blueprint(sessions: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
+    """Return the endpoints under /api/theaters/<session_id>/survey."""
+    return routing.blueprint("log_index", "/api/theaters", LogIndexContext(sessions, log_indexes), ROUTES)
 
 
-def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex]:
-    run = context.theaters.watch(theater_id).run
+def _log_index(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogIndex]:
+    run = context.sessions.watch(session_id).run
     return run, context.log_indexes.find(run)
 
 
-def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
+def _watched(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
     """Return a watched server's log, its log index, and what the server said in it."""
-    run, log_index = _log_index(context, theater_id)
+    run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         if log.header.observed is None:
             raise refuse("not_found", "log.not_watched")

@@ -38,7 +38,7 @@ class QuestionsAnswer(TypedDict):
 
 
 class QueryAnswer(TypedDict):
-    """/api/theaters/<theater_id>/query: rows of named columns, of the first `num_records` records."""
+    """/api/theaters/<session_id>/query: rows of named columns, of the first `num_records` records."""
 
     columns: list[str]
     rows: list[list[Any]]

@@ -26,7 +26,7 @@ Key = tuple[int, float]
 
 
 class WhatIfAnswer(TypedDict):
-    """/api/theaters/<theater_id>/what_if: how far the replay is, and its answer when it is done."""
+    """/api/theaters/<session_id>/what_if: how far the replay is, and its answer when it is done."""
 
     done: float  # 0..1
     found: NotRequired[dict[str, Any]]  # `engine.simulate.what_if.WhatIf`

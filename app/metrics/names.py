@@ -1,6 +1,6 @@
 """The metrics: names, help, labels, buckets. `vllm:` is what vLLM 0.32 exports, and means it; ours are `kvtheater:`.
 
-Every series has the labels `model_name` and `engine`. vLLM counts engines from 0; here all theaters of a model are one,
+Every series has the labels `model_name` and `engine`. vLLM counts engines from 0; here all sessions of a model are one,
 so that the number of series does not grow with them, and `engine` is "0".
 """
 

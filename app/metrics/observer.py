@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Metrics:
-    """The counts of a server. They belong to the process: a reset or a closed theater takes nothing back."""
+    """The counts of a server. They belong to the process: a reset or a closed session takes nothing back."""
 
     def __init__(self, finished: Callable[[RequestRow, StepRecord], object] | None = None) -> None:
         """Set up. `finished` is called, on the run's thread, with each request that ended and the record in which it

@@ -1,4 +1,4 @@
-"""The part of the engine that the server uses, as types: what a theater is built on."""
+"""The part of the engine that the server uses, as types: what a session is built on."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class LiveEngine(Observed):
 def check_limits(
     facts: ModelFacts, config: EngineConfig, max_pool_bytes: int, draft_models: Collection[str] = ()
 ) -> None:
-    """Check that an engine of these settings may be built, for a theater or a command. `draft_models`: that may be
+    """Check that an engine of these settings may be built, for a session or a command. `draft_models`: that may be
     opened beside those that are shipped; a visitor's settings, or a log's, must not open any folder.
 
     Raises:

@@ -121,8 +121,8 @@ class Answering(LateAnswer):
     def _about(self) -> list[tuple[str, str]]:
         """Where to look: the record that submitted the call, and the page at that step."""
         call = self._call
-        found = [("X-Request-Id", call.id), ("X-KVTheater-Theater", call.theater_id), ("Cache-Control", "no-store")]
+        found = [("X-Request-Id", call.id), ("X-KVTheater-Theater", call.session_id), ("Cache-Control", "no-store")]
         if call.first_record is None:
             return found
-        link = f"{self._address}?theater={call.theater_id}&step={call.first_record}&distance=bench"
+        link = f"{self._address}?theater={call.session_id}&step={call.first_record}&distance=bench"
         return [*found, ("X-KVTheater-Record", str(call.first_record)), ("X-KVTheater-Link", link)]

@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from app.openai.errors import ApiError
 from engine.trace.limits import Int
@@ -85,7 +85,7 @@ class Body(Struct, kw_only=True):
 class Sampled(Body, kw_only=True):
     """Fields that text and chat completions share."""
 
-    theater: str | None = None
+    session: str | None = field(name="theater", default=None)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Int | None = None

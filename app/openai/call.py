@@ -72,13 +72,13 @@ class Call:
     """API call in progress. `wait` sleeps until the state in the fields changes; `wake` ends that sleep."""
 
     def __init__(
-        self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float, id_prefix: str = ""
+        self, asked: Asked, client: str, model: str, session_id: str, arrived_at: float, id_prefix: str = ""
     ) -> None:
         """`arrived_at`: monotonic time at which the request was complete; `id_prefix`: "" selects OpenAI's prefix."""
         prefix = id_prefix or ("chatcmpl-" if asked.kind == "chat" else "cmpl-")
         self.id = prefix + secrets.token_hex(12)
         self.created = int(time.time())
-        self.asked, self.client, self.model, self.theater_id = asked, client, model, theater_id
+        self.asked, self.client, self.model, self.session_id = asked, client, model, session_id
         self.arrived_at = arrived_at
         many = len(asked.prompts) > 1
         self.parts = [

@@ -32,7 +32,7 @@ from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys
 from app.openai.messages_request import CountTokensBody, MessagesBody
 from app.openai.messages_response import Messages
-from app.openai.paths import MAX_BYTES, THEATER
+from app.openai.paths import MAX_BYTES, SESSION
 from app.openai.request import Asked
 from app.openai.response import Completions
 from app.openai.responses_request import ResponsesBody
@@ -51,7 +51,7 @@ MAX_TOKENS = 1 << 20  # in one request to detokenize
 class OpenAIContext(NamedTuple):
     """Objects that the endpoints share."""
 
-    theaters: ApiSessions
+    sessions: ApiSessions
     models: Models
     keys: ApiKeys
     held: Held
@@ -84,8 +84,8 @@ def count_tokens(context: OpenAIContext, request: Request) -> Response:
     """Count the prompt tokens of a conversation in Anthropic's shape."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), CountTokensBody)
-    found = context.theaters.model(body.model)
-    engine = context.theaters.resolved(found.facts)
+    found = context.sessions.model(body.model)
+    engine = context.sessions.resolved(found.facts)
     return json_answer({"input_tokens": messages_request.count(body, found, engine.max_model_len if engine else None)})
 
 
@@ -131,7 +131,7 @@ def tokenize(context: OpenAIContext, request: Request) -> Response:
     """Encode a text or a conversation to token ids."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), TokenizeBody)
-    found = context.theaters.model(body.model)
+    found = context.sessions.model(body.model)
     if (body.prompt is None) == (body.messages is None):
         raise ApiError("send a prompt or messages, one of the two", "prompt")
     if body.messages is not None:
@@ -142,7 +142,7 @@ def tokenize(context: OpenAIContext, request: Request) -> Response:
         token_ids = found.encode(found.normalize(body.prompt or ""))
     answer: dict[str, Any] = {
         "count": len(token_ids),
-        "max_model_len": engine.max_model_len if (engine := context.theaters.resolved(found.facts)) else None,
+        "max_model_len": engine.max_model_len if (engine := context.sessions.resolved(found.facts)) else None,
         "tokens": token_ids,
         "token_strs": None,
     }
@@ -155,7 +155,7 @@ def detokenize(context: OpenAIContext, request: Request) -> Response:
     """Decode token ids to text."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), DetokenizeBody)
-    found = context.theaters.model(body.model)
+    found = context.sessions.model(body.model)
     if len(body.tokens) > MAX_TOKENS:
         raise ApiError(f"{len(body.tokens)} tokens at once; {MAX_TOKENS} are taken", "tokens")
     if not all(token < found.facts.vocab_size for token in body.tokens):
@@ -199,10 +199,10 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
+def blueprint(sessions: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """Return the blueprint with the API's routes."""
     return routing.blueprint(
-        "openai", "", OpenAIContext(theaters, models, keys, Held(), StoredResponses(), int(time.time())), ROUTES
+        "openai", "", OpenAIContext(sessions, models, keys, Held(), StoredResponses(), int(time.time())), ROUTES
     )
 
 
@@ -237,16 +237,16 @@ def _answer(
     """Begin a call and return its response. `held_bytes`: held by `shape` until the end, beside the prompts."""
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
-    theater_id = request.headers.get(THEATER) or body.theater
-    served = context.theaters.named(theater_id, body.model) if theater_id else None
-    found = context.theaters.model(served.theater.model_name if served else body.model)
-    usual = context.theaters.resolved(found.facts) if served is None else None
+    session_id = request.headers.get(SESSION) or body.session
+    served = context.sessions.named(session_id, body.model) if session_id else None
+    found = context.sessions.model(served.session.model_name if served else body.model)
+    usual = context.sessions.resolved(found.facts) if served is None else None
     asked = make(found, usual.max_model_len if usual else None)
     _check_policy(asked, policy)
     over = context.held.take(policy.name, bytes_of(asked) + held_bytes)
     try:
-        theater, engine = served or context.theaters.of_model(body.model)
-        call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED], id_prefix)
+        session, engine = served or context.sessions.of_model(body.model)
+        call = Call(asked, policy.name, found.facts.name, session.session_id, request.environ[ARRIVED], id_prefix)
         return _begun(request, policy, shape(call, found.token_bytes), engine, over)
     except BaseException:
         over()
@@ -262,7 +262,7 @@ def _begun(
 ) -> Response:
     call = shape.call
     said = partial(tell, request.environ)
-    said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
+    said(client=policy.name, request_id=call.id, model=call.model, session=call.session_id)
     spans = flask.current_app.extensions[SPANS]
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)
@@ -280,7 +280,7 @@ def _check_policy(asked: Asked, policy: Policy) -> None:
 
 
 def _told(context: OpenAIContext, served: Served) -> dict[str, Any]:
-    engine = context.theaters.resolved(served.facts) if served.facts else None
+    engine = context.sessions.resolved(served.facts) if served.facts else None
     found: dict[str, Any] = {
         "id": served.name,
         "object": "model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from app.models.engine_face import ServedModel
@@ -109,7 +109,7 @@ class CountTokensBody(Body, kw_only=True):
 class MessagesBody(CountTokensBody, kw_only=True):
     """`POST /v1/messages`"""
 
-    theater: str | None = None
+    session: str | None = field(name="theater", default=None)
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
     stop_sequences: list[str] | None = None
     stream: bool | None = None

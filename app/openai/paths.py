@@ -8,7 +8,7 @@ ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, withou
 METRICS = "/metrics"  # of everybody's requests
 PATHS = frozenset({"/tokenize", "/detokenize", "/version", METRICS}) | ALIVE
 MAX_BYTES = 8 * 1024 * 1024  # of a body
-THEATER = "X-KVTheater-Theater"  # the theater that is to answer, or that did
+SESSION = "X-KVTheater-Theater"  # the session that is to answer, or that did
 
 
 def is_api(path: str) -> bool:

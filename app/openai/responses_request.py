@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from app.models.engine_face import ServedModel
 from app.openai import request
@@ -79,7 +79,7 @@ class ResponsesBody(Body, kw_only=True):
         "truncation": ("disabled",),
     }
 
-    theater: str | None = None
+    session: str | None = field(name="theater", default=None)
     input: str | Annotated[list[Item], Meta(min_length=1)]
     instructions: str | None = None
     previous_response_id: str | None = None

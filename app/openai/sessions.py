@@ -27,7 +27,7 @@ NAME = "API"
 class Served(NamedTuple):
     """Session and engine that serve a request."""
 
-    theater: Session
+    session: Session
     engine: AsyncEngine
 
 
@@ -35,9 +35,9 @@ class ApiSessions:
     """Sessions of the API, one per model, created on first use. Every method may be called from any thread."""
 
     def __init__(
-        self, theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
+        self, sessions: SessionManager, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
     ) -> None:
-        self._theaters, self._models, self._hub = theaters, models, hub
+        self._sessions, self._models, self._hub = sessions, models, hub
         self._settings, self._api = settings, api
         self._own: dict[str, Served] = {}  # by model
         self._named: dict[str, Served] = {}  # by session id
@@ -67,23 +67,23 @@ class ApiSessions:
         with self._lock:  # concurrent requests would create two sessions
             known = self._models.find(name).name
             served = self._own.get(known)
-            if served is None or served.theater.is_closed:
+            if served is None or served.session.is_closed:
                 with self._models.lease(known, wait=0) as lease:
                     config = lease.model.with_pool(self._config(known))
-                theater = self._theaters.create_api(config, NAME, known)
-                served = self._own[known] = self._serve(theater)
+                session = self._sessions.create_api(config, NAME, known)
+                served = self._own[known] = self._serve(session)
             return served
 
     def waiting(self) -> list[tuple[str, dict[str, int]]]:
         """Return the model of each engine that serves the API, with the number of waiting requests by client."""
         served = [*tuple(self._own.values()), *tuple(self._named.values())]  # no lock: creating a session holds it
-        return [(one.theater.model_name, one.engine.status()["waiting"]) for one in served if not one.theater.is_closed]
+        return [(one.session.model_name, one.engine.status()["waiting"]) for one in served if not one.session.is_closed]
 
     def resolved(self, facts: ModelFacts) -> EngineConfig | None:
         """Return the resolved settings of the API's current or future session on a model; None if they are invalid."""
         served = self._own.get(facts.name)
-        theater = None if served is None or served.theater.is_closed else served.theater
-        config = theater.config if theater is not None else self._config(facts.name)
+        session = None if served is None or served.session.is_closed else served.session
+        config = session.config if session is not None else self._config(facts.name)
         try:
             return resolve_for(config, facts).config
         except ConfigError:
@@ -97,11 +97,11 @@ class ApiSessions:
         """Close the API's session on a model if it is idle."""
         with self._lock:
             served = self._own.get(name)
-            if served is not None and not served.engine.num_active and not served.theater.is_working:
+            if served is not None and not served.engine.num_active and not served.session.is_working:
                 del self._own[name]
-                self._theaters.remove(served.theater, Closing("let_go"))
+                self._sessions.remove(served.session, Closing("let_go"))
 
-    def named(self, theater_id: str, model: str | None) -> Served:
+    def named(self, session_id: str, model: str | None) -> Served:
         """Return the session of the page that a request names.
 
         Raises:
@@ -110,23 +110,23 @@ class ApiSessions:
         """
         with self._lock:
             try:
-                theater = self._theaters.get(theater_id)
+                session = self._sessions.get(session_id)
             except AppError as error:
                 raise ApiError(error.message, "theater", status=404, code="theater_not_found") from error
-            if model is not None and model != theater.model_name:
-                raise ApiError(f"theater {theater_id[:40]} is on {theater.model_name}, not on {model[:80]}", "model")
-            if theater.in_lesson or theater.is_lab:
-                raise ApiError("a lesson or a class drives this theater; name another", "theater", status=409)
-            if self._api.is_private and not theater.config.private:
-                raise ApiError("this server keeps requests private, and that theater shows all of its own", "theater")
+            if model is not None and model != session.model_name:
+                raise ApiError(f"session {session_id[:40]} is on {session.model_name}, not on {model[:80]}", "model")
+            if session.in_lesson or session.is_lab:
+                raise ApiError("a lesson or a class drives this session; name another", "theater", status=409)
+            if self._api.is_private and not session.config.private:
+                raise ApiError("this server keeps requests private, and that session shows all of its own", "theater")
             for served in (*self._own.values(), *self._named.values()):
-                if served.theater is theater:
+                if served.session is session:
                     return served
-            self._named = {i: one for i, one in self._named.items() if not one.theater.is_closed}
-            served = self._named[theater_id] = self._serve(theater)
+            self._named = {i: one for i, one in self._named.items() if not one.session.is_closed}
+            served = self._named[session_id] = self._serve(session)
             return served
 
-    def _serve(self, theater: Session) -> Served:
-        engine = AsyncEngine(self._hub.call, theater.look, self._api.max_waiting)
-        theater.serve(engine)
-        return Served(theater, engine)
+    def _serve(self, session: Session) -> Served:
+        engine = AsyncEngine(self._hub.call, session.look, self._api.max_waiting)
+        session.serve(engine)
+        return Served(session, engine)

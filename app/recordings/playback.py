@@ -1,4 +1,4 @@
-"""A recording on stage: joined and read like a theater, but it takes no commands."""
+"""A recording on stage: joined and read like a session, but it takes no commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Playback(LogSession):
         """Join as any log's, with the recording's entry; a large recording sends no records to any client."""
         self.last_used = time.monotonic()
         answer, begin = super().join(sid, first, epoch, captures, windows=True)
-        return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
+        return {**answer, "recording": plain(self._library.entry(self.session_id))}, begin
 
     def leave(self, sid: str) -> bool:
         """Return whether `sid` was a viewer; it is none now."""
@@ -63,8 +63,8 @@ class Playbacks:
         self._open: dict[str, Playback] = {}
         self._lock = threading.Lock()
 
-    def owns(self, theater_id: str) -> bool:
-        return theater_id.startswith(PREFIX)
+    def owns(self, session_id: str) -> bool:
+        return session_id.startswith(PREFIX)
 
     def get(self, recording_id: str) -> Playback:
         """Return the recording, opened when it is not.
@@ -101,6 +101,6 @@ class Playbacks:
     def _opened(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)
         for playback in unused[: max(0, len(self._open) + 1 - MAX_OPEN)]:
-            self._open.pop(playback.theater_id).close(Closing("unused"))
+            self._open.pop(playback.session_id).close(Closing("unused"))
         found = self._open[recording_id] = Playback(recording_id, self._library, self._emit)
         return found

@@ -36,7 +36,7 @@ class RooflineContext(NamedTuple):
     own models and GPUs lie.
     """
 
-    theaters: SessionManager
+    sessions: SessionManager
     models: Models
     results: Path
     data_dir: Path | None = None
@@ -74,7 +74,7 @@ def subject(here: RooflineContext, asked: Asked) -> Subject:
     measured: MeasuredOn | None = None
     sources: list[Told] = [] if model == HERE else known.models[model].told(OF_MODELS)
     if gpu in (HERE, RECORDED):
-        found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
+        found = recorded if gpu == RECORDED else here.sessions.measured(here.models.first.model)
         assert found is not None and found.roofs is not None
         flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:
@@ -124,8 +124,8 @@ ROUTES = [Route("GET", "/roofline", roofline)]
 
 
 def blueprint(
-    theaters: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
+    sessions: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
 ) -> flask.Blueprint:
     """/api/scale/roofline."""
-    here = RooflineContext(theaters, models, RESULTS, data_dir, presets)
+    here = RooflineContext(sessions, models, RESULTS, data_dir, presets)
     return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)

@@ -1,4 +1,4 @@
-"""The HTTP endpoints: facts, records, arrays and the trace file of a theater, all read-only."""
+"""The HTTP endpoints: facts, records, arrays and the trace file of a session, all read-only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.log_index.questions import LogQuestions, kept
 from app.log_index.what_if import WhatIfs
 from app.models.registry import Models
 from app.page.onefile import TooLarge, export_page
-from app.server.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
+from app.server.api_answers import HealthAnswer, ListedSession, SessionsAnswer
 from app.session.run import OpenLog
 from app.session.session_manager import SessionManager
 from engine.trace import codec
@@ -37,7 +37,7 @@ CHUNK = 1 << 18  # bytes of a download at a time
 class ApiContext(NamedTuple):
     """Context of the endpoints."""
 
-    theaters: SessionManager
+    sessions: SessionManager
     models: Models
     comparisons: Comparisons
     questions: LogQuestions
@@ -50,24 +50,24 @@ def health(context: ApiContext, request: Request) -> Response:
     return json_answer(answer)
 
 
-def list_theaters(context: ApiContext, request: Request) -> Response:
-    """Return the theaters that there are."""
-    listed: list[ListedTheater] = []
-    for theater in context.theaters.all():
-        run = theater.run
+def list_sessions(context: ApiContext, request: Request) -> Response:
+    """Return the sessions that there are."""
+    listed: list[ListedSession] = []
+    for session in context.sessions.all():
+        run = session.run
         with suppress(AppError):  # one that is over meanwhile is left out
             listed.append(
                 {
-                    "theater": theater.theater_id,
-                    "name": theater.name,
-                    "model": theater.model_name,
-                    "is_lab": theater.is_lab,
+                    "theater": session.session_id,
+                    "name": session.name,
+                    "model": session.model_name,
+                    "is_lab": session.is_lab,
                     "config": run.config,
-                    "status": theater.status(),
+                    "status": session.status(),
                     "summary": run.summary(),
                 }
             )
-    answer: TheatersAnswer = {"theaters": listed}
+    answer: SessionsAnswer = {"theaters": listed}
     return json_answer(answer)
 
 
@@ -75,7 +75,7 @@ def compare(context: ApiContext, request: Request) -> Response:
     """Two runs side by side: `?a=…&b=…`."""
     names = [request.args.get(name, "") for name in ("a", "b")]
     if not all(names):
-        raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a theater or a recording")
+        raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a session or a recording")
     return json_answer(context.comparisons.answer(*names))
 
 
@@ -84,15 +84,15 @@ def kept_questions(context: ApiContext, request: Request) -> Response:
     return json_answer(kept())
 
 
-def query(context: ApiContext, request: Request, theater_id: str) -> Response:
+def query(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return the rows of one SQL statement on a run's log: `?sql=…`."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     return _of_run(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
 
 
-def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
+def what_if(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return the effect of another pool size: `?times=2`."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     try:
         times = float(request.args.get("times", "2"))
     except ValueError as error:
@@ -100,29 +100,29 @@ def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
     return _of_run(json_answer(context.what_ifs.answer(run, times)), run)
 
 
-def header(context: ApiContext, request: Request, theater_id: str) -> Response:
+def header(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return a run's header."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     return _value(request, run, run.header, Header)
 
 
-def record(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
+def record(context: ApiContext, request: Request, session_id: str, index: int) -> Response:
     """Return a record."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     with run.reading() as log:
         _check_index(log, index)
         return _value(request, run, log.record_bytes(index), StepRecord)
 
 
-def capture(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
+def capture(context: ApiContext, request: Request, session_id: str, index: int) -> Response:
     """Return a record's arrays."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     return _value(request, run, _capture_bytes(run, index), Capture)
 
 
-def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: int, layer: int) -> Response:
+def layer_arrays(context: ApiContext, request: Request, session_id: str, index: int, layer: int) -> Response:
     """Return the arrays of one layer of one record."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     found = codec.decode(_capture_bytes(run, index), Capture)
     for arrays in found.layers:
         if arrays.layer == layer:
@@ -131,9 +131,9 @@ def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: 
     raise refuse("not_found", "record.layer", index=index, layer=layer, present=present)
 
 
-def layer_of_records(context: ApiContext, request: Request, theater_id: str, layer: int) -> Response:
+def layer_of_records(context: ApiContext, request: Request, session_id: str, layer: int) -> Response:
     """Return the arrays of one layer of several records: `?records=3,7,9`."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     wanted = _indices(request.args.get("records", ""))
     arrays: list[bytes | None] = []
     size = 0
@@ -149,29 +149,29 @@ def layer_of_records(context: ApiContext, request: Request, theater_id: str, lay
     return _of_run(Response(answer, mimetype=MSGPACK), run)
 
 
-def trace(context: ApiContext, request: Request, theater_id: str) -> Response:
+def trace(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return the log as a `.kvtrace` file, as far as it is now."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     reading = ExitStack()
     reading.enter_context(run.reading())  # released when the download ends
     size = run.log.num_bytes
     response = Response(run.log.file_chunks(size), mimetype="application/octet-stream")
     response.call_on_close(reading.close)
     response.content_length = size
-    response.headers["Content-Disposition"] = f'attachment; filename="{theater_id}-{run.epoch}.kvtrace"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{session_id}-{run.epoch}.kvtrace"'
     return _of_run(response, run)
 
 
-def export_html(context: ApiContext, request: Request, theater_id: str) -> Response:
+def export_html(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return the run as one HTML file."""
-    run = _run(context, request, theater_id)
+    run = _run(context, request, session_id)
     with run.reading() as log:
         try:
             page = export_page(log)
         except TooLarge as error:
             raise refused(error) from error
     response = Response(page, mimetype="text/html")
-    response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{theater_id}.html"'
+    response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{session_id}.html"'
     return _of_run(response, run)
 
 
@@ -180,39 +180,39 @@ def nothing(context: ApiContext, request: Request, rest: str) -> Response:
     raise refuse("not_found", "api.none", rest=rest[:80])
 
 
-_THEATER = "/theaters/<theater_id>"
+_SESSION = "/theaters/<session_id>"
 _LAYER = "/layers/<int(signed=True):layer>"  # signed: an index below 0 is answered in a sentence too
-_RECORD = f"{_THEATER}/records/<int(signed=True):index>"
+_RECORD = f"{_SESSION}/records/<int(signed=True):index>"
 
 ROUTES = [
     Route("GET", "/health", health),
-    Route("GET", "/theaters", list_theaters),
+    Route("GET", "/theaters", list_sessions),
     Route("GET", "/compare", compare),
     Route("GET", "/questions", kept_questions),
-    Route("GET", f"{_THEATER}/query", query),
-    Route("GET", f"{_THEATER}/what_if", what_if),
-    Route("GET", f"{_THEATER}/header", header),
+    Route("GET", f"{_SESSION}/query", query),
+    Route("GET", f"{_SESSION}/what_if", what_if),
+    Route("GET", f"{_SESSION}/header", header),
     Route("GET", _RECORD, record),
     Route("GET", f"{_RECORD}/capture", capture),
     Route("GET", _RECORD + _LAYER, layer_arrays),
-    Route("GET", _THEATER + _LAYER, layer_of_records),
-    Route("GET", f"{_THEATER}/trace", trace),
-    Route("GET", f"{_THEATER}/export.html", export_html),
+    Route("GET", _SESSION + _LAYER, layer_of_records),
+    Route("GET", f"{_SESSION}/trace", trace),
+    Route("GET", f"{_SESSION}/export.html", export_html),
     Route("GET", "/<path:rest>", nothing),
 ]
 
 
-def blueprint(theaters: SessionManager, models: Models, tables: LogTables) -> flask.Blueprint:
+def blueprint(sessions: SessionManager, models: Models, tables: LogTables) -> flask.Blueprint:
     """Return the endpoints under /api."""
     what_ifs = WhatIfs()
-    theaters.on_close(what_ifs.close)
-    context = ApiContext(theaters, models, Comparisons(theaters), LogQuestions(tables), what_ifs)
+    sessions.on_close(what_ifs.close)
+    context = ApiContext(sessions, models, Comparisons(sessions), LogQuestions(tables), what_ifs)
     return routing.blueprint("api", "/api", context, ROUTES)
 
 
-def _run(context: ApiContext, request: Request, theater_id: str) -> OpenLog:
-    """Return the theater's present run, or the recording; `stale_epoch` when the address asks for another."""
-    run = context.theaters.watch(theater_id).run
+def _run(context: ApiContext, request: Request, session_id: str) -> OpenLog:
+    """Return the session's present run, or the recording; `stale_epoch` when the address asks for another."""
+    run = context.sessions.watch(session_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
         raise refuse("stale_epoch", "epoch.other", epoch=run.epoch, asked=asked[:20])

@@ -54,8 +54,8 @@ class ModelAnswer(TypedDict):
     presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": PRESET_WORDS})]]
     museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
-    api: str | None  # the theater that answers OpenAI's clients on the first model; None: they are not answered
-    attached: str | None  # the id of the server that is watched, to be joined like a theater; None: none is
+    api: str | None  # the session that answers OpenAI's clients on the first model; None: they are not answered
+    attached: str | None  # the id of the server that is watched, to be joined like a session; None: none is
     limits: Limits
 
 
@@ -86,8 +86,8 @@ class ModelsAnswer(TypedDict):
     device: DeviceMemory | None  # None: no model is there
 
 
-class ListedTheater(TypedDict):
-    """A theater of /api/theaters."""
+class ListedSession(TypedDict):
+    """A session of /api/theaters."""
 
     theater: str
     name: str
@@ -98,7 +98,7 @@ class ListedTheater(TypedDict):
     summary: Summary  # of its log, as of a recording
 
 
-class TheatersAnswer(TypedDict):
+class SessionsAnswer(TypedDict):
     """/api/theaters."""
 
-    theaters: list[ListedTheater]
+    theaters: list[ListedSession]

@@ -32,7 +32,7 @@ from engine.options.payload import options_payload
 class ModelsContext(NamedTuple):
     """Context of the endpoints."""
 
-    theaters: SessionManager
+    sessions: SessionManager
     models: Models
     settings: ServerSettings
     api: ApiSessions | None  # None: OpenAI's clients are not answered
@@ -64,8 +64,8 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
         "presets": [scene_texts("presets", preset) for preset in PRESETS],
         "museum": [scene_texts("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
-        "api": context.api.of_model(None).theater.theater_id if model and context.api else None,
-        "attached": ATTACHED if context.theaters.shows(ATTACHED) else None,
+        "api": context.api.of_model(None).session.session_id if model and context.api else None,
+        "attached": ATTACHED if context.sessions.shows(ATTACHED) else None,
         "limits": {
             "max_theaters": context.settings.max_theaters,
             "max_prompts": context.settings.max_prompts,
@@ -79,12 +79,12 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
 def models(context: ModelsContext, request: Request) -> Response:
     """Return every model of the server: how far it is, what it takes, and what runs on it."""
     listed: list[ListedModel] = []
-    theaters = [theater.model_name for theater in context.theaters.all()]
+    sessions = [session.model_name for session in context.sessions.all()]
     for served in context.models.all() if context.models.is_live else []:
         listed.append(
             {
                 "status": served.status(),
-                "theaters": theaters.count(served.name),
+                "theaters": sessions.count(served.name),
                 "model": served.facts,
                 "kv_bytes_per_token": served.kv_bytes_per_token,
             }
@@ -101,12 +101,12 @@ def models(context: ModelsContext, request: Request) -> Response:
 def _device(context: ModelsContext) -> DeviceMemory:
     """Return the device's memory use. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
     pools = logs = 0
-    for theater in context.theaters.all():
+    for session in context.sessions.all():
         with suppress(AppError):  # it is closing
-            run = theater.run
+            run = session.run
             logs += run.whole.num_bytes
             if run.config.by_sequence is None:
-                pools += pool_bytes(replace(run.config, preemption_mode="recompute"), theater.model.facts)
+                pools += pool_bytes(replace(run.config, preemption_mode="recompute"), session.model.facts)
     return {
         "facts": context.models.first.model.device,
         "weights_bytes": context.models.num_bytes,
@@ -127,7 +127,7 @@ def machine(context: ModelsContext, request: Request) -> Response:
     """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
         raise refuse("not_found", "machine.none")
-    return json_answer(context.theaters.measured(context.models.first.model))
+    return json_answer(context.sessions.measured(context.models.first.model))
 
 
 ROUTES = [
@@ -139,7 +139,7 @@ ROUTES = [
 
 
 def blueprint(
-    theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
+    sessions: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
     """Blueprint of the server's models and device, under /api."""
-    return routing.blueprint("models", "/api", ModelsContext(theaters, models, settings, api), ROUTES)
+    return routing.blueprint("models", "/api", ModelsContext(sessions, models, settings, api), ROUTES)

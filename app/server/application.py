@@ -1,4 +1,4 @@
-"""The application: Flask for pages and endpoints, Socket.IO for the theaters, a guard in front of both."""
+"""The application: Flask for pages and endpoints, Socket.IO for the sessions, a guard in front of both."""
 
 from __future__ import annotations
 
@@ -103,55 +103,55 @@ def create_app(
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
     metrics = Metrics(spans.take if spans else None)
     app.extensions[SPANS] = spans
-    theaters = SessionManager(models, settings, emit, metrics.observe)
+    sessions = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
-    theaters.show(runs)
+    sessions.show(runs)
     if attachment is not None:
-        theaters.show(AttachedSession(attachment, emit))
-    theaters.show(playbacks)
-    theaters.on_close(library.close)
+        sessions.show(AttachedSession(attachment, emit))
+    sessions.show(playbacks)
+    sessions.on_close(library.close)
     app.extensions["kvtheater.library"] = library
-    app.extensions["kvtheater"] = theaters
+    app.extensions["kvtheater"] = sessions
     app.extensions["kvtheater.transport"] = transport
-    lessons = LessonSessions(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
+    lessons = LessonSessions(sessions, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
     classrooms = Classrooms(emit)
     access = Access(classrooms)
-    labs = Labs(theaters, classrooms, access, emit, settings)
+    labs = Labs(sessions, classrooms, access, emit, settings)
     app.extensions["kvtheater.classrooms"] = classrooms
     store = Store(settings.data_dir, settings.class_store)
     app.extensions["kvtheater.labs"] = labs
-    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the theaters
+    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the sessions
     dispatch.register(
         transport.clients,
-        events.Events(theaters, emit, models, settings, access, library, runs),
+        events.Events(sessions, emit, models, settings, access, library, runs),
         LessonEvents(lessons, classrooms),
-        ClassEvents(access, classrooms, theaters, lessons, labs, store, settings, emit),
+        ClassEvents(access, classrooms, sessions, lessons, labs, store, settings, emit),
         access,
-        theaters,
+        sessions,
     )
     models.on_change(lambda status: transport.clients.emit_to_all("model", status))
     app.register_blueprint(classroom_pages.blueprint(classrooms))
-    app.register_blueprint(exports.blueprint(classrooms, store, theaters))
+    app.register_blueprint(exports.blueprint(classrooms, store, sessions))
     app.register_blueprint(pages.blueprint(settings.config_of(models.first.name), models.first))
     app.register_blueprint(endpoints.blueprint(library, playbacks, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
-    app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
+    app.register_blueprint(scale_roofline.blueprint(sessions, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(documentation.blueprint())
     app.register_blueprint(prompts_page.blueprint(settings.tokenizers, settings.traffic))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
-    answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None
+    answering = ApiSessions(sessions, models, settings, settings.api, transport.hub) if settings.api else None
     if answering is not None and settings.api is not None:
         app.extensions["kvtheater.api"] = answering
         app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
-    app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
+    app.register_blueprint(api_models.blueprint(sessions, models, settings, answering))
     log_indexes = LogIndexes(settings.data_dir)
-    theaters.on_close(log_indexes.close)
-    app.register_blueprint(log_index_api.blueprint(theaters, log_indexes))
+    sessions.on_close(log_indexes.close)
+    app.register_blueprint(log_index_api.blueprint(sessions, log_indexes))
     tables = LogTables(settings.data_dir)
-    theaters.on_close(tables.close)
-    app.register_blueprint(api.blueprint(theaters, models, tables))
+    sessions.on_close(tables.close)
+    app.register_blueprint(api.blueprint(sessions, models, tables))
     lanes = [LaneRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *lanes))
     app.register_error_handler(Exception, _answer_error)

@@ -17,7 +17,7 @@ from app.ground.limits import Limits
 from app.server.events import EVENTS, READ_BYTES, Events
 from app.server.lesson_events import LESSON_EVENTS, LessonEvents
 from app.session.jobs import Performed
-from app.session.messages import OfTheater, parse
+from app.session.messages import OfSession, parse
 from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer, Clients
 
@@ -34,7 +34,7 @@ def register(
     lessons: LessonEvents,
     of_class: ClassEvents,
     access: Access,
-    theaters: SessionManager,
+    sessions: SessionManager,
 ) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)
@@ -42,7 +42,7 @@ def register(
     for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (of_class, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None
-            if bounded is None and issubclass(event.message, OfTheater) and name not in LOOKS:
+            if bounded is None and issubclass(event.message, OfSession) and name not in LOOKS:
                 bounded = commands
             answer = _answer(name, event, handlers, access, bounded)
             clients.on(name, answer, _busy, READ_BYTES if name == "read" else 0)
@@ -53,7 +53,7 @@ def register(
         events.greet(sid)
 
     def gone(sid: str) -> None:
-        theaters.forget_viewer(sid)
+        sessions.forget_viewer(sid)
         access.forget(sid)
 
     clients.on_come_and_gone(come, gone)

@@ -44,7 +44,7 @@ class Events:
 
     def __init__(
         self,
-        theaters: SessionManager,
+        sessions: SessionManager,
         emit: Emit,
         models: Models,
         settings: ServerSettings,
@@ -53,7 +53,7 @@ class Events:
         runs: BenchRuns,
     ) -> None:
         self._library, self._runs = library, runs
-        self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
+        self._sessions, self._emit, self._models, self._settings = sessions, emit, models, settings
         self._access = access
         self._reads = threading.BoundedSemaphore(READS)
         self._projecting = threading.Lock()  # each forms a whole matrix of the model
@@ -69,26 +69,26 @@ class Events:
         base = self._settings.config_of(self._models.find(message.model).name)
         config = parse_config(message.config, base.of_one if message.alone else base)
         own = OwnTiers(None) if message.alone else None
-        theater = self._theaters.create(config, message.name, message.model, own)
-        return Answer(*theater.join(sid, 0, None, message.captures))
+        session = self._sessions.create(config, message.name, message.model, own)
+        return Answer(*session.join(sid, 0, None, message.captures))
 
     def join(self, sid: str, message: messages.Join) -> Answer:
-        watched = self._theaters.watch(message.theater)
+        watched = self._sessions.watch(message.session)
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures, message.windows))
 
-    def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
-        self._theaters.watch(message.theater).leave(sid)  # no-op for clients that follow no session
+    def leave(self, sid: str, message: messages.OfSession) -> answers.Nothing:
+        self._sessions.watch(message.session).leave(sid)  # no-op for clients that follow no session
         return {}
 
     def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:
-        theater, sampling = self._theater(message), parse_sampling(message.sampling)
+        session, sampling = self._session(message), parse_sampling(message.sampling)
         if not self._access.person(sid).is_owner:
             bounds.check_submit(message, sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
             raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
-        prompts = [structs.replace(p, text=self._seen(p.text, theater.model)) for p in message.prompts]
-        requests, num_records = theater.submit(list(prompts), sampling)
+        prompts = [structs.replace(p, text=self._seen(p.text, session.model)) for p in message.prompts]
+        requests, num_records = session.submit(list(prompts), sampling)
         return {
             "requests": [
                 {"request_id": r.request_id, "seq_id": r.seq_id, "num_prompt_tokens": r.num_prompt_tokens}
@@ -100,49 +100,49 @@ class Events:
     def step(self, sid: str, message: messages.Step) -> Future[Performed]:
         if message.count > self._settings.max_count:
             raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
-        return self._theater(message).step(message.count, message.expect)
+        return self._session(message).step(message.count, message.expect)
 
     def prefill(self, sid: str, message: messages.Prefill) -> Future[Performed]:
-        return self._theater(message).prefill(message.expect)
+        return self._session(message).prefill(message.expect)
 
     def run(self, sid: str, message: messages.Play) -> answers.StatusAnswer:
-        return {"status": self._theater(message).play(message.speed)}
+        return {"status": self._session(message).play(message.speed)}
 
-    def pause(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
-        return {"status": self._theater(message).pause()}
+    def pause(self, sid: str, message: messages.OfSession) -> answers.StatusAnswer:
+        return {"status": self._session(message).pause()}
 
     def abort(self, sid: str, message: messages.Abort) -> answers.Aborted:
-        return {"num_records": self._theater(message).abort(message.request_id)}
+        return {"num_records": self._session(message).abort(message.request_id)}
 
-    def reset(self, sid: str, message: messages.OfTheater) -> answers.Begun:
-        return _begun(self._theater(message).reset())
+    def reset(self, sid: str, message: messages.OfSession) -> answers.Begun:
+        return _begun(self._session(message).reset())
 
     def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
-        theater = self._theater(message)
-        before, is_owner = theater.model_name, self._access.person(sid).is_owner
+        session = self._session(message)
+        before, is_owner = session.model_name, self._access.person(sid).is_owner
         if not is_owner:
-            bounds.check_model(theater, message.model)
-        base = self._settings.moved(theater.next_config, before, self._models.find(message.model or before).name)
+            bounds.check_model(session, message.model)
+        base = self._settings.moved(session.next_config, before, self._models.find(message.model or before).name)
         config = parse_config(message.config, base)
         if not is_owner:
-            bounds.check_configure(theater, config)
-        return _begun(theater.reset(config, message.model))
+            bounds.check_configure(session, config)
+        return _begun(session.reset(config, message.model))
 
     def focus(self, sid: str, message: messages.Focus) -> answers.Nothing:
-        theater = self._theaters.get(message.theater)
-        facts = theater.model.facts
+        session = self._sessions.get(message.session)
+        facts = session.model.facts
         self._check_exist("layers", message.layers, facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
-        theater.focus(message.layers, message.heads)
+        session.focus(message.layers, message.heads)
         return {}
 
     def recompute(self, sid: str, message: messages.Recompute) -> answers.Recomputed:
-        theater = self._theater(message)
-        facts = theater.model.facts
+        session = self._session(message)
+        facts = session.model.facts
         self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
         asked = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
-        epoch, done = theater.recompute(*asked)
+        epoch, done = session.recompute(*asked)
         arrays = [codec.encode(layer) for layer in done.layers]
         answer = answers.Recomputed(
             epoch=epoch, token_ids=done.token_ids, arrays=arrays if message.layer is None else arrays[0]
@@ -154,7 +154,7 @@ class Events:
         return answer
 
     def projection(self, sid: str, message: messages.Project) -> answers.Projected:
-        model = self._theaters.get(message.theater).model
+        model = self._sessions.get(message.session).model
         self._check_exist("layer", [message.layer], model.facts.num_layers)
         num_kv_heads = model.facts.kv_shape(message.layer)[0]
         self._check_exist("head", [message.head], model.facts.num_heads if message.part == "q" else num_kv_heads)
@@ -167,14 +167,14 @@ class Events:
 
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._library
-        return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
+        return {"status": self._session(message).record(lambda run: library.record(run, message.name, message.tags))}
 
-    def record_stop(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
-        return {"status": self._theater(message).stop_recording()}
+    def record_stop(self, sid: str, message: messages.OfSession) -> answers.StatusAnswer:
+        return {"status": self._session(message).stop_recording()}
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
-        source = self._theaters.watch(message.theater)
+        source = self._sessions.watch(message.session)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise refuse("stale_epoch", "epoch.other", epoch=source.run.epoch, asked=message.epoch)
         wish, model = message.change, self._model_of(source.run)
@@ -183,30 +183,30 @@ class Events:
             text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
             config = source.config if isinstance(source, Session) else config_of(source.run.log)
             change = change_of(wish, text, config)
-            fork = Fork(message.theater, source.run, message.at, change, message.follow)
+            fork = Fork(message.session, source.run, message.at, change, message.follow)
             undo.callback(fork.close)
             if (length := len(fork.log)) > self._settings.max_count:
                 limit = self._settings.max_count
                 raise refuse("refused", "fork.long", length=length, limit=limit)
-            theater = self._theaters.create(config_of_fork(config, message.at, change), message.name, model)
-            undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
-            job = theater.follow(fork)
+            session = self._sessions.create(config_of_fork(config, message.at, change), message.name, model)
+            undo.callback(self._sessions.remove, session, Closing("unbuilt"))
+            job = session.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:
-                self._emit("status", theater.status(), [sid])
+                self._emit("status", session.status(), [sid])
             job.forked.result()
             undo.pop_all()
             lease.close()
         return {
-            "theater": theater.theater_id,
-            "epoch": theater.run.epoch,
-            "header": theater.run.header,
-            "num_records": len(theater.run.log),
-            "status": theater.status(),
-            "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
+            "theater": session.session_id,
+            "epoch": session.run.epoch,
+            "header": session.run.header,
+            "num_records": len(session.run.log),
+            "status": session.status(),
+            "source": {"theater": message.session, "epoch": fork.epoch, "at": message.at},
         }
 
     def read(self, sid: str, message: messages.Read) -> answers.RecordRange:
-        run = self._theaters.watch(message.theater).run
+        run = self._sessions.watch(message.session).run
         with self._reads, run.reading() as log:
             first = min(message.first, len(log))
             end = max(first, min(message.to, len(log), first + READ_RECORDS))
@@ -218,7 +218,7 @@ class Events:
     def tokenize(self, sid: str, message: messages.Tokenize) -> answers.Tokenized:
         if not self._access.person(sid).is_owner:
             bounds.check_text(message.text)
-        name = None if message.theater is None else self._theaters.get(message.theater).model_name
+        name = None if message.session is None else self._sessions.get(message.session).model_name
         with self._models.lease(name) as lease:
             model = lease.model
             seen = self._seen(message.text, model)
@@ -235,12 +235,12 @@ class Events:
     def bench_stop(self, sid: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._runs.stop())}
 
-    def _theater(self, message: messages.OfTheater) -> Session:
+    def _session(self, message: messages.OfSession) -> Session:
         """Return the run that a message commands."""
-        theater = self._theaters.get(message.theater)
-        if theater.in_lesson:
+        session = self._sessions.get(message.session)
+        if session.in_lesson:
             raise refuse("refused", "run.of_lesson")
-        return theater
+        return session
 
     def _model_of(self, run: OpenLog) -> str | None:
         """Return the model that a run was on; None, the first, where there is none of that name: what is made again
@@ -270,20 +270,20 @@ class Events:
 EVENTS: dict[str, Event] = {
     "create": Event(messages.Create, rights.owner, Events.create),
     "join": Event(messages.Join, rights.watcher, Events.join),
-    "leave": Event(messages.OfTheater, rights.anyone, Events.leave),
+    "leave": Event(messages.OfSession, rights.anyone, Events.leave),
     "submit": Event(messages.Submit, rights.driver, Events.submit),
     "step": Event(messages.Step, rights.driver, Events.step),
     "prefill": Event(messages.Prefill, rights.driver, Events.prefill),
     "run": Event(messages.Play, rights.driver, Events.run),
-    "pause": Event(messages.OfTheater, rights.driver, Events.pause),
+    "pause": Event(messages.OfSession, rights.driver, Events.pause),
     "abort": Event(messages.Abort, rights.driver, Events.abort),
-    "reset": Event(messages.OfTheater, rights.driver, Events.reset),
+    "reset": Event(messages.OfSession, rights.driver, Events.reset),
     "configure": Event(messages.Configure, rights.driver, Events.configure),
     "focus": Event(messages.Focus, rights.driver, Events.focus),
     "recompute": Event(messages.Recompute, rights.driver, Events.recompute),
     "projection": Event(messages.Project, rights.driver, Events.projection),
     "record": Event(messages.Record, rights.driving_owner, Events.record),
-    "record_stop": Event(messages.OfTheater, rights.driver, Events.record_stop),
+    "record_stop": Event(messages.OfSession, rights.driver, Events.record_stop),
     "fork": Event(messages.Fork, rights.owner, Events.fork),
     "read": Event(messages.Read, rights.watcher, Events.read),
     "tokenize": Event(messages.Tokenize, rights.anyone, Events.tokenize),

@@ -29,7 +29,7 @@ class LessonEvents:
         self._lessons, self._classrooms = lessons, classrooms
 
     def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
-        known = self._lessons.known(message.theater, message.lesson, message.language)
+        known = self._lessons.known(message.session, message.lesson, message.language)
         room = known or self._lessons.open(
             message.lesson,
             message.language,
@@ -42,11 +42,11 @@ class LessonEvents:
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
         """Return a lesson as far as its class has come."""
-        return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
+        return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
         """Carry out what the learner stands before, and go on to what stands next."""
-        room = self._lessons.find(message.theater)
+        room = self._lessons.find(message.session)
         with room.lock, _of_lesson():
             self._check_not_asked(message)
             first = room.course.at
@@ -55,11 +55,11 @@ class LessonEvents:
                     room.course.go_on()
                 finally:
                     room.show()
-            self._classrooms.lesson_is_at(message.theater, room.course.at)
+            self._classrooms.lesson_is_at(message.session, room.course.at)
         return _lesson_state(room, message.item)
 
     def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> LessonState:
-        room = self._lessons.find(message.theater)
+        room = self._lessons.find(message.session)
         with room.lock, _of_lesson():
             self._check_not_asked(message)
             course = room.course
@@ -70,7 +70,7 @@ class LessonEvents:
                         course.go_on()
                 finally:
                     room.show()
-            self._classrooms.lesson_is_at(message.theater, room.course.at)
+            self._classrooms.lesson_is_at(message.session, room.course.at)
         return _lesson_state(room, message.item)
 
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonRetold:
@@ -104,7 +104,7 @@ class LessonEvents:
         Raises:
             AppError: `refused`.
         """
-        if self._classrooms.asks(message.theater):
+        if self._classrooms.asks(message.session):
             raise refusal("refused", "poll.asked")
 
 
@@ -134,7 +134,7 @@ def _lesson_opened(room: LessonSession, wanted: str, since: int) -> LessonOpened
 def _lesson_state(room: LessonSession, first: int) -> LessonState:
     course = room.course
     return {
-        "theater": room.theater.theater_id,
+        "theater": room.session.session_id,
         "first": first,
         "items": plain(told(course, first)),
         "progress": plain(course.progress),

@@ -70,7 +70,7 @@ class Listener:
         """Returns when connections are accepted."""
         self.port: int = bound.getsockname()[1]
         self._ending = app.extensions["kvtheater.ending"]
-        self._theaters = app.extensions["kvtheater"]
+        self._sessions = app.extensions["kvtheater"]
         self._transport = app.extensions["kvtheater.transport"]
         self._relays: Relays | None = app.extensions.get("kvtheater.relays")
         host = bound.getsockname()[0]
@@ -79,14 +79,14 @@ class Listener:
             self._relays.start(_address(host, self.port))
 
     def close(self) -> int:
-        """Accept no more connections, close the theaters and delete their logs, then end the connections.
+        """Accept no more connections, close the sessions and delete their logs, then end the connections.
 
-        Returns how many theaters were still at a step (`Theaters.close`).
+        Returns how many sessions were still at a step (`Theaters.close`).
         """
         self._transport.refuse_more()
         for end in self._ending:
             end()
-        left: int = self._theaters.close()
+        left: int = self._sessions.close()
         if self._relays is not None:
             self._relays.stop()
         self._transport.stop()

@@ -15,8 +15,8 @@ from engine.trace.records import Objection
 
 Ended = Literal[
     "stopped",  # on request
-    "reset",  # the theater was reset
-    "closed",  # the theater or its server was closed
+    "reset",  # the session was reset
+    "closed",  # the session or its server was closed
     "write_failed",  # the disk was full, or gone: `ended_detail` says what
     "interrupted",  # the server was killed while recording
     "imported",  # the file was uploaded, or found in the folder
@@ -26,7 +26,7 @@ Ended = Literal[
 
 
 class RecordingStatus(TypedDict):
-    """The last recording of a theater."""
+    """The last recording of a session."""
 
     id: str
     name: str
@@ -37,7 +37,7 @@ class RecordingStatus(TypedDict):
 class ForkStatus(TypedDict):
     """Origin of a forked epoch, and its progress."""
 
-    source: str  # a theater or recording
+    source: str  # a session or recording
     epoch: int  # of the source
     at: int
     change: str | None  # its kind

@@ -1,4 +1,4 @@
-"""From a theater's log to its viewers, each at its own pace.
+"""From a session's log to its viewers, each at its own pace.
 
     engine thread --append--> log (file)          wake()
                                |                    |
@@ -79,11 +79,11 @@ class Viewer:
 
 
 class Broadcast:
-    """The viewers of one theater and the thread that serves them."""
+    """The viewers of one session and the thread that serves them."""
 
-    def __init__(self, theater_id: str, emit: Emit, status: Callable[[], Status]) -> None:
+    def __init__(self, session_id: str, emit: Emit, status: Callable[[], Status]) -> None:
         """`status` gives the status to send; it is called on the broadcast thread."""
-        self._theater_id = theater_id
+        self._session_id = session_id
         self._emit = emit
         self._status = status
         self._viewers: dict[str, Viewer] = {}
@@ -94,7 +94,7 @@ class Broadcast:
         self._run: OpenLog | None = None
         self._status_at = 0.0
         self._pace = PACE  # seconds between two batches to one viewer
-        self._thread = threading.Thread(target=self._serve, name=f"broadcast-{theater_id}", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=f"broadcast-{session_id}", daemon=True)
         self._thread.start()
 
     @property
@@ -149,7 +149,7 @@ class Broadcast:
             self._closed = True
         if viewers:
             message: Closed = {
-                "theater": self._theater_id,
+                "theater": self._session_id,
                 "cause": why.cause,
                 "detail": why.detail,
                 "reason": str(why),
@@ -167,7 +167,7 @@ class Broadcast:
             try:
                 delay = self._round()
             except Exception:
-                logger.exception("broadcast of theater %s", self._theater_id)
+                logger.exception("broadcast of session %s", self._session_id)
                 delay = 1.0
 
     def _round(self) -> float | None:
@@ -191,7 +191,7 @@ class Broadcast:
                 viewer.sent = viewer.asked = viewer.acknowledged = 0
                 viewer.in_windows = viewer.knows_large = False
         message: Reset = {
-            "theater": self._theater_id,
+            "theater": self._session_id,
             "epoch": run.epoch,
             "header": run.header,
             "num_records": len(run.log),
@@ -206,7 +206,7 @@ class Broadcast:
             return
         for viewer in viewers:
             viewer.knows_large = True
-        message: Large = {"theater": self._theater_id, "epoch": run.epoch, "num_records": len(run.log)}
+        message: Large = {"theater": self._session_id, "epoch": run.epoch, "num_records": len(run.log)}
         self._emit("large", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
@@ -231,7 +231,7 @@ class Broadcast:
             last = min(end, first + MAX_RECORDS)
             records, captures = read_batch(log, first, last, MAX_BYTES, captures_from, MAX_CAPTURE_BYTES)
         message: Records = {
-            "theater": self._theater_id,
+            "theater": self._session_id,
             "epoch": run.epoch,
             "first": first,
             "records": records,

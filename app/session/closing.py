@@ -1,4 +1,4 @@
-"""Why a theater, a recording or a watched benchmark is closed: a word for the page, a sentence for everybody else."""
+"""Why a session, a recording or a watched benchmark is closed: a word for the page, a sentence for everybody else."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class EngineLock(Line):
     """Theaters that run at once take turns, one step each.
 
     A step uses all cores, so two steps at once would slow each other down and make the recorded times meaningless. With
-    a plain lock, a theater at full speed would take it again and again while the others starve.
+    a plain lock, a session at full speed would take it again and again while the others starve.
     """
 
     def __init__(self) -> None:

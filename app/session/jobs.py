@@ -52,7 +52,7 @@ class StepJob:
 
 
 class Source(Protocol):
-    """A theater or an open recording."""
+    """A session or an open recording."""
 
     @property
     def run(self) -> OpenLog: ...
@@ -111,7 +111,7 @@ class ForkJob:
             self.forked.set_exception(error or refuse("refused", "fork.stopped"))
 
     def status(self) -> ForkStatus:
-        """As the theater's status says it."""
+        """As the session's status says it."""
         return {
             "source": self.fork.source_id,
             "epoch": self.fork.epoch,

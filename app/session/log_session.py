@@ -1,4 +1,4 @@
-"""A log on stage that takes no commands: joined, read and left like a theater."""
+"""A log on stage that takes no commands: joined, read and left like a session."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from app.session.run import is_large, joined
 class LogSession:
     """A log that others write, or wrote, and its viewers."""
 
-    def __init__(self, theater_id: str, run: OpenLog, emit: Emit) -> None:
-        self.theater_id = theater_id
+    def __init__(self, session_id: str, run: OpenLog, emit: Emit) -> None:
+        self.session_id = session_id
         self.run = run
         self.last_used = time.monotonic()
-        self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._broadcast = Broadcast(session_id, emit, self.status)
         self._broadcast.follow(run)
 
     @property
@@ -42,9 +42,9 @@ class LogSession:
         return None
 
     def status(self) -> Status:
-        """As a theater's; `mode` is "recording"."""
+        """As a session's; `mode` is "recording"."""
         return {
-            "theater": self.theater_id,
+            "theater": self.session_id,
             "epoch": self.run.epoch,
             "mode": "recording",
             "speed": 0.0,
@@ -73,7 +73,7 @@ class LogSession:
         large = windows and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
-        return joined(self.theater_id, run, first, self.status(), large), begin
+        return joined(self.session_id, run, first, self.status(), large), begin
 
     def leave(self, sid: str) -> bool:
         """Return whether `sid` was a viewer; it is none now."""
@@ -100,10 +100,10 @@ class LogSessions(Protocol):
 
     what: Sentence  # completes "...: it can be looked at, not changed"
 
-    def owns(self, theater_id: str) -> bool:
+    def owns(self, session_id: str) -> bool:
         """Return whether the id is of this kind, open or not."""
 
-    def get(self, theater_id: str) -> LogSession:
+    def get(self, session_id: str) -> LogSession:
         """Return the session, opened if it is not.
 
         Raises:
@@ -136,10 +136,10 @@ class AttachedSession(LogSession):
         log.subscribe(lambda record: self.wake())
         self.turn_to(OpenLog(self.run.epoch + 1, log))
 
-    def owns(self, theater_id: str) -> bool:
-        return theater_id == ATTACHED
+    def owns(self, session_id: str) -> bool:
+        return session_id == ATTACHED
 
-    def get(self, theater_id: str) -> AttachedSession:
+    def get(self, session_id: str) -> AttachedSession:
         return self
 
     def forget_viewer(self, sid: str) -> None:

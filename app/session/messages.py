@@ -38,13 +38,13 @@ class Create(Message, frozen=True, kw_only=True):
     alone: bool = False  # one engine, which neither asks nor adds to what the server keeps outside its pools
 
 
-class OfTheater(Message, frozen=True, kw_only=True):
+class OfSession(Message, frozen=True, kw_only=True):
     """`leave`, `pause` and `reset` need no more."""
 
-    theater: Name
+    session: Name = field(name="theater")
 
 
-class Join(OfTheater, frozen=True, kw_only=True):
+class Join(OfSession, frozen=True, kw_only=True):
     first: Index = field(name="from", default=0)
     epoch: Index | None = None
     captures: bool = True
@@ -67,21 +67,21 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
         return 0.0
 
 
-class Submit(OfTheater, frozen=True, kw_only=True):
+class Submit(OfSession, frozen=True, kw_only=True):
     prompts: Annotated[list[SubmittedPrompt], Meta(min_length=1)]
     sampling: dict[str, Any] = {}
 
 
-class Step(OfTheater, frozen=True, kw_only=True):
+class Step(OfSession, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1)] = 1
     expect: Index | None = None
 
 
-class Prefill(OfTheater, frozen=True, kw_only=True):
+class Prefill(OfSession, frozen=True, kw_only=True):
     expect: Index | None = None
 
 
-class Play(OfTheater, frozen=True, kw_only=True):
+class Play(OfSession, frozen=True, kw_only=True):
     speed: Annotated[float, Meta(ge=0, le=100_000)]  # steps a second, 0 = as fast as it goes
 
     def __post_init__(self) -> None:
@@ -89,16 +89,16 @@ class Play(OfTheater, frozen=True, kw_only=True):
             raise ValueError(f"speed: steps a second, from {MIN_SPEED:g} on, or 0 for as fast as it goes")
 
 
-class Abort(OfTheater, frozen=True, kw_only=True):
+class Abort(OfSession, frozen=True, kw_only=True):
     request_id: Annotated[str, Meta(max_length=200)]
 
 
-class Configure(OfTheater, frozen=True, kw_only=True):
+class Configure(OfSession, frozen=True, kw_only=True):
     config: dict[str, Any]
-    model: ModelName | None = None  # None: the one that the theater has
+    model: ModelName | None = None  # None: the one that the session has
 
 
-class Focus(OfTheater, frozen=True, kw_only=True):
+class Focus(OfSession, frozen=True, kw_only=True):
     layers: Choice | None
     heads: Choice | None
 
@@ -142,7 +142,7 @@ class ForkConfig(Message, frozen=True, kw_only=True, tag_field="kind", tag="conf
 Change = ForkToken | ForkKeep | ForkAblate | ForkRequest | ForkAbort | ForkSampling | ForkConfig
 
 
-class Fork(OfTheater, frozen=True, kw_only=True):
+class Fork(OfSession, frozen=True, kw_only=True):
     at: Index
     change: Change | None
     epoch: Index | None = None
@@ -150,7 +150,7 @@ class Fork(OfTheater, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=200)] = ""
 
 
-class Recompute(OfTheater, frozen=True, kw_only=True):
+class Recompute(OfSession, frozen=True, kw_only=True):
     seq_id: Index
     layer: Index | None  # None: each layer
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
@@ -159,18 +159,18 @@ class Recompute(OfTheater, frozen=True, kw_only=True):
     residual: Annotated[int, Meta(ge=0, le=MAX_LENS)] = 0
 
 
-class Project(OfTheater, frozen=True, kw_only=True):
+class Project(OfSession, frozen=True, kw_only=True):
     layer: Index
     part: ProjectionPart
     head: Index  # of the KV heads, for keys and values
 
 
-class Record(OfTheater, frozen=True, kw_only=True):
+class Record(OfSession, frozen=True, kw_only=True):
     name: RecordingName = ""
     tags: Tags = []
 
 
-class Read(OfTheater, frozen=True, kw_only=True):
+class Read(OfSession, frozen=True, kw_only=True):
     first: Index = field(name="from")
     to: Index
     captures: bool = False
@@ -178,7 +178,7 @@ class Read(OfTheater, frozen=True, kw_only=True):
 
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
-    theater: Name | None = None  # whose model is meant; None: the server's first
+    session: Name | None = field(name="theater", default=None)  # whose model is meant; None: the server's first
 
 
 class BenchRun(Message, frozen=True, kw_only=True):

@@ -184,10 +184,10 @@ def is_large(log: TraceReader) -> bool:
     return len(log) > MAX_RECORDS or log.all_record_bytes > MAX_BYTES
 
 
-def joined(theater_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
+def joined(session_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
     """Return the acknowledgement of a viewer that is sent the records from `first` on."""
     return {
-        "theater": theater_id,
+        "theater": session_id,
         "epoch": run.epoch,
         "header": run.header,
         "num_records": len(run.log),

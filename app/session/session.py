@@ -1,4 +1,4 @@
-"""A theater: one engine, the thread that owns it, and what clients may ask of it.
+"""A session: one engine, the thread that owns it, and what clients may ask of it.
 
 Every method may be called from any thread. Commands go to the engine thread by a queue and come back as futures; the
 engine is touched on that thread alone. Between two steps the thread always looks at its commands first, so a pause,
@@ -46,7 +46,7 @@ class Session:
 
     def __init__(
         self,
-        theater_id: str,
+        session_id: str,
         name: str,
         config: EngineConfig,
         model: str | None,
@@ -58,11 +58,11 @@ class Session:
         observe: Callable[[Run], object],
         own: OwnTiers | None = None,
     ) -> None:
-        """Builds the engine, on the model of that name (None: the first), on the theater's own thread. `failed` is
+        """Builds the engine, on the model of that name (None: the first), on the session's own thread. `failed` is
         called there when it closed by a mistake, `observe` with each run before its first record. `own`: what its runs
         keep outside their pools instead of what the server does.
         """
-        self.theater_id = theater_id
+        self.session_id = session_id
         self.name = name
         self.last_used = time.monotonic()
         self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
@@ -74,7 +74,7 @@ class Session:
         self._models = models
         self._own = own
         self._commands = CommandQueue()
-        self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._broadcast = Broadcast(session_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
         self._loop = EngineLoop(
             settings,
@@ -82,7 +82,7 @@ class Session:
             changed=self._broadcast.wake,
             began=self._began,
         )
-        self._thread = threading.Thread(target=self._work, name=f"engine-{theater_id}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"engine-{session_id}", daemon=True)
         self._thread.start()
         try:
             self._begin(config, model)
@@ -151,7 +151,7 @@ class Session:
         held_back = run.is_held_back  # the result of a hidden step is not published yet
         objection = None if held_back else loop.objection
         return {
-            "theater": self.theater_id,
+            "theater": self.session_id,
             "epoch": run.epoch,
             "mode": loop.mode,
             "speed": loop.speed,
@@ -189,7 +189,7 @@ class Session:
         begin = self._broadcast.join(sid, run, first, captures, large)
         if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, and then sent no notice
             raise self._commands.gone
-        return joined(self.theater_id, run, first, self.status(), large), begin
+        return joined(self.session_id, run, first, self.status(), large), begin
 
     def hold_back(self, count: int | None) -> None:
         """Show viewers the first `count` records of the present run and no more; None: everything."""
@@ -307,7 +307,7 @@ class Session:
 
     def begin_close(self, why: Closing) -> None:
         """As `close`, without waiting for the step under way."""
-        self._commands.close(refuse("unknown_theater", "run.closed", theater_id=self.theater_id, why=why.sentence))
+        self._commands.close(refuse("unknown_theater", "run.closed", session_id=self.session_id, why=why.sentence))
         self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:
@@ -326,7 +326,7 @@ class Session:
 
     def _began(self, run: Run) -> None:
         """Called before `run` is set: a viewer that joins the old run in between is moved on to the new one."""
-        self._end_recording("reset", "the theater was reset")
+        self._end_recording("reset", "the session was reset")
         self._broadcast.follow(run)
         self._observe(run)
 
@@ -335,16 +335,16 @@ class Session:
             self._recorder.end(ended, detail)
 
     def _work(self) -> None:
-        """The engine thread. When it fails it closes the theater: no other thread would answer the commands."""
+        """The engine thread. When it fails it closes the session: no other thread would answer the commands."""
         with ExitStack() as ending:  # each of these, even if another one fails
             ending.callback(self._loop.end)
-            ending.callback(self._end_recording, "closed", "the theater was closed")
+            ending.callback(self._end_recording, "closed", "the session was closed")
             ending.callback(self._tell_source)
             ending.callback(self._commands.end)
             try:
                 self._perform()
             except BaseException as error:
-                logger.exception("theater %s", self.theater_id)
+                logger.exception("theater %s", self.session_id)
                 self.close(Closing("mistake", one_sentence(error)))
                 ending.callback(self._failed, self)
             self._loop.end_jobs(self._commands.gone)

@@ -1,4 +1,4 @@
-"""The theaters of a server: how many there may be, when an unused one makes room, and the recordings beside them."""
+"""The sessions of a server: how many there may be, when an unused one makes room, and the recordings beside them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Watched = Session | LogSession
 
 
 class SessionManager:
-    """The theaters by id, and the recordings that are open."""
+    """The sessions by id, and the recordings that are open."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class SessionManager:
         emit: Emit,
         observe: Callable[[Run], object] = lambda run: None,
     ) -> None:
-        """`observe` is called with each run of each theater, on its thread, before the run's first record."""
+        """`observe` is called with each run of each session, on its thread, before the run's first record."""
         self._models, self._settings, self._emit = models, settings, emit
         self._observe = observe
         self._logs: list[LogSessions] = []
         self._ends: list[Callable[[], None]] = []  # of services beside the sessions
         self.turns = EngineLock()  # of all that computes here
-        self._theaters: dict[str, Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._being_built = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -50,14 +50,14 @@ class SessionManager:
         self._janitor.start()
 
     def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
-        """Create a new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside
+        """Create a new session, on the model of that name (None: the server's first). `own`: what its runs keep outside
         their pools instead of what the server does.
 
         Raises:
             AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
                 `loading` when it is on its way; `not_found`: no model is called so.
         """
-        with self._models.lease(model):  # before another theater has to make room
+        with self._models.lease(model):  # before another session has to make room
             return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
@@ -82,9 +82,9 @@ class SessionManager:
         with self._models.lease(model):
             if self._closed.is_set():
                 raise AppError("refused", Closing("shutdown").sentence)
-            theater = self._build(config, name, model, self._settings, self.turns)
-            theater.is_api = True
-            return theater
+            session = self._build(config, name, model, self._settings, self.turns)
+            session.is_api = True
+            return session
 
     def _create(self, config: EngineConfig, name: str, model: str | None, own: OwnTiers | None) -> Session:
         limit = self._settings.max_theaters
@@ -112,71 +112,71 @@ class SessionManager:
         turns: EngineLock | LabLock,
         own: OwnTiers | None = None,
     ) -> Session:
-        theater_id = secrets.token_urlsafe(9)
-        theater = Session(
-            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
+        session_id = secrets.token_urlsafe(9)
+        session = Session(
+            session_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
             own,
         )  # fmt: skip
         with self._lock:
-            if not theater.is_closed:  # its thread may have failed already
-                self._theaters[theater_id] = theater
-        return theater
+            if not session.is_closed:  # its thread may have failed already
+                self._sessions[session_id] = session
+        return session
 
     @property
     def _num_counted(self) -> int:
         """Theaters against the limit. The caller holds the lock."""
-        return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
+        return sum(session.is_counted for session in self._sessions.values()) + self._being_built
 
-    def get(self, theater_id: str) -> Session:
-        """Return the theater.
+    def get(self, session_id: str) -> Session:
+        """Return the session.
 
         Raises:
             AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
         """
-        theater = self._theaters.get(theater_id)
-        if theater is None and (logs := self._logs_of(theater_id)):
+        session = self._sessions.get(session_id)
+        if session is None and (logs := self._logs_of(session_id)):
             raise refuse("refused", "run.only_shown", what=logs.what)
-        if theater is None:
-            raise refuse("unknown_theater", "run.unknown", theater_id=theater_id[:40])
-        return theater
+        if session is None:
+            raise refuse("unknown_theater", "run.unknown", session_id=session_id[:40])
+        return session
 
-    def watch(self, theater_id: str) -> Watched:
-        """Return the theater, recording or running benchmark of that id, to be joined and read.
+    def watch(self, session_id: str) -> Watched:
+        """Return the session, recording or running benchmark of that id, to be joined and read.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
         """
-        logs = None if theater_id in self._theaters else self._logs_of(theater_id)
-        return logs.get(theater_id) if logs else self.get(theater_id)
+        logs = None if session_id in self._sessions else self._logs_of(session_id)
+        return logs.get(session_id) if logs else self.get(session_id)
 
     def show(self, logs: LogSessions) -> None:
         """Serve these sessions beside the live ones; they are closed with them."""
         self._logs.append(logs)
 
-    def shows(self, theater_id: str) -> bool:
+    def shows(self, session_id: str) -> bool:
         """Return whether the id belongs to a log session, open or not."""
-        return self._logs_of(theater_id) is not None
+        return self._logs_of(session_id) is not None
 
-    def _logs_of(self, theater_id: str) -> LogSessions | None:
-        return next((logs for logs in self._logs if logs.owns(theater_id)), None)
+    def _logs_of(self, session_id: str) -> LogSessions | None:
+        return next((logs for logs in self._logs if logs.owns(session_id)), None)
 
     def all(self) -> list[Session]:
-        """Return every theater, oldest first."""
+        """Return every session, oldest first."""
         with self._lock:
-            return list(self._theaters.values())
+            return list(self._sessions.values())
 
     def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
         """Return the machine of a model with its roofs, which the first call measures, in a turn of its own.
 
         What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
-        to come. `hold_up`: also between two steps of a theater that runs.
+        to come. `hold_up`: also between two steps of a session that runs.
 
         Raises:
             AppError: `busy`.
         """
         if model.machine.roofs is not None:
             return model.machine
-        runs = not hold_up and any(theater.computes for theater in self.all())
+        runs = not hold_up and any(session.computes for session in self.all())
         if runs or not self.turns.take(wait):
             raise refuse("busy", "machine.busy")
         try:
@@ -186,30 +186,30 @@ class SessionManager:
 
     def forget_viewer(self, sid: str) -> None:
         """A client is gone."""
-        for theater in self.all():
-            theater.leave(sid)
+        for session in self.all():
+            session.leave(sid)
         for logs in self._logs:
             logs.forget_viewer(sid)
 
     @property
     def num_viewers(self) -> int:
         """Number of viewers of all sessions."""
-        return sum(theater.num_viewers for theater in self.all())
+        return sum(session.num_viewers for session in self.all())
 
     def close(self) -> int:
-        """Close every theater, all at once. Their logs are deleted and recordings under way end.
+        """Close every session, all at once. Their logs are deleted and recordings under way end.
 
         Returns how many were still at a step after a while: they end with the process.
         """
         self._closed.set()
         self._models.close()
         with self._lock:
-            theaters = list(self._theaters.values())
-            self._theaters.clear()
-        for theater in theaters:
-            theater.begin_close(Closing("shutdown"))
+            sessions = list(self._sessions.values())
+            self._sessions.clear()
+        for session in sessions:
+            session.begin_close(Closing("shutdown"))
         end = time.monotonic() + CLOSE_SECONDS
-        left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
+        left = sum(not session.has_closed(max(0.0, end - time.monotonic())) for session in sessions)
         self._janitor.join()
         for logs in self._logs:
             logs.close(Closing("shutdown"))
@@ -222,34 +222,34 @@ class SessionManager:
         self._ends.append(end)
 
     def close_idle(self) -> None:
-        """Close the theaters that have been unused for long."""
+        """Close the sessions that have been unused for long."""
         limit = self._settings.idle_seconds
-        for theater in self.all():
-            keeps = theater.is_api and theater.model_name == self._models.first.name
-            if not keeps and theater.is_idle and time.monotonic() - theater.last_used >= limit:
-                self.remove(theater, Closing("unused"))
+        for session in self.all():
+            keeps = session.is_api and session.model_name == self._models.first.name
+            if not keeps and session.is_idle and time.monotonic() - session.last_used >= limit:
+                self.remove(session, Closing("unused"))
 
     def _reclaim(self) -> Session | None:
-        """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
+        """Take out the session without viewers for longest, if long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
-        idle = [t for t in self._theaters.values() if t.is_counted and t.is_idle and t.last_used <= before]
+        idle = [t for t in self._sessions.values() if t.is_counted and t.is_idle and t.last_used <= before]
         if not idle:
             return None
-        return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
+        return self._sessions.pop(min(idle, key=lambda t: t.last_used).session_id)
 
-    def remove(self, theater: Session, why: Closing) -> None:
+    def remove(self, session: Session, why: Closing) -> None:
         """Close a session; its viewers get the reason."""
-        if self._take_out(theater):
-            theater.close(why)
+        if self._take_out(session):
+            session.close(why)
 
-    def _take_out(self, theater: Session) -> bool:
-        """Free its place for another theater. Returns whether it had one."""
+    def _take_out(self, session: Session) -> bool:
+        """Free its place for another session. Returns whether it had one."""
         with self._lock:
-            return self._theaters.pop(theater.theater_id, None) is not None
+            return self._sessions.pop(session.session_id, None) is not None
 
     def _watch(self) -> None:
         while not self._closed.wait(min(30.0, self._settings.idle_seconds / 4)):
             try:
                 self.close_idle()
             except Exception:
-                logger.exception("closing idle theaters")
+                logger.exception("closing idle sessions")

@@ -60,9 +60,10 @@ def test_a_newcomer_is_there_in_two_clicks(open_page: OpenPage, name: str) -> No
     assert sum(not way.startswith("=") for way in ways) <= 2
 
 
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 @pytest.mark.parametrize("width", [1366, 390])
-def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, width: int) -> None:
-    page = open_page(width=width, height=768)
+def test_nothing_moves_under_the_reader_while_a_page_comes(open_page: OpenPage, width: int, locale: str) -> None:
+    page = open_page(width=width, height=768, locale=locale)
     page.add_init_script(WATCH)
     origin, moved = page.evaluate("location.origin"), {}
     for path, there in {

@@ -137,8 +137,12 @@ def go_on(wall: Page, phones: list[Page]) -> list[float]:
     before = wall.evaluate(WHERE)["at"]
     wall.click("#lesson-go")
     until(wall, lambda now: now["at"] != before or wall.locator(".lesson-over").count(), "the wall goes on")
-    at = wall.evaluate(WHERE)["at"]
-    return [until(page, lambda now: now["at"] == at, f"phone {i} goes on") for i, page in enumerate(phones)]
+    wall.wait_for_selector("#lesson[aria-busy=false]")  # an action that prepares the run goes on to the next by itself
+
+    def is_along(now: dict[str, Any]) -> bool:
+        return bool(now["at"] == wall.evaluate(WHERE)["at"])
+
+    return [until(page, is_along, f"phone {i} goes on") for i, page in enumerate(phones)]
 
 
 def question(

@@ -92,7 +92,10 @@ def main() -> int:
             assert process.stdout is not None
             try:
                 url = process.stdout.readline().split()[-1]
-                with followed(Path(output)) if asked.follow else contextlib.nullcontext([]) as reports:
+                reports: list[float] = []
+                with contextlib.ExitStack() as following:
+                    if asked.follow:
+                        reports = following.enter_context(followed(Path(output)))
                     before = psutil.Process(process.pid).cpu_times()
                     measure(api, url, asked.requests)
                     after = psutil.Process(process.pid).cpu_times()

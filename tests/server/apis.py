@@ -48,12 +48,12 @@ class Api:
         return found
 
     def records(self) -> list[StepRecord]:
-        with self.served.theater.run.reading() as log:
+        with self.served.session.run.reading() as log:
             return [log.record(i) for i in range(len(log))]
 
     def held(self) -> int:
         """Blocks that sequences hold now."""
-        with self.served.theater.run.reading() as log:
+        with self.served.session.run.reading() as log:
             return log.record(len(log) - 1).memory.blocks_held if len(log) else 0
 
     def post(self, path: str = "/v1/completions", **body: Any) -> requests.Response:

@@ -80,7 +80,7 @@ def test_an_answer_is_that_of_one_instance_and_says_what_it_took(apart: Serving,
     usage = [one.json()["usage"] for one in (first, again)]
     assert [one["completion_tokens"] for one in usage] == [12, 12]
     assert usage[0]["prompt_tokens_details"]["cached_tokens"] == 0 < usage[1]["prompt_tokens_details"]["cached_tokens"]
-    arrived = [op for op in apart.ops(apart.theaters[0].theater_id, tmp_path / "t") if isinstance(op, Arrive)]
+    arrived = [op for op in apart.ops(apart.theaters[0].session_id, tmp_path / "t") if isinstance(op, Arrive)]
     assert arrived and arrived[0].num_bytes > 0
 
 
@@ -106,7 +106,7 @@ def test_many_clients_at_once(apart: Serving, expected: str, tmp_path: Path) -> 
     for asker in askers:
         asker.join()
     assert texts == [expected] * 12
-    assert apart.ops(apart.theaters[0].theater_id, tmp_path / "t")
+    assert apart.ops(apart.theaters[0].session_id, tmp_path / "t")
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -130,7 +130,7 @@ def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
         else:
             assert answer.status_code == 500 and "has ended" in answer.json()["error"]["message"]
     assert apart.post().json()["choices"][0]["text"] == expected
-    ops = apart.ops(theater.theater_id, tmp_path / "t")
+    ops = apart.ops(theater.session_id, tmp_path / "t")
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
 
 
@@ -139,7 +139,7 @@ def test_a_client_that_leaves_is_an_abort(apart: Serving, tmp_path: Path) -> Non
     next(answer.iter_content(1))
     answer.close()
     assert apart.post().status_code == 200
-    ops = apart.ops(apart.theaters[0].theater_id, tmp_path / "t")
+    ops = apart.ops(apart.theaters[0].session_id, tmp_path / "t")
     assert "abort" in [op.reason for op in ops if isinstance(op, Finish)]
 
 

@@ -212,7 +212,7 @@ def test_refusals_leave_no_theater_behind(server, client, theater):
         assert client.refused("fork", theater=theater, at=at, change=change)["code"] == "bad_request"
     assert client.refused("fork", theater="nobody", at=0, change=None)["code"] == "unknown_theater"
     assert client.refused("fork", theater=theater, at=0, change=None, epoch=3)["code"] == "stale_epoch"
-    assert [t.theater_id for t in server.theaters.all()] == [theater]
+    assert [t.session_id for t in server.theaters.all()] == [theater]
 
 
 def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch):
@@ -231,7 +231,7 @@ def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch
     assert error["code"] == "refused"
     assert error["message"].startswith("the re-run does not match the log at record 5, operation ")
     assert "sample seq_id=0" in error["message"]
-    assert [t.theater_id for t in server.theaters.all()] == [theater]
+    assert [t.session_id for t in server.theaters.all()] == [theater]
 
 
 def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, client, theater, monkeypatch):
@@ -270,7 +270,7 @@ def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, clie
 
     def paused_at_three(self: Any) -> bool:
         if self.num_done == 3:
-            (fork,) = [t for t in server.theaters.all() if t.theater_id != theater]
+            (fork,) = [t for t in server.theaters.all() if t.session_id != theater]
             fork._commands._queue.put_nowait(command_of(fork))
         return advance(self)
 
@@ -284,7 +284,7 @@ def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, clie
     monkeypatch.setattr(Rerun, "advance", paused_at_three)
     error = client.refused("fork", theater=theater, at=8, change=None)
     assert error["code"] == "refused" and "stopped" in error["message"]
-    assert [t.theater_id for t in server.theaters.all()] == [theater]
+    assert [t.session_id for t in server.theaters.all()] == [theater]
 
 
 def test_the_source_may_be_reset_while_it_is_read(server, client, theater, monkeypatch):

@@ -243,14 +243,14 @@ def test_clients_are_told_apart_by_the_keys_they_send_and_no_key_is_kept(api: Ap
         api.client(key).completions.create(model="bundled", prompt="x", max_tokens=1)
     clients = [op.client for record in api.records()[-6:] for op in record.ops if isinstance(op, Submit)]
     assert len(set(clients)) == 2 and all(str(client).startswith("key-") for client in clients)
-    with api.served.theater.run.reading() as log:
+    with api.served.session.run.reading() as log:
         assert all(b"hush-hush" not in log.record_bytes(i) for i in range(len(log)))
 
 
 def test_a_request_may_name_a_theater_of_the_page(api: Api) -> None:
     theater = api.app.extensions["kvtheater"].create(CONFIG, "mine")
-    answer = api.post(prompt=STORY, max_tokens=2, theater=theater.theater_id)
-    assert answer.status_code == 200 and answer.headers["X-KVTheater-Theater"] == theater.theater_id
+    answer = api.post(prompt=STORY, max_tokens=2, theater=theater.session_id)
+    assert answer.status_code == 200 and answer.headers["X-KVTheater-Theater"] == theater.session_id
     with theater.run.reading() as log:
         assert len(log) == 3
     assert api.post(prompt=STORY, theater="nowhere").json()["error"]["param"] == "theater"

@@ -324,14 +324,14 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
             "its client is told all"
         )
         assert answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
-        theater = api.served.theater
+        theater = api.served.session
         with theater.run.reading() as log:
             assert log.num_captures == 0
             told = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
             ids = {id for i in range(len(log)) for entry in log.record(i).batch for id in entry.token_ids}
             assert ids == {0} and any(log.record(i).memory.blocks_held for i in range(len(log)))
         shown = requests.get(f"{api.url}/api/theaters").content + requests.get(f"{api.url}/metrics").content
-        trace = requests.get(f"{api.url}/api/theaters/{theater.theater_id}/trace").content
+        trace = requests.get(f"{api.url}/api/theaters/{theater.session_id}/trace").content
         shown += trace
         file = tmp_path / "private.kvtrace"
         file.write_bytes(trace)
@@ -344,7 +344,7 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
 def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:
     connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
     wait_for(lambda: api.served.engine.num_active == 1)
-    theater = api.served.theater
+    theater = api.served.session
     with pytest.raises(Exception, match="1 requests of the API are under way"):
         theater.reset()
     connection.close()
@@ -356,7 +356,7 @@ def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:
 
 
 def test_a_step_that_fails_ends_its_batch_with_an_error_and_others_go_on(api: Api) -> None:
-    theater = api.served.theater
+    theater = api.served.session
     works(api)
     engine = theater.run.engine
     runner = engine._engine._runner  # type: ignore[attr-defined]
@@ -382,16 +382,16 @@ def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None
         for _ in range(40):
             answer = api.post(prompt=STORY, max_tokens=60, temperature=0, ignore_eos=True)
             assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 60
-            epochs.add(api.served.theater.run.epoch)
+            epochs.add(api.served.session.run.epoch)
             if len(epochs) == 3:
                 break
         assert len(epochs) == 3
-        wait_for(lambda: api.served.theater.status()["notice"], "a word about it")
+        wait_for(lambda: api.served.session.status()["notice"], "a word about it")
 
 
 def test_nothing_is_captured_unless_somebody_looks(api: Api) -> None:
     works(api)
-    with api.served.theater.run.reading() as log:
+    with api.served.session.run.reading() as log:
         assert log.num_captures == 0 and len(log) > 2
 
 
@@ -400,7 +400,7 @@ def test_whoever_waits_when_the_theater_closes_is_told() -> None:
         streams = [api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True) for _ in range(8)]
         wait_for(lambda: api.served.engine.num_active == 8)
         first = api.served
-        api.app.extensions["kvtheater"].remove(first.theater, Closing("unused"))
+        api.app.extensions["kvtheater"].remove(first.session, Closing("unused"))
         for connection in streams:
             data = b""
             while b'{"error"' not in data:
@@ -409,20 +409,20 @@ def test_whoever_waits_when_the_theater_closes_is_told() -> None:
                 data += piece
             connection.close()
         works(api)
-        assert api.served.theater is not first.theater, "the next request has another one"
+        assert api.served.session is not first.session, "the next request has another one"
 
 
 def test_a_private_run_is_neither_computed_again_nor_run_again() -> None:
     with served_api(ApiSettings(is_private=True)) as api:
         connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
         connection.recv(100)
-        theater = api.served.theater
+        theater = api.served.session
         with pytest.raises(AppError, match="this run is private"):
             theater.recompute(0, 0, None, None)
         connection.close()
         viewer = Client(api.url)
         with theater.run.reading() as log:
-            error = viewer.refused("fork", theater=theater.theater_id, at=len(log), change=None)
+            error = viewer.refused("fork", theater=theater.session_id, at=len(log), change=None)
         viewer.io.disconnect()
         assert "private" in error["message"]
 

@@ -26,9 +26,9 @@ def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> N
         done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
-        wait_for(lambda: api.served.engine.num_active == 0 and not api.served.theater.is_working, "the last abort")
+        wait_for(lambda: api.served.engine.num_active == 0 and not api.served.session.is_working, "the last abort")
         file = tmp_path / "api.kvtrace"
-        file.write_bytes(requests.get(f"{api.url}/api/theaters/{api.served.theater.theater_id}/trace").content)
+        file.write_bytes(requests.get(f"{api.url}/api/theaters/{api.served.session.session_id}/trace").content)
         metrics = requests.get(f"{api.url}/metrics").text
         seen = Clients(requests=told["requests"], left=told["left"], tokens=told["tokens"])
         assert told["errors"] == 0 and seen.left > 0

@@ -31,7 +31,7 @@ def test_a_theater_that_nobody_watches_makes_room(make_server):
     watched = client.do("create")["theater"]
     client.do("leave", theater=old)
     new = client.do("create")["theater"]
-    assert {t.theater_id for t in server.theaters.all()} == {watched, new}
+    assert {t.session_id for t in server.theaters.all()} == {watched, new}
     assert client.refused("step", theater=old)["code"] == "unknown_theater"
 
 
@@ -43,7 +43,7 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
     run = server.theaters.get(left).run
     client.do("leave", theater=left)
     wait_for(lambda: is_gone(run.log))
-    assert [t.theater_id for t in server.theaters.all()] == [kept]
+    assert [t.session_id for t in server.theaters.all()] == [kept]
     with pytest.raises(AppError, match="epoch 0 of this theater is over"):
         run.engine  # noqa: B018
 

@@ -9,7 +9,13 @@ import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 
 /** @type {Record<string, string[]>} */
 const GROUPS = {
-  against: ["against-no-cache", "against-transformers", "against-engines", "against-vllm"],
+  against: [
+    "against-no-cache",
+    "against-transformers",
+    "against-engines",
+    "against-engines-half-billion",
+    "against-vllm",
+  ],
   cache: ["cache-over-length", "prefix-sharing", "kv-tiers", "parallel-sampling", "beam-search"],
   blocks: [
     "contiguous-or-paged",

@@ -666,7 +666,7 @@ export interface ListedModel {
   theaters: number;
 }
 
-export interface ListedTheater {
+export interface ListedSession {
   config: EngineConfig;
   is_lab: boolean;
   model: string;
@@ -754,7 +754,7 @@ export interface OfClass {
   id: string;
 }
 
-export interface OfTheaterMessage {
+export interface OfSessionMessage {
   theater: string;
 }
 
@@ -1047,6 +1047,10 @@ export interface SequencePair {
   difference: TokenDifference | null;
 }
 
+export interface SessionsAnswer {
+  theaters: ListedSession[];
+}
+
 export interface SettingDifference {
   name: string;
   a: string | number | boolean | null;
@@ -1132,10 +1136,6 @@ export interface Task {
   seq: number;
   start: number;
   end: number;
-}
-
-export interface TheatersAnswer {
-  theaters: ListedTheater[];
 }
 
 export interface Token {
@@ -1309,20 +1309,20 @@ export interface Verdict {
 export interface Events {
   create: { asked: Create; answer: Joined };
   join: { asked: JoinMessage; answer: Joined };
-  leave: { asked: OfTheaterMessage; answer: Nothing };
+  leave: { asked: OfSessionMessage; answer: Nothing };
   submit: { asked: SubmitMessage; answer: Submitted };
   step: { asked: StepMessage; answer: Performed };
   prefill: { asked: PrefillMessage; answer: Performed };
   run: { asked: PlayMessage; answer: StatusAnswer };
-  pause: { asked: OfTheaterMessage; answer: StatusAnswer };
+  pause: { asked: OfSessionMessage; answer: StatusAnswer };
   abort: { asked: AbortMessage; answer: Aborted };
-  reset: { asked: OfTheaterMessage; answer: Begun };
+  reset: { asked: OfSessionMessage; answer: Begun };
   configure: { asked: ConfigureMessage; answer: Begun };
   focus: { asked: FocusMessage; answer: Nothing };
   recompute: { asked: RecomputeMessage; answer: Recomputed };
   projection: { asked: ProjectMessage; answer: Projected };
   record: { asked: RecordMessage; answer: StatusAnswer };
-  record_stop: { asked: OfTheaterMessage; answer: StatusAnswer };
+  record_stop: { asked: OfSessionMessage; answer: StatusAnswer };
   fork: { asked: ForkMessage; answer: Forked };
   read: { asked: ReadMessage; answer: RecordRange };
   tokenize: { asked: Tokenize; answer: Tokenized };
@@ -1389,7 +1389,7 @@ export interface Answers {
   "/api/model": InJson<ModelAnswer>;
   "/api/models": InJson<ModelsAnswer>;
   "/api/machine": InJson<Machine>;
-  "/api/theaters": InJson<TheatersAnswer>;
+  "/api/theaters": InJson<SessionsAnswer>;
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
   "/api/lessons": InJson<LessonsAnswer>;

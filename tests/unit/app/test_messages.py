@@ -15,7 +15,7 @@ from engine.trace.records import LayerCapture
 
 
 def test_a_message_has_its_defaults_and_may_use_from():
-    assert parse({"theater": "t"}, Join) == Join(theater="t", first=0, epoch=None, captures=True)
+    assert parse({"theater": "t"}, Join) == Join(session="t", first=0, epoch=None, captures=True)
     assert parse({"theater": "t", "from": 3}, Join).first == 3
     assert parse({"theater": "t", "speed": 2}, Play).speed == 2.0
 

@@ -47,8 +47,8 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
 def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-engines against-vllm against-no-cache runner-noise guard step-parts kv-tiers
-    gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
+    against-transformers against-engines against-engines-half-billion against-vllm against-no-cache runner-noise guard
+    step-parts kv-tiers gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
     decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error speculation
     forgetting forgetting-copy"""
     assert set(scenario_ids()) == set(wanted.split())

@@ -66,7 +66,7 @@ export function Panel() {
     <div class="intro-middle">
       <${SoFar} now=${now} />
       ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
-      <p class="intro-head num"><span id="intro-kept">${now && !open ? keptText(now) : ""}</span> <span
+      <p class="intro-head num"><span id="intro-kept">${now && !open ? keptText(now) : ""}</span><span
         id="intro-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
     <p class="opening-sentence" id="intro-sentence" aria-live="polite"><span key=${said}>${said}</span></p>
