@@ -37,13 +37,13 @@ def owner(access: Access, sid: str, message: Any) -> tuple[()]:
 
 
 def watcher(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Allow viewers of the run `theater`."""
+    """Allow viewers of the run `session`."""
     access.watch(sid, message.session)
     return ()
 
 
 def driver(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Allow the commander of the run `theater`: its class's driver, its follower, else an owner."""
+    """Allow the commander of the run `session`: its class's driver, its follower, else an owner."""
     access.drive(sid, message.session)
     return ()
 
