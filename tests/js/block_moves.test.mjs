@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { moveOf, drafted, tapped } from "../../static/js/panels/lesson/block_moves.js";
+import { drafted, moveOf, tapped } from "../../static/js/panels/lesson/block_moves.js";
 
 /** Blocks 0 (full, with a hash) and 1 (two slots) of sequences 0 and 1; 2 and 3 free, 3 with a hash. */
 const state = () => ({

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { followClassLesson } from "../../static/js/control/class_lesson.js";
+import { language } from "../../static/js/i18n/language.js";
 import { classState } from "../../static/js/state/classroom.js";
 import { currentLesson } from "../../static/js/state/lessons.js";
-import { language } from "../../static/js/i18n/language.js";
 import { following, socket, soon } from "./session_page.mjs";
 
 const lessonAt = (at) => ({ theater: "L", lesson: "pages", title: {}, items: [], progress: { at }, words: {} });

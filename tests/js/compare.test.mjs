@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operationsOf } from "../../static/js/core/operations.js";
+import { entryText, inWords } from "../../static/js/i18n/operations.js";
+import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import {
   alignedPair,
   bytesOf,
@@ -19,8 +21,6 @@ import { differenceText } from "../../static/js/panels/compare/figures.js";
 import { verdict } from "../../static/js/panels/compare/lanes.js";
 import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
-import { inWords, entryText } from "../../static/js/i18n/operations.js";
-import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import "./words.mjs";
 
 const hex = (text) => Buffer.from(text).toString("hex");

@@ -9,12 +9,12 @@ import { flowOf } from "../../static/js/core/flow.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import { motionsOf } from "../../static/js/panels/memory/pool_motion.js";
-import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
-import { PHASES } from "../../static/js/state/playhead.js";
 import { wordsOf } from "../../static/js/i18n/chain.js";
 import { plainSentencesOf } from "../../static/js/i18n/plain_sentence.js";
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
+import { motionsOf } from "../../static/js/panels/memory/pool_motion.js";
+import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
+import { PHASES } from "../../static/js/state/playhead.js";
 import "./words.mjs";
 
 const FOLDER = new URL("../golden/", import.meta.url);

@@ -6,10 +6,10 @@ import "./words.mjs";
 
 import { forgettingHeads, memoryOf } from "../../static/js/core/forgetting.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { blocksRead, keysRead } from "../../static/js/i18n/sentence.js";
 import { headName } from "../../static/js/panels/attention/head_words.js";
 import { scoreFormula } from "../../static/js/panels/attention/softmax_words.js";
 import { own } from "../../static/js/state/store.js";
-import { blocksRead, keysRead } from "../../static/js/i18n/sentence.js";
 import { header, MODEL, op, recordsOf } from "./log_builder.mjs";
 
 /** Two KV heads of width 2 in layer 0, which has a window; one of width 4 in layer 1, which forgets `positions`. */

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addLazyWords, loadLazyWords } from "../../static/js/state/lazy_words.js";
 import { LANGUAGES } from "../../static/js/i18n/language.js";
 import { tIn } from "../../static/js/i18n/words.js";
+import { addLazyWords, loadLazyWords } from "../../static/js/state/lazy_words.js";
 
 test("late words of a language that has no such file, or half of one, are English", async () => {
   LANGUAGES.push({ code: "eo", html: "eo", short: "EO", label: "EO", whole: false });

@@ -2,7 +2,16 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { cards, storeProgress, storedProgress, dueReviews, currentLesson, reviewsFor, REVIEW, toReview } from "../../static/js/state/lessons.js";
+import {
+  cards,
+  currentLesson,
+  dueReviews,
+  REVIEW,
+  reviewsFor,
+  storedProgress,
+  storeProgress,
+  toReview,
+} from "../../static/js/state/lessons.js";
 
 const card = (id, number, kind = "lesson") => ({ id, number, kind });
 const asked = (index, given, right, again = null) => ({

@@ -1,8 +1,8 @@
 // A long log's blocks walked forwards and backwards, and its pool as a picture.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { colourBlocks, gridFor, orderOf } from "../../static/js/core/pool_texture.js";
 import { BlockWindow, binAt, statusAt } from "../../static/js/core/log_index.js";
+import { colourBlocks, gridFor, orderOf } from "../../static/js/core/pool_texture.js";
 import { layoutFor, NAMES as TITLES } from "../../static/js/panels/large/columns.js";
 
 const NAMES = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];

@@ -2,11 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
+import { facetsOf, messagesOf } from "../../static/js/core/messages.js";
 import { kindOf, OPERATION_KINDS } from "../../static/js/core/operation_kinds.js";
 import { STRUCTS } from "../../static/js/core/schema.js";
-import { facetsOf, messagesOf } from "../../static/js/core/messages.js";
-import { operationName, rangesText, messagesText } from "../../static/js/i18n/operations.js";
+import { messagesText, operationName, rangesText } from "../../static/js/i18n/operations.js";
 import { grouped } from "../../static/js/i18n/words.js";
 import { speak } from "./words.mjs";
 

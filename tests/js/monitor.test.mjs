@@ -7,8 +7,8 @@ import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { geometry } from "../../static/js/core/geometry.js";
-import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "../../static/js/core/observed_ranks.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "../../static/js/core/observed_ranks.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/observed.kvtrace", import.meta.url)));

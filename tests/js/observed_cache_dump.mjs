@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 
 import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { parseTrace } from "../../static/js/core/file.js";
-import { observedCacheOf } from "../../static/js/core/observed_cache.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { observedCacheOf } from "../../static/js/core/observed_cache.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 
 const trace = parseTrace(readFileSync(process.argv[2]));

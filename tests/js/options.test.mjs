@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
+import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../static/js/i18n/options.js";
 import { ENGINE, LAYOUT, ROWS, rowsOf, SAMPLING } from "../../static/js/state/options.js";
 import {
   adoptConfig,
@@ -13,7 +13,6 @@ import {
 } from "../../static/js/state/run_settings.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../../static/js/state/settings.js";
 import { modelFacts, own } from "../../static/js/state/store.js";
-import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../static/js/i18n/options.js";
 import { tables } from "./options.mjs";
 import { speak } from "./words.mjs";
 

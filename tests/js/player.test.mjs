@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { show } from "../../static/js/control/drawn.js";
 import { next } from "../../static/js/control/playback.js";
 import { beneath, player, takeOver } from "../../static/js/control/player.js";
-import { show } from "../../static/js/control/drawn.js";
-import { shownRun, own } from "../../static/js/state/run.js";
+import { own, shownRun } from "../../static/js/state/run.js";
 
 /** A driver whose run is at its end, and what it was asked for. */
 function driver() {

@@ -147,7 +147,10 @@ test("a run played slowly is drawn slowly, and the status follows its sub-steps;
   assert.deepEqual(walked(4), [null]);
   const slow = walked(0.25);
   assert.equal(slow.at(-1), null);
-  assert.deepEqual(slow.slice(0, -1).map((sub) => PHASES[sub]), ["schedule", "qkv", "write", "attend", "sample"]);
+  assert.deepEqual(
+    slow.slice(0, -1).map((sub) => PHASES[sub]),
+    ["schedule", "qkv", "write", "attend", "sample"],
+  );
 });
 
 test("a motion can be turned round where it is", () => {

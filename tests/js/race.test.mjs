@@ -16,9 +16,9 @@ import {
   timesComputed,
 } from "../../static/js/panels/race/figures.js";
 import { decades } from "../../static/js/panels/race/intensity.js";
+import { LaneSlots } from "../../static/js/panels/race/lane_slots.js";
 import { names, race } from "../../static/js/panels/race/model.js";
 import { player } from "../../static/js/panels/race/player.js";
-import { LaneSlots } from "../../static/js/panels/race/lane_slots.js";
 import { agreement, CopyNote, raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
 import { verdict } from "../../static/js/runs/words.js";
 import { settings } from "../../static/js/state/settings.js";

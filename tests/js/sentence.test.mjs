@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
-import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { inWords } from "../../static/js/i18n/operations.js";
 import { plainSentencesOf } from "../../static/js/i18n/plain_sentence.js";
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
+import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { loaded } from "./histories.mjs";
 import { header, op, records, recordsOf } from "./log_builder.mjs";
 import { speak } from "./words.mjs";

@@ -30,7 +30,12 @@ test("a link of version 0.2 opens the region that it meant", () => {
 });
 
 test("links keep the name and the values that the view mode has always had in them", () => {
-  for (const [viewMode, written] of [["intro", "look"], ["present", "room"], ["lesson", "learn"], ["teacher", "desk"]]) {
+  for (const [viewMode, written] of [
+    ["intro", "look"],
+    ["present", "room"],
+    ["lesson", "learn"],
+    ["teacher", "desk"],
+  ]) {
     assert.deepEqual(parseQuery(`distance=${written}`), { viewMode });
     assert.equal(writeQuery({ ...initial(), viewMode }), `distance=${written}`);
   }

@@ -13,12 +13,10 @@ test("names stand in the cells that have a vector and are wide enough for them",
     { get: (own, name) => own[name] ?? (() => undefined), set: () => true },
   );
   const layout = { width: 20, x: (p) => 20 * p };
-  paintNames(
-    { c, palette: {}, layout, first: 0, last: 12, phases: { qkv: 1 } },
-    { y: 0, height: 30 },
-    "k",
-    (p) => ({ vector: p === 1 ? null : new Float32Array(2), fresh: false }),
-  );
+  paintNames({ c, palette: {}, layout, first: 0, last: 12, phases: { qkv: 1 } }, { y: 0, height: 30 }, "k", (p) => ({
+    vector: p === 1 ? null : new Float32Array(2),
+    fresh: false,
+  }));
   assert.deepEqual(
     painted.map(([text]) => text),
     ["K₀", "K₂", "K₃", "K₄", "K₅", "K₆", "K₇", "K₈", "K₉"],

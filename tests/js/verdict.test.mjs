@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { settingText } from "../../static/js/i18n/options.js";
 import { notes } from "../../static/js/panels/compare/differences.js";
 import { runName, settingsThatDiffer } from "../../static/js/panels/compare/names.js";
 import { outcomeOf, sizeText, verdictText } from "../../static/js/panels/compare/verdict.js";
-import { settingText } from "../../static/js/i18n/options.js";
 import { speak } from "./words.mjs";
 
 const TOTALS = {

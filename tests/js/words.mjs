@@ -4,8 +4,8 @@ import { readdirSync, readFileSync } from "node:fs";
 
 import { language } from "../../static/js/i18n/language.js";
 import { addWords } from "../../static/js/i18n/words.js";
-import { texts as optionTexts } from "./options.mjs";
 import { tellingTexts } from "./message_texts.mjs";
+import { texts as optionTexts } from "./options.mjs";
 
 export const JS = new URL("../../static/js/", import.meta.url);
 
