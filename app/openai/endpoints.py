@@ -262,7 +262,7 @@ def _begun(
 ) -> Response:
     call = shape.call
     said = partial(tell, request.environ)
-    said(client=policy.name, request_id=call.id, model=call.model, session=call.session_id)
+    said(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
     spans = flask.current_app.extensions[SPANS]
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)

@@ -178,7 +178,9 @@ def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: s
 def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int, height: int) -> None:
     page = open_page("/?distance=look", until="#intro", width=width, height=height)
     doors = page.locator(".intro-door")
-    expect(doors).to_have_text(["Lessons", "Museum", "Scale", "Prompts", "Benchmarks", "Teach", "Everything"])
+    expect(doors).to_have_text(
+        ["Lessons", "Be the allocator", "Museum", "Scale", "Prompts", "Benchmarks", "Teach", "Everything"]
+    )
     for box in (door.bounding_box() for door in doors.all()):
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
         assert box["height"] >= 44

@@ -2,6 +2,7 @@
 
 from array import array
 from itertools import chain
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -167,7 +168,7 @@ def test_recent_lookups_are_remembered_in_tokens() -> None:
     assert engine.replay.state.recent_lookups == [[3, 0]] * RECENT_LOOKUPS
 
 
-Parts = list[array[int]]
+Parts: TypeAlias = "list[array[int]]"
 PARTS = st.lists(st.lists(st.integers(0, 1), max_size=5).map(lambda part: array("I", part)), max_size=6)
 
 
