@@ -21,7 +21,6 @@ import {
   exhibits,
   isLoading,
   isPolling,
-  isReplay,
   log,
   longRun,
   modelFacts,
@@ -159,10 +158,11 @@ export function Panel() {
   </header>`;
 }
 
-/** Download of the run as a file. While the page waits for a recording, its space is reserved. */
+/** Download of the run as a file. While the page waits for the run, its space is reserved. */
 function DownloadLink() {
   const trace = log.value && runAddress("trace");
-  if (!trace) return isReplay.value && !log.value && !isSite ? html`<i class="tool" aria-hidden="true"></i>` : null;
+  const comes = !log.value && !longRun.value && !isSite;
+  if (!trace) return comes ? html`<i class="tool" aria-hidden="true"></i>` : null;
   return html`<a class="tool" id="btn-download" href=${trace} download aria-label=${t("header.download")}
     title=${t("header.download")}><${Icon} name="download" /></a>`;
 }

@@ -160,14 +160,12 @@ function place(target, card, ring, side) {
   ring.hidden = !box;
   if (!box) return;
   Object.assign(ring.style, {
-    left: `${box.left - 4}px`,
-    top: `${box.top - 4}px`,
+    translate: `${box.left - 4}px ${box.top - 4}px`,
     width: `${box.width + 8}px`,
     height: `${box.height + 8}px`,
   });
   const found = isPhone() ? docked(box, sizeOf(card), freeRoom()) : beside(box, sizeOf(card), freeRoom(), side);
-  card.style.left = `${found.left}px`;
-  card.style.top = `${found.top}px`;
+  card.style.translate = `${found.left}px ${found.top}px`;
   card.dataset.side = found.side;
   const arrow = /** @type {HTMLElement | null} */ (card.querySelector(".tour-arrow"));
   if (!arrow) return;
