@@ -68,7 +68,7 @@ def test_nothing_moves_under_the_reader_while_a_page_comes(
     """The last size is a small laptop's window at 200 % zoom."""
     page = open_page(width=width, height=height, locale=locale)
     page.add_init_script(WATCH)
-    origin, moved = page.evaluate("location.origin"), {}
+    origin, moved = page.evaluate("location.origin"), dict[str, float]()
     for path, there in {
         "/?distance=bench": "#connection.live",
         "/?distance=room": "#btn-step:enabled",
