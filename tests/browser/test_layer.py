@@ -115,7 +115,7 @@ def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: Op
     expect(column).to_have_attribute("aria-label", re.compile("logit lens after layer 3: "))
     page.locator("#layer").select_option("0")
     expect(column).to_have_attribute("aria-label", re.compile("logit lens after layer 0: "))
-    expect(page.locator(".gutter-lens")).to_contain_text("after layer 0")
+    expect(page.locator(".gutter-lens")).to_contain_text("layer 0")
     assert page.locator(".token-row-guess[data-right=false]").count() > 0
     switch.press("Enter")
     expect(page.locator("#token-row-lens")).to_have_count(0)
