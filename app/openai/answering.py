@@ -11,12 +11,12 @@ import msgspec
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
 from app.openai.shape import Shape
-from app.transport.late import LateAnswer
+from app.transport.async_response import AsyncResponse
 
 PATIENCE = 15.0  # seconds without a byte of a stream, after which a sign of life is sent: proxies end reading after 60
 
 
-class Answering(LateAnswer):
+class Answering(AsyncResponse):
     """Waits for what the log says of the call. Who stops reading loses the call, and nobody else anything."""
 
     def __init__(

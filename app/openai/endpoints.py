@@ -267,8 +267,8 @@ def _begun(
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
-    late = Answering(shape, engine, request.host_url, policy.deadline, said, over)
-    return Response(late, direct_passthrough=True)
+    body = Answering(shape, engine, request.host_url, policy.deadline, said, over)
+    return Response(body, direct_passthrough=True)
 
 
 def _check_policy(asked: Asked, policy: Policy) -> None:

@@ -13,7 +13,7 @@ import gevent.socket
 
 from app.openai.errors import of_refusal
 from app.relay.link import away
-from app.transport.late import LateAnswer
+from app.transport.async_response import AsyncResponse
 
 CONNECTING = 10.0  # seconds
 PIECE = 64 * 1024  # bytes
@@ -24,7 +24,7 @@ OWN = (
 )
 
 
-class Streamed(LateAnswer):
+class Streamed(AsyncResponse):
     """Answer to one request. A stream may last, so no thread is held; a client that leaves here leaves there too."""
 
     def __init__(

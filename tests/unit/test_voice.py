@@ -17,7 +17,7 @@ GENERATED = ("schema.js",)
 # names of VOICE's table that modules had, and the field has another word for
 RETIRED_MODULES = {
     "ahead", "anew", "around", "attached", "desk", "door_view", "flights", "heard", "heard_ranks", "heard_rows",
-    "heard_standings", "kept", "kept_states", "late_words", "learn", "mending", "moment", "opened", "own_runs",
+    "heard_standings", "kept", "kept_states", "late", "late_words", "learn", "mending", "moment", "opened", "own_runs",
     "retold", "shown", "stage_moment", "stories", "survey", "surveyed", "tell", "telling", "telling_record",
     "theaters", "told", "trouble", "wall", "whole",
 }  # fmt: skip
