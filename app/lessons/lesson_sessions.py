@@ -13,10 +13,10 @@ from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
 from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
+from app.lessons.lesson_engine import NO_TIERS, LessonPrompt
 from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.review import review
-from app.lessons.stage import NO_TIERS, LessonPrompt
 from app.lessons.tiers import LessonTiers, TierSizes
 from app.lessons.transcript import lesson_page, record
 from app.models.engine_face import OwnTiers
@@ -38,7 +38,7 @@ def _no_lesson(lesson_id: str) -> AppError:
     return refuse("not_found", "lesson.none", name=lesson_id)
 
 
-class SessionStage:
+class SessionLessonEngine:
     """A lesson's run on a session: nothing that it does is shown by itself."""
 
     def __init__(self, session: Session) -> None:
@@ -93,8 +93,8 @@ class LessonSession:
         self, lesson: Lesson, language: str, session: Session, changes: dict[str, object], again: dict[str, Ask]
     ) -> None:
         self.session = session
-        self.stage = SessionStage(session)
-        self.course = Course(lesson, language, self.stage, changes, again)
+        self.engine = SessionLessonEngine(session)
+        self.course = Course(lesson, language, self.engine, changes, again)
         self.lock = threading.Lock()  # a learner's clicks come one after another
 
     def show(self) -> None:
@@ -106,7 +106,7 @@ class LessonSession:
             self.session.hold_back(None if is_free else course.moment.records)
 
     def close(self) -> None:
-        self.stage.close()
+        self.engine.close()
 
 
 class LessonSessions:

@@ -46,7 +46,7 @@ class Streamed(AsyncResponse):
             self._upstream = http.client.HTTPConnection(parts.hostname or "", parts.port)
             self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECTING)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.settimeout(None)  # a request may wait in its lane for as long as its deadline lets it
+            self._socket.settimeout(None)  # a request may wait for its client's turn until its deadline
             self._upstream.sock = self._socket
             self._upstream.request(*self._asked)
             self._found = self._upstream.getresponse()

@@ -16,8 +16,8 @@ from app.models.pool_bytes import pool_bytes
 from app.models.registry import Lease
 from app.session.engine_lock import EngineLock, LabLock
 from app.session.jobs import Fork, ForkJob, StepJob
+from app.session.request_source import RequestSource
 from app.session.run import Run
-from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.records import Objection, StepRecord
 
@@ -57,7 +57,7 @@ class EngineLoop:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # the fork that this run began as
-        self.source: Source | None = None  # what sends requests besides the page
+        self.source: RequestSource | None = None  # what sends requests besides the page
         self._is_watched = True
         self._later: list[_Later] = []  # what comes in by itself, by the step after which it does
         self._steps = 0  # taken since the log began
@@ -125,7 +125,7 @@ class EngineLoop:
             self.source.took(record, num_waiting)
         self._changed()
 
-    def serve(self, source: Source) -> None:
+    def serve(self, source: RequestSource) -> None:
         """Take the source's requests from now on, and step by itself while there are any."""
         self.source = source
         self.play(0)

@@ -12,9 +12,9 @@ from gevent.lock import Semaphore
 from werkzeug.exceptions import ClientDisconnected, RequestTimeout
 
 from app.ground.limits import MIB, Limits
+from app.transport.async_response import AsyncResponse, watch
 from app.transport.connection import CONNECTION
 from app.transport.hub import Hub, Workers
-from app.transport.async_response import AsyncResponse, watch
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
