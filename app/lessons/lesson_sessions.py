@@ -117,7 +117,7 @@ class LessonSessions:
     ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
         self._sessions, self._models = sessions, models
-        self._rooms: dict[str, LessonSession] = {}
+        self._by_session: dict[str, LessonSession] = {}
         self._lock = threading.Lock()
         self._exporting = threading.Lock()
 
@@ -148,18 +148,18 @@ class LessonSessions:
         Raises:
             AppError: `unknown_theater`.
         """
-        room = self._rooms.get(session_id)
-        if room is None or room.session.is_closed:
+        lesson_session = self._by_session.get(session_id)
+        if lesson_session is None or lesson_session.session.is_closed:
             raise refuse("unknown_theater", "lesson.gone")
-        return room
+        return lesson_session
 
     def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
         """Return the lesson on a session, if it is this one."""
-        room = self._rooms.get(session_id or "")
-        if room is None or room.session.is_closed:
+        lesson_session = self._by_session.get(session_id or "")
+        if lesson_session is None or lesson_session.session.is_closed:
             return None
-        course = room.course
-        return room if (course.lesson.id, course.language) == (lesson_id, language) else None
+        course = lesson_session.course
+        return lesson_session if (course.lesson.id, course.language) == (lesson_id, language) else None
 
     def open(
         self,
@@ -198,17 +198,17 @@ class LessonSessions:
         session = self._sessions.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
-            room = LessonSession(lesson, language, session, changes, self._earlier(earlier))
-            undo.callback(room.close)
+            lesson_session = LessonSession(lesson, language, session, changes, self._earlier(earlier))
+            undo.callback(lesson_session.close)
             try:
-                replay(room.course, at, answers)
+                replay(lesson_session.course, at, answers)
             except LessonError as error:
                 raise refuse("refused", "lesson.wrong", error=error) from error
-            room.show()
+            lesson_session.show()
             with self._lock:
-                self._rooms[session.session_id] = room
+                self._by_session[session.session_id] = lesson_session
             undo.pop_all()
-        return room
+        return lesson_session
 
     def _review(self, earlier: list[tuple[str, int]]) -> Lesson | None:
         """Return the questions of the first of these lessons, on its own run."""
@@ -255,9 +255,9 @@ class LessonSessions:
 
     def _forget_closed(self) -> None:
         with self._lock:
-            closed = [name for name, room in self._rooms.items() if room.session.is_closed]
+            closed = [name for name, lesson_session in self._by_session.items() if lesson_session.session.is_closed]
             for name in closed:
-                self._rooms.pop(name).close()
+                self._by_session.pop(name).close()
 
 
 def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:

@@ -180,7 +180,7 @@ class EngineLoop:
         if unfinished > limit:
             raise refuse("refused", "run.unfinished", num_prompts=len(prompts), unfinished=unfinished, limit=limit)
         self._check_not_forking()
-        self._check_room()
+        self._check_log_size()
         engine = self.current.engine
         engine.check(prompts, sampling)
         now = [prompt for prompt in prompts if not prompt.after_steps]
@@ -293,7 +293,7 @@ class EngineLoop:
     def _advance_fork(self, job: ForkJob) -> None:
         """Advance the fork by a record, or end it."""
         try:
-            self._check_room()
+            self._check_log_size()
             with self._turns:
                 going = job.advance()
         except AppError as error:
@@ -333,7 +333,7 @@ class EngineLoop:
         is preserved.
         """
         try:
-            self._check_room()
+            self._check_log_size()
             run, is_free = self.current, self.mode == "running" and not self.speed
             run.was_halted |= not is_free
             with self._writing():
@@ -388,7 +388,7 @@ class EngineLoop:
         if any(isinstance(job, ForkJob) for job in self._jobs):
             raise refuse("busy", "run.forking")
 
-    def _check_room(self) -> None:
+    def _check_log_size(self) -> None:
         """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
         if self._over:
             raise self._over

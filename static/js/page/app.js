@@ -1,4 +1,4 @@
-// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and room view are
+// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and present view are
 // loaded when they are first shown.
 
 import { opening } from "../control/opening.js";

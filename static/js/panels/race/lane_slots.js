@@ -28,7 +28,7 @@ export function Legend() {
   </ul>`;
 }
 
-/** @param {{name: string, index: number, lane: import("./figures.js").Lane | null, logs: TraceLog[] | null}} props */
+/** @param {{name: string, index: number, lane: import("./figures.js").LaneFigures | null, logs: TraceLog[] | null}} props */
 export function LaneSlots({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
   const again = lanes.value[index] === "none";
