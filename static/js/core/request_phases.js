@@ -33,8 +33,8 @@ function phasesOf({ runs }) {
 }
 
 /**
- * Return the phases of a request's tracks, one track per part, in order. The shared clock of several instances also runs
- * between steps, so a computing phase ends with its last step while another instance may continue.
+ * Return the phases of a request's tracks, one track per part, in order. The shared clock of several instances also
+ * runs between steps, so a computing phase ends with its last step while another instance may continue.
  * @param {Log} log
  * @param {readonly Track[]} tracks
  * @returns {Segment[]}

@@ -1,5 +1,5 @@
-// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and present view are
-// loaded when they are first shown.
+// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and present view
+// are loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
 import { t } from "../i18n/words.js";

@@ -18,8 +18,8 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 /**
  * @typedef {{x: number, y: number, width: number, height: number}} Box in px
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- * @typedef {{first: number, count: number, rows: number, title: number, top: number}} GroupRows blocks of a group: their
- *   ids, number of rows, and the upper edges of the title and of the first row
+ * @typedef {{first: number, count: number, rows: number, title: number, top: number}} GroupRows blocks of a group:
+ *   their ids, number of rows, and the upper edges of the title and of the first row
  * @typedef {{block: number, offset: number | null}} Hit block at a point, and its slot at slot level
  */
 
