@@ -163,4 +163,4 @@ def test_records_of_two_machines_are_not_said_to_be_of_one() -> None:
     assert machines([FOUND]).count("\n") == 0 and machines([FOUND, FOUND]) == machines([FOUND])
     first, second = machines([FOUND, other]).splitlines()
     assert FOUND.environment.machine.processor in first and second.startswith("- another, ")
-    assert first.endswith(": small") and second.endswith(": small")
+    assert first.endswith(": small (2026-01-01)") and second.endswith(": small (2026-01-01)")
