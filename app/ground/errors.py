@@ -101,14 +101,16 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 def refused(error: Exception) -> AppError:
     """Return the refusal for what the engine refuses, in every language that it says that in."""
-    return AppError("refused", one_sentence(error))
+    return AppError("refused", sentence_of(error))
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return an error's sentence, in every language that it is said in; otherwise `one_sentence`."""
+    message = error.args[0] if error.args else ""
+    return message if isinstance(message, Sentence) else one_sentence(error)
 
 
 def one_sentence(error: BaseException) -> str:
-    """Return an exception in one line, without its traceback; names the type when it has no text of its own. A refusal
-    stays a sentence in every language.
-    """
-    if error.args and isinstance(error.args[0], Sentence):
-        return error.args[0]
+    """Return an exception in one line, without its traceback; names the type when it has no text of its own."""
     text = " ".join(str(error).split())
     return text[:500] if text else f"{type(error).__name__} without further explanation"

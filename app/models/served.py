@@ -142,7 +142,7 @@ class Served:
                 "stages": list(STAGES),
                 "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
                 "compiled": self._compiled,
-                "error": self._error,
+                "error": str(self._error),
                 "said": dict(self._error.said) if isinstance(self._error, Sentence) else {},
                 "place": self.place,
                 "bytes": self.num_bytes,

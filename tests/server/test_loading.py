@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from app.ground.errors import RETRY_AFTER, one_sentence
+from app.ground.errors import RETRY_AFTER, sentence_of
 from app.ground.settings import ServerSettings
 from app.models.registry import Models
 from app.models.served import Served
@@ -163,7 +163,7 @@ def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
 
 def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
     early.served.begin("weights")
-    early.served.fail(one_sentence(ModelError(sentence("gguf.empty", path="held.gguf"))))
+    early.served.fail(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
     text = "the model held could not be opened: held.gguf has no weights"
     refused = early.viewer.refused("create")
     assert (refused["code"], refused["message"]) == ("refused", text)

@@ -7,7 +7,7 @@ from string import Formatter
 
 import pytest
 
-from app.ground.errors import AppError, one_sentence, refuse, refused, said
+from app.ground.errors import AppError, one_sentence, refuse, refused, said, sentence_of
 from app.page.words import languages
 from engine.model.errors import ModelError
 from engine.options.refusal import Refused, Sentence, Sentences, sentence
@@ -119,6 +119,7 @@ def test_a_refusal_goes_through_others_in_its_language() -> None:
 
 
 def test_a_failure_in_one_line_keeps_its_languages() -> None:
-    failed = one_sentence(ModelError(sentence("model.no_folder", name="./mine")))
+    failed = sentence_of(ModelError(sentence("model.no_folder", name="./mine")))
     assert isinstance(failed, Sentence) and failed.said == {"zh": "没有文件夹 ./mine"}
+    assert type(one_sentence(ModelError(failed))) is str
     assert said("step.failed", error=failed).said == {"zh": "这一步失败了：没有文件夹 ./mine"}
