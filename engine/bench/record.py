@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
-from engine.bench.metrics import Better, Source
+from engine.bench.metrics import Better, MetricSource
 from engine.bench.scenario import Scenario, Value
 from engine.bench.statistics import Estimate
 from engine.bench.text import Text
@@ -49,7 +49,7 @@ class MetricInfo(Struct, frozen=True, kw_only=True):
 
     unit: str
     better: Better | None
-    source: Source
+    source: MetricSource
     title: Text
 
 
@@ -73,6 +73,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     command: str
     commit: str | None  # of this program; None outside of a repository
     modified: bool | None  # whether files of engine/ or app/ differed from it
+    code: str | None = None  # `code_of_a_step`; None: of a file from before this field
     system: str
     machine: Machine
     num_cpus: int

@@ -79,9 +79,7 @@ class _Packed:
         return len(self._tensors) - 1
 
     def send(self, copies: HostCopies) -> None:
-        """Begin to copy the added tensors; work that is queued afterwards may overwrite them. On the CPU they are as they
-        shall be.
-        """
+        """Begin to copy the added tensors, which later work may overwrite. On the CPU they are final."""
         sizes = [tensor.numel() for tensor in self._tensors]
         if not sizes:
             return
@@ -138,8 +136,8 @@ class Capturing:
 
 
 class CaptureRecorder:
-    """Copies each layer immediately on the CPU. On another device it holds references during the forward pass and copies
-    once at its end.
+    """Copies each layer immediately on the CPU. On another device it holds references during the forward pass and
+    copies once at its end.
     """
 
     def __init__(self, capturing: Capturing, batch: StepBatch) -> None:

@@ -65,11 +65,10 @@ def stored_weights(
     if given is not None and not getattr(settings, "dequantize", False):
         return StoredWeights(form, stored, stored or taken, settings, num_params)
     kind = str(_kind(config, wanted)).removeprefix("torch.")
-    room = devices.ALLOCATOR.room(device)
-    if taken > room.free:
-        sizes = {
-            name: devices.size(num) for name, num in (("taken", taken), ("free", room.free), ("total", room.total))
-        }
+    memory = devices.ALLOCATOR.memory(device)
+    if taken > memory.free:
+        bytes_of = {"taken": taken, "free": memory.free, "total": memory.total}
+        sizes = {name: devices.size(num_bytes) for name, num_bytes in bytes_of.items()}
         raise ModelError(sentence("stored.room", has=has, device=device.type, kind=kind, **sizes, instead=SMALLER))
     return StoredWeights(form, stored, taken, settings, num_params, kind)
 
