@@ -13,8 +13,8 @@ import { eased, linear } from "./time.js";
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
  *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
  *   q: Float32Array | null,
- * }} AttentionInputs `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the sampled
- *   word
+ * }} AttentionInputs `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the
+ *   sampled word
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
