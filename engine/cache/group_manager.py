@@ -348,7 +348,7 @@ class GroupManager:
         self._release(seq_id, tables, self._releasable(tables, end), self.retention.reason)
 
     def release_forgotten(self, seq_id: int, tables: BlockTables, logicals: Sequence[int]) -> None:
-        """Release full blocks whose tokens every head has forgotten, the last one first; never the table's last block."""
+        """Release full blocks whose tokens every head has forgotten, the last one first, except a table's last."""
         block_ids = tables.block_ids[self.index]
         held = [i for i in reversed(logicals) if i < len(block_ids) - 1 and block_ids[i] != RELEASED]
         self._release(seq_id, tables, held, "forgotten")
