@@ -100,9 +100,7 @@ def test_layers_read_as_what_they_are() -> None:
     assert b"".join(pieces) == codec.encode(capture) and any(piece is made.encoded for piece in pieces)
 
 
-@pytest.mark.parametrize(
-    "length", [0, 1, codec.LARGE // 4 - 1, codec.LARGE // 4, (1 << 14) - 3, (1 << 14) - 2, 1 << 15]
-)
+@pytest.mark.parametrize("length", [0, codec.LARGE // 4 - 1, codec.LARGE // 4, (1 << 14) - 2, (1 << 14) - 1, 1 << 15])
 def test_pieces_are_the_bytes_of_encode(length: int) -> None:
     """Lengths on both sides of each form of msgpack's head, which counts 6 bytes of dtype and shape."""
     value = {"a": filled((length,), "f4"), "b": [1, filled((length, 2), "f2")[:, ::-1]]}
