@@ -262,21 +262,21 @@ class Labs:
             found.news(everybody=False)
 
     def _tell(self, found: Classroom, keys: list[str]) -> None:
-        """Each of these seats what is its own."""
+        """Send these seats their own state."""
         wanted = set(keys)
         for seat in found.seats():
             if seat.key in wanted and seat.sids:
                 self._send("class_mine", found.mine(seat), list(seat.sids))
 
     def _reckon(self, found: Classroom) -> None:
-        """How many there may be, from the run on stage."""
+        """Update the maximum number of labs, from the run on stage."""
         source = self._stage(found)
         if source is None:
-            return  # as before: what is on stage is a recording, and those that there are go on
+            return  # unchanged: a recording is on stage, and labs continue
         try:
             model = source.model
         except AppError:
-            return  # released: the run is over
+            return  # the run is over and its model unloaded
         if not any(one.labs.keys() for one in self._classrooms.all()):
             self._free_bytes = model.free_bytes
         lab_bytes = pool_bytes(source.config, model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES

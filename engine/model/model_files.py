@@ -24,9 +24,9 @@ SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
 
 
 class ModelFiles(NamedTuple):
-    """Where the files of a model lie."""
+    """Location of a model's files."""
 
-    name: str  # as it was asked for
+    name: str  # as requested
     source: str  # a folder, or a repository of the hub
     is_local: bool
     revision: str | None = None
