@@ -230,7 +230,7 @@ class Engine:
             self._forgetting.release()
 
     def disconnect(self) -> None:
-        """From now on nothing comes from outside the pool, and nothing goes there."""
+        """Replace the connector by one without external blocks."""
         self._connector.close()
         self._connector = self._scheduler.connector = KVConnector()
 
@@ -311,7 +311,7 @@ class Engine:
         return True
 
     def keep(self, seq_id: int, position: int) -> None:
-        """Let no head forget a token of a sequence from here on; another token goes in its place.
+        """Pin a token of a sequence, so that no head forgets it; another token is forgotten instead.
 
         Raises:
             RequestError: nothing is forgotten here, the sequence is not alive, has no such token, or has forgotten it.
@@ -354,7 +354,7 @@ class Engine:
         self._append_record("adjust")
 
     def adjust(self, request_id: str, sampling: SamplingParams) -> None:
-        """Let an unfinished request go on with other sampling parameters.
+        """Change the sampling parameters of an unfinished request.
 
         Raises:
             RequestError: it is unknown or finished, or they would have made it another kind of request.
@@ -540,9 +540,9 @@ class Engine:
         return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted, scores=scored)
 
     def take_transfers(self) -> StepRecord | None:
-        """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.
+        """Process finished transfers, between two steps. Returns their record; None: there are none.
 
-        A sequence whose blocks did not come computes its tokens itself, or its request is aborted (the connector's
+        A sequence whose transfer failed computes its tokens here, or its request is aborted (the connector's
         `policy`).
         """
         finished, transfers = self._connector.get_finished(), self._scheduler.transfers
@@ -575,7 +575,7 @@ class Engine:
 
     @property
     def can_step(self) -> bool:
-        """Whether a step would do anything: not while everything that is unfinished waits for another instance."""
+        """Whether a step would do anything. False while every unfinished sequence waits for another instance."""
         return self._scheduler.can_step
 
     def recompute_attention(
@@ -663,7 +663,7 @@ class Engine:
         return slices, batch
 
     def _forget(self, slices: list[SequenceSlice]) -> None:
-        """After a forward pass: forget what its scores say, and release the blocks that no head sees any more."""
+        """Forget keys by the scores of the forward pass, and release blocks that no head sees."""
         if self._forgetting is None:
             return
         self._ops += self._forgetting.decide()

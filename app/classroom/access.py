@@ -17,20 +17,20 @@ from app.ground.callers import NOBODY, Pass, Person
 
 
 class Access:
-    """The rules, for connections by their ids."""
+    """Permissions of connections, by id."""
 
     def __init__(self, classrooms: Classrooms) -> None:
         self._classrooms = classrooms
         self._people: dict[str, Person] = {}
-        self._labs: dict[str, Pass] = {}  # session -> whose
+        self._labs: dict[str, Pass] = {}  # session -> pass of its follower
         self._lock = threading.Lock()
 
     def come(self, sid: str, person: Person) -> None:
-        """A connection is there."""
+        """Add a connection."""
         self._people[sid] = person
 
     def forget(self, sid: str) -> None:
-        """It is gone."""
+        """Remove a connection."""
         self._people.pop(sid, None)
         self._classrooms.forget(sid)
 
@@ -38,7 +38,7 @@ class Access:
         return self._people.get(sid, NOBODY)
 
     def own(self, sid: str) -> None:
-        """Check for an owner.
+        """Check that the client is an owner.
 
         Raises:
             AppError: `forbidden`.
@@ -65,13 +65,13 @@ class Access:
         if person.is_owner:
             return
         if owner is not None and owner == person.seat:
-            if self._classrooms.get(owner.class_id).is_asked_by_lesson:  # it could be run to the answer
+            if self._classrooms.get(owner.class_id).is_asked_by_lesson:  # a lab could be run to the answer
                 raise refusal("refused", "lab.asked")
             return
         raise refusal("forbidden", "drive.not_yours")
 
     def watch(self, sid: str, session_id: str) -> None:
-        """Look at a run.
+        """Check for permission to read a run.
 
         Raises:
             AppError: `forbidden`.
@@ -85,7 +85,7 @@ class Access:
             found = self._classrooms.get(person.seat.class_id)
             if found.is_over:
                 raise refusal("forbidden", "class.yours_over")
-            found.seat(person.seat.seat)  # a seat that was taken away sees nothing more
+            found.seat(person.seat.seat)  # raises for a removed seat
             if session_id in found.sessions:
                 return
         raise refusal("forbidden", "class.not_shown")
@@ -94,7 +94,7 @@ class Access:
         """Return the follower at a connection.
 
         Raises:
-            AppError: `forbidden`, when it is none; `not_found`, when the class is gone.
+            AppError: `forbidden` for another client; `not_found` if the class is gone.
         """
         found, key = self.pass_of(sid)
         return found, found.seat(key)
@@ -103,7 +103,7 @@ class Access:
         """Return the class that a connection has a pass to, and the key of its seat.
 
         Raises:
-            AppError: `forbidden`, when it has none; `not_found`, when the class is gone.
+            AppError: `forbidden` without a pass; `not_found` if the class is gone.
         """
         person = self.person(sid)
         if person.seat is None:
@@ -130,7 +130,7 @@ class Access:
         return self._classrooms.get(class_id)
 
     def find_classroom(self, class_id: str) -> Classroom | None:
-        """Return the class; None when it is not in memory."""
+        """Return the class; None if it is not in memory."""
         return next((one for one in self._classrooms.all() if one.id == class_id), None)
 
     def lab(self, session_id: str, of: Pass | None) -> None:

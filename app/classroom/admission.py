@@ -1,4 +1,4 @@
-"""Bounds on the seats of a class: of one address, and of seats whose connection has not lasted.
+"""Limits of the seats of a class, per address and for seats that are not confirmed.
 
 A seat is confirmed once it has been connected for `CONFIRM_SECONDS` without a pause. Of one address, which may be the
 NAT of a whole school, `MAX_UNCONFIRMED` seats are unconfirmed at once: for long, 300 / 20 s = 15 a second come in. An
@@ -20,17 +20,17 @@ from app.ground.errors import AppError
 
 MAX_SEATS = 1200
 MAX_UNCONFIRMED = 300  # of one address
-MAX_OF_ADDRESS = 1000  # seats, so that other addresses have some of a class
+MAX_OF_ADDRESS = 1000  # seats of one address
 CONFIRM_SECONDS = 20.0  # of one connection
 EXPIRE_SECONDS = 120.0  # without a connection, of an unconfirmed seat that has answered nothing
-MAX_ORIGINS = 12  # shown to the presenter, those with most seats
+MAX_ORIGINS = 12  # origins that are shown to the presenter
 
 
 def giving_way(address: str, seats: Iterable[Seat]) -> Seat | None:
-    """Return the seat that must be removed before an address gets another one; None if there is room.
+    """Return the seat that must be removed before an address gets another one; None if none must.
 
     Raises:
-        AppError: `busy` while too many of the address are unconfirmed; `refused` when no seat can be removed.
+        AppError: `busy` while too many of the address are unconfirmed; `refused` if no seat can be removed.
     """
     everyone = list(seats)
     mine = [seat for seat in everyone if seat.address == address]
@@ -45,7 +45,7 @@ def giving_way(address: str, seats: Iterable[Seat]) -> Seat | None:
 
 
 def expired(seats: Iterable[Seat]) -> list[Seat]:
-    """Return the seats that did not last and hold nothing."""
+    """Return unconfirmed seats that have long been disconnected and have no answers."""
     limit = time.monotonic() - EXPIRE_SECONDS
     return [
         seat
@@ -55,12 +55,12 @@ def expired(seats: Iterable[Seat]) -> list[Seat]:
 
 
 def is_confirmed(seat: Seat) -> bool:
-    """Return whether a seat was connected long enough, or has something from the presenter."""
+    """Return whether a seat was connected long enough, or is trusted by the presenter."""
     return seat.is_trusted or seat.connected_for >= CONFIRM_SECONDS
 
 
 def coarse(address: str) -> str:
-    """Return an address without the part that tells one machine from another: of IPv4 a /24, of IPv6 a /48."""
+    """Return the network of an address: /24 of IPv4, /48 of IPv6."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -74,7 +74,7 @@ def coarse(address: str) -> str:
 
 
 def origins(seats: Iterable[Seat]) -> list[OriginTold]:
-    """Return how many seats came from where, the most first."""
+    """Return the number of seats by network, the largest first."""
     everyone = list(seats)
     counts = Counter(coarse(seat.address) for seat in everyone)
     here = Counter(coarse(seat.address) for seat in everyone if seat.is_here)

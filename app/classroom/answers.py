@@ -1,4 +1,4 @@
-"""Socket messages about a class: to all its members, to one seat, to its presenters."""
+"""Types of the socket messages of a class: to all members, to one seat, to its presenters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Press = Literal["next", "back"]
 
 
 class LessonAt(TypedDict):
-    """How far the class's lesson is: another `at` means that there is more of it to be looked at."""
+    """Position in the class's lesson; a new `at` means that more items are visible."""
 
     theater: str
     at: int
@@ -22,17 +22,17 @@ class LessonAt(TypedDict):
 
 
 class ClassTold(TypedDict):
-    """The `class` event: all that everybody in a class may know. It is sent whole at every change."""
+    """The `class` event: the public state of a class, sent whole at every change."""
 
     id: str  # of the class
     version: int
     title: str
     names: Names
-    driver: int | None  # whose page all see: a seat's number; None: the presenter's
+    driver: int | None  # number of the driving seat; None: the presenter drives
     driver_name: str | None
     held: bool  # followers may not leave the presenter's view
     theater: str | None  # the run on stage: a session or a recording
-    view: dict[str, str]  # where one looks, as a link holds it
+    view: dict[str, str]  # settings of the view, as in a link
     lesson: LessonAt | None
     poll: Annotated[dict[str, Any], Meta(extra={"fields_of": PollTold})] | None
     labs: bool  # whether followers may have runs of their own
@@ -44,7 +44,7 @@ class OwnAnswer(TypedDict):
 
     poll: int
     given: list[Answer]
-    has: list[bool]  # whether one did: None is "not sure" and an answer
+    has: list[bool]  # whether it answered; None in `given` may be the answer "not sure"
 
 
 class Mine(TypedDict):
@@ -58,7 +58,7 @@ class Mine(TypedDict):
     lost: bool
     wish: Wish | None
     lab: str | None  # its own run
-    queue: int | None  # how many are before it in the queue for one; None: it does not wait
+    queue: int | None  # number of seats before it in the queue; None: it does not wait
 
 
 class ClassEntered(TypedDict):
@@ -82,7 +82,7 @@ class SeatTold(TypedDict):
 
 
 class OriginTold(TypedDict):
-    """How many seats came from where, for the presenter."""
+    """Number of seats by origin, for the presenter."""
 
     origin: str  # an address without its last part: 192.168.1.x
     seats: int
@@ -90,11 +90,11 @@ class OriginTold(TypedDict):
 
 
 class LabsWhy(TypedDict):
-    """Where the bound on labs comes from. `stage`: no live run was on stage yet."""
+    """Reason for the limit of labs. `stage`: no live run was on stage yet."""
 
     by: Literal["stage", "memory", "speed", "unmeasured", "most"]
-    lab_bytes: int  # pool, log and the rest of one
-    free_bytes: int  # of memory, before the first
+    lab_bytes: int  # of one lab: pool, log and the rest
+    free_bytes: int  # free memory before the first lab
     step_seconds: float | None  # of a decode step on this machine; None: not measured yet
 
 
@@ -103,25 +103,25 @@ class ClassDesk(TypedDict):
 
     id: str
     open: bool  # whether newcomers may take a seat
-    origins: list[OriginTold]  # those with most seats
+    origins: list[OriginTold]  # those with the most seats
     seats: list[SeatTold]
-    lost: list[list[float]]  # [seconds since the class began, record that was on stage] of each mark
+    lost: list[list[float]]  # [seconds since the class began, shown record] of each mark
     seconds: float  # since it began
     asked: int  # questions
     answered: int  # the open question, in the current round
     tallies: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Tally})]]  # of the last question, by round
     labs: int  # runs of followers, now
     labs_most: int
-    labs_why: LabsWhy  # where that bound comes from
-    waiting: int  # for one
+    labs_why: LabsWhy  # reason for this limit
+    waiting: int  # for a lab
     kept_until: str | None  # a date; None: nothing of it is stored
 
 
 class Door(TypedDict):
-    """An address under which others in the room may reach the server."""
+    """Address under which other devices may reach the server."""
 
-    url: str  # with the class's key, as the QR code has it
-    shown: str  # where a code is typed
+    url: str  # with the class's key, as in the QR code
+    shown: str  # address at which a code is typed
     size: int  # of the QR code, in modules, without its margin
     path: str  # its dark modules as an SVG path, a module being 1 × 1
 
@@ -132,12 +132,12 @@ class Presenting(TypedDict):
     told: ClassTold
     desk: ClassDesk
     code: str
-    doors: list[Door]  # ways in, the likeliest first; none: others cannot reach this server
+    doors: list[Door]  # the likeliest first; empty: other devices cannot reach this server
     join: str  # the path of a door, for clients on this machine
 
 
 class ClassOpened(TypedDict):
-    """A class that was just opened. `secret`: of its presenter; it is said this once."""
+    """A new class. `secret`: of its presenter; sent only once."""
 
     secret: str
     presenting: Presenting

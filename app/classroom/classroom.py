@@ -20,35 +20,35 @@ from app.ground.errors import AppError
 from app.ground.plain import plain
 
 MAX_POLLS = 200
-MAX_MARKS = 5000  # of "lost here": beyond it the oldest go
+MAX_MARKS = 5000  # "lost here" marks; beyond it the oldest are dropped
 MAX_VIEW = 48  # settings in a view
-MAX_VIEW_CHARACTERS = 8192  # of them all: a view goes to everybody
+MAX_VIEW_CHARACTERS = 8192  # of all settings, since a view is sent to all members
 _NAME = re.compile(r"[a-z][a-z_]{0,39}")
 
 
 class Classroom:
-    """A running class.
+    """Running class.
 
-    Every method may be called from any thread. `changed` is called, outside of the lock, with whether to notify all
-    members or only the presenters.
+    Every method may be called on any thread. `changed` is called without the lock, with whether to notify all members
+    or only the presenters.
     """
 
     def __init__(self, class_id: str, title: str, names: Names, changed: Callable[[Classroom, bool], None]) -> None:
         self.id, self.title, self.names = class_id, title, names
         self.code = new_code()
-        self.key = secrets.token_urlsafe(16)  # in the link of the QR code, which needs no code
+        self.key = secrets.token_urlsafe(16)  # in the link of the QR code, which replaces the code
         self.secret = Secret()  # of the presenter
         self.presenters: set[str] = set()  # sids
         self.polls: list[Poll] = []
-        self.sessions: set[str] = set()  # that were on stage: only the class's driver commands them
+        self.sessions: set[str] = set()  # were on stage: only the class's driver commands them
         self.began = time.time()
         self.ended: float | None = None
         self.kept_until: str | None = None
         self.labs = LabPlaces()
-        self._numbers = itertools.count()  # of seats: none is given twice
+        self._numbers = itertools.count()  # of seats; never reused
         self._seats: dict[str, Seat] = {}  # by the key of the pass
-        self._sent_away: set[str] = set()  # keys that open it no more
-        self._sitting: dict[str, Seat] = {}  # by connection: hundreds may go at once
+        self._sent_away: set[str] = set()  # keys of removed seats, which are refused
+        self._sitting: dict[str, Seat] = {}  # by connection, since hundreds may disconnect at once
         self.is_open = True  # for newcomers without a seat
         self._began = self._left_at = time.monotonic()
         self._changed = changed
@@ -87,7 +87,7 @@ class Classroom:
             return 0.0 if there else time.monotonic() - self._left_at
 
     def seats(self) -> list[Seat]:
-        """In the order in which they came."""
+        """Return the seats in order of arrival."""
         with self._lock:
             return list(self._seats.values())
 
@@ -95,7 +95,7 @@ class Classroom:
         """Return the seat of a pass.
 
         Raises:
-            AppError: `refused`: the pass has no seat.
+            AppError: `refused` if the pass has no seat.
         """
         found = self._seats.get(key)
         if found is None:
@@ -103,17 +103,17 @@ class Classroom:
         return found
 
     def present(self, sid: str) -> None:
-        """A page of the presenter's is there."""
+        """Add a page of the presenter."""
         with self._lock:
             self.presenters.add(sid)
         self.news(everybody=False)
 
     def enter(self, key: str, sid: str, language: str, address: str) -> Seat:
-        """Enter a follower's page, with its seat or for the first time.
+        """Add a follower's page, with its existing seat or a new one.
 
         Raises:
-            AppError: `refused` when the class is over or full, or its doors are closed; `busy` when too many come in
-                from its address at once.
+            AppError: `refused` if the class is over or full, or admits no newcomers; `busy` if too many enter from its
+                address at once.
         """
         with self._lock:
             self._check_open()
@@ -134,7 +134,7 @@ class Classroom:
         return seat
 
     def forget(self, sid: str) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         with self._lock:
             found = sid in self.presenters
             self.presenters.discard(sid)
@@ -147,7 +147,7 @@ class Classroom:
             self.news(everybody=False)
 
     def rename(self, seat: Seat, name: str) -> None:
-        """Rename a seat. Raises AppError: an empty or taken name, or names are not allowed here."""
+        """Rename a seat. Raises AppError for an empty or taken name, or if the class has no names."""
         if self.names == "none":
             raise refusal("refused", "name.none")
         wanted = checked_name(name)
@@ -158,7 +158,7 @@ class Classroom:
         self.news(everybody=self._driver is seat)
 
     def send_away(self, number: int) -> list[str]:
-        """Take a seat away; returns its connections. Its answers go with it."""
+        """Remove a seat and its answers. Returns its connections."""
         with self._lock:
             seat = self.seat_of(number)
             self._remove(seat)
@@ -173,7 +173,7 @@ class Classroom:
         self.news(everybody=False)
 
     def check_doors(self) -> None:
-        """Raise AppError `refused` for a client without a seat while the doors are closed."""
+        """Raise AppError `refused` while no newcomers are admitted."""
         if not self.is_open:
             raise refusal("refused", "door.closed")
 
@@ -190,7 +190,7 @@ class Classroom:
     # Driver
 
     def may_drive(self, sid: str) -> bool:
-        """Return whether what this connection does is what the class sees."""
+        """Return whether this connection drives the class."""
         with self._lock:
             return sid in (self._driver.sids if self._driver else self.presenters)
 
@@ -200,11 +200,11 @@ class Classroom:
 
     @property
     def driver_name(self) -> str | None:
-        """None: the presenter drives."""
+        """Name of the driving follower; None: the presenter drives."""
         return self._driver.name if self._driver else None
 
     def hand(self, number: int | None) -> None:
-        """Let a seat drive; None: the presenter takes it back."""
+        """Set the driving seat; None: the presenter drives."""
         with self._lock:
             self._driver = None if number is None else self.seat_of(number)
             if self._driver:
@@ -212,25 +212,25 @@ class Classroom:
         self.news()
 
     def allow_remote(self, number: int, allowed: bool) -> None:
-        """Let a seat press "next" and "back", or no more."""
+        """Set whether a seat may press "next" and "back"."""
         with self._lock:
             seat = self.seat_of(number)
             seat.is_remote, seat.is_trusted, seat.wish = allowed, True, None
         self.news()
 
     def wish(self, seat: Seat, what: Wish | None) -> None:
-        """A seat asks to drive or to be the remote; None: no more."""
+        """Set the wish of a seat to drive or to be the remote; None: no wish."""
         with self._lock:
             seat.wish = what
         self.news(everybody=False)
 
-    # What all look at
+    # Common view
 
     def cast(self, session: str | None, view: Mapping[str, str]) -> bool:
-        """Set where the driver looks. Returns whether another run is on stage now.
+        """Set the driver's run and view. Returns whether the run is another one.
 
         Raises:
-            AppError: `bad_request` for what is no view.
+            AppError: `bad_request` for an invalid view.
         """
         if len(view) > MAX_VIEW or not all(_NAME.fullmatch(name) for name in view):
             raise AppError("bad_request", f"a view has {MAX_VIEW} settings at most, by their names")
@@ -284,10 +284,10 @@ class Classroom:
         lesson: LessonQuestion | None = None,
         seconds: float | None = None,
     ) -> Poll:
-        """Put a question to the class.
+        """Ask the class a question.
 
         Raises:
-            AppError: `refused` while another one is open.
+            AppError: `refused` while another question is open.
         """
         with self._lock:
             self._check_open()
@@ -301,7 +301,7 @@ class Classroom:
         return poll
 
     def answer(self, seat: Seat, number: int, in_round: int, given: Answer) -> None:
-        """Raises AppError: no such question, none that is open, or no answer to it."""
+        """Record an answer. Raises AppError if the question is not open, or the answer is invalid."""
         with self._lock:
             poll = self.poll
             if poll is None or poll.number != number:
@@ -311,7 +311,7 @@ class Classroom:
         self.news(everybody=False)
 
     def poll_goes(self, number: int, to: Phase, right: Answer = None) -> Poll:
-        """Raises AppError: another question is there by now, or that does not come next."""
+        """Move a question to a phase. Raises AppError if it is not the last question, or the phase cannot follow."""
         with self._lock:
             poll = self.poll
             if poll is None or poll.number != number:
@@ -321,14 +321,14 @@ class Classroom:
         return poll
 
     def clock(self, number: int, seconds: float | None) -> None:
-        """Give a question so many seconds from now on, or no clock."""
+        """Set the remaining seconds of a question; None: no clock."""
         with self._lock:
             if self.poll and self.poll.number == number:
                 self.poll.clock(seconds)
         self.news()
 
     def lost(self, seat: Seat, is_lost: bool, newest: int) -> None:
-        """A follower does not understand, or does again. `newest`: the last record of the run on stage."""
+        """Mark a follower as lost, or clear the mark. `newest`: the last record of the run on stage."""
         with self._lock:
             if not is_lost:
                 seat.find()
@@ -344,21 +344,21 @@ class Classroom:
         self.news(everybody=False)
 
     def marks(self) -> list[list[float]]:
-        """Return the "lost here" marks: seconds since the class began, and the record that was on stage."""
+        """Return the "lost here" marks: seconds since the class began, and the shown record."""
         with self._lock:
             return list(self._marks)
 
     def end(self) -> None:
-        """End the class: its pages show it, and it admits no one."""
+        """End the class. Its pages show the end, and it admits nobody."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
             self.ended = self.ended or time.time()
         self.news()
 
-    # What is said of it
+    # Messages
 
     def told(self) -> ClassTold:
-        """To everybody."""
+        """Return the message to all members."""
         with self._lock:
             poll = self.poll
             return {
@@ -378,7 +378,7 @@ class Classroom:
             }
 
     def mine(self, seat: Seat) -> Mine:
-        """To one seat: what is its own."""
+        """Return the message to one seat: its own state."""
         lab, queue = self.labs.of(seat.key)
         with self._lock:
             answered = [poll for poll in self.polls if any(seat.key in votes for votes in poll.rounds)]
@@ -402,7 +402,7 @@ class Classroom:
             }
 
     def desk(self) -> ClassDesk:
-        """To the presenter."""
+        """Return the message to the presenters."""
         with self._lock:
             self._expire()
             votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
@@ -438,7 +438,7 @@ class Classroom:
             }
 
     def news(self, everybody: bool = True) -> None:
-        """Something has changed, for all or for the presenters alone."""
+        """Report a change, to all or only to the presenters."""
         with self._lock:
             self._version += everybody
         self._changed(self, everybody)
@@ -449,7 +449,7 @@ class Classroom:
         """Return the seat with a number.
 
         Raises:
-            AppError: `refused`: the seat is empty.
+            AppError: `refused` if there is none.
         """
         found = next((seat for seat in self._seats.values() if seat.number == number), None)
         if found is None:
@@ -461,7 +461,7 @@ class Classroom:
             raise refusal("refused", "class.over")
 
     def _remove(self, seat: Seat) -> None:
-        """A seat, and its answers, are gone."""
+        """Remove a seat and its answers."""
         if self._driver is seat:
             self._driver = None
         del self._seats[seat.key]
@@ -470,7 +470,7 @@ class Classroom:
                 votes.pop(seat.key, None)
 
     def _expire(self) -> bool:
-        """Remove expired seats; return whether there were any."""
+        """Remove expired seats. Returns whether there were any."""
         gone = admission.expired(self._seats.values())
         for seat in gone:
             self._remove(seat)

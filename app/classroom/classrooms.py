@@ -1,4 +1,4 @@
-"""The classes of a server: opening and finding them, letting people in, telling everybody what changed."""
+"""Classes of a server: creation, lookup, passes, and messages to their members."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from app.ground.callers import Pass
 from app.session.broadcast import Emit
 
 MAX_CLASSES = 64  # of one server
-EMPTY = 600.0  # seconds without anybody after which a class makes room for another
+EMPTY = 600.0  # seconds without connections after which a class may be replaced by another
 PACE = 0.05  # seconds between two messages to a class
-SENDING_SHARE = 0.2  # of the time, at most, goes into sending them: the records of the run have the rest
+SENDING_SHARE = 0.2  # maximum share of the time for sending them
 SLOWEST_PACE = 1.0
-DESK_PACE = 0.5  # between two to its presenters
-EXPIRE_EVERY = 15.0  # seconds without news after which expired seats are looked for
-MAX_ADDRESSES = 4096  # whose wrong codes are counted; beyond it those that guessed longest ago are forgotten
+DESK_PACE = 0.5  # seconds between two messages to its presenters
+EXPIRE_EVERY = 15.0  # seconds without changes after which expired seats are removed
+MAX_ADDRESSES = 4096  # whose wrong codes are counted; the oldest are dropped
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ class Classrooms:
         self._passes = Passes()
         self._guesses: dict[str, Allowance] = {}  # wrong codes, by address
         self._lock = threading.Lock()
-        self._due: set[str] = set()  # classes with news for all their members
-        self._desks: set[str] = set()  # of which the presenters are
+        self._due: set[str] = set()  # classes with changes for all their members
+        self._desks: set[str] = set()  # classes with changes for their presenters
         self._desk_at = 0.0
         self._pace = PACE
         self._wake = threading.Event()
@@ -50,7 +50,7 @@ class Classrooms:
         """Open a new class.
 
         Raises:
-            AppError: `refused`, when there are too many.
+            AppError: `refused` if there are too many.
         """
         with self._lock:
             if len(self._classes) >= MAX_CLASSES:
@@ -92,12 +92,12 @@ class Classrooms:
         poll = found.poll if found else None
         return bool(poll and poll.lesson and poll.lesson.session == session_id and poll.phase != "shown")
 
-    # Coming in
+    # Passes
 
     def new_pass(self, given: str, address: str, had: Pass | None) -> str | None:
         """Issue a pass for a join code, or for the link with a class's key (`code.key`).
 
-        A pass costs nothing here: seats are what is bounded (`admission`).
+        Passes are not limited; seats are (`admission`).
 
         Args:
             had: a pass that the browser already has.
@@ -124,12 +124,12 @@ class Classrooms:
         return None if has_pass else self._passes.new(found.id)
 
     def known(self, text: str) -> Pass | None:
-        """Whose pass it is; None when it opens nothing."""
+        """Return the pass; None if it is invalid or of no current class."""
         found = self._passes.read(text) if text else None
         return found if found and found.class_id in self._classes else None
 
     def forget(self, sid: str) -> None:
-        """A connection is gone."""
+        """Remove a closed connection from all classes."""
         for one in self.all():
             one.forget(sid)
 
@@ -149,7 +149,7 @@ class Classrooms:
                 del of[next(iter(of))]
         return found
 
-    # Telling
+    # Messages
 
     def _changed(self, one: Classroom, everybody: bool) -> None:
         with self._lock:
@@ -198,7 +198,7 @@ class Classrooms:
         sids: list[str],
         sent: Callable[[float], None] | None = None,
     ) -> None:
-        """A class of which nothing can be said must not silence the others."""
+        """Send a message. An error is logged, so that it does not affect other classes."""
         try:
             if sids:
                 self._send(event, what(), sids, None, sent)

@@ -62,7 +62,7 @@ class Allowance:
 
 
 class Passes:
-    """Makes and checks the passes of a server, and keeps none of them."""
+    """Creation and verification of a server's passes, which are not stored."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)

@@ -275,7 +275,7 @@ def _overwriting(connection: object, _: object) -> None:
 
 
 def _refused(error: Exception) -> AppError:
-    """In one sentence, without the statement and what was in it."""
+    """Return the error in one sentence, without the SQL statement and its values."""
     cause = getattr(error, "orig", None) or error
     return refusal("unavailable", "classes.database", error=one_sentence(cause)[:200])
 

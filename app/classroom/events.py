@@ -62,7 +62,7 @@ class ClassEvents:
         return self._presenting(found, message.base)
 
     def end(self, sid: str, message: messages.OfClass, found: Classroom) -> Nothing:
-        """By its presenter; one whose presenter is away, and may have lost the secret, by any owner of the server."""
+        """End a class, for its presenter; for any owner of the server while it has no presenter."""
         self._labs.end(found)
         found.end()
         self._leave(found, [sid for sid in found.sids() if not self._access.person(sid).is_owner])
@@ -104,7 +104,7 @@ class ClassEvents:
         return {}
 
     def lesson(self, sid: str, message: messages.ClassLesson, found: Classroom) -> Nothing:
-        """Have the presenter's driving page open a lesson; a seat that drives gives the wheel back."""
+        """Open a lesson on the presenter's page, which then drives."""
         if found.driver_name is not None:
             found.hand(None)
         pressed: ClassPressed = {"id": found.id, "key": None, "lesson": message.lesson}
@@ -240,7 +240,7 @@ class ClassEvents:
         return LessonQuestion(lesson_session.session.session_id, course.at, course.question.right, *words)
 
     def _reveal(self, found: Classroom, asked: LessonQuestion) -> None:
-        """Have the lesson say what is right, and go on."""
+        """Reveal the answer in the lesson, and advance it."""
         lesson_session = self._lessons.find(asked.session)
         with lesson_session.lock:
             course = lesson_session.course

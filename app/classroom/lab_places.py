@@ -44,12 +44,12 @@ class LabPlaces:
         return True
 
     def leave(self, key: str) -> None:
-        """It waits no more."""
+        """Remove a seat from the queue."""
         if key in self._waiting:
             self._waiting.remove(key)
 
     def take(self, here: set[str]) -> str | None:
-        """Give a place to the first seat of the queue that is there; return it."""
+        """Assign a place to the first connected seat of the queue. Returns its key."""
         key = next((one for one in self._waiting if one in here), None)
         if key is not None:
             self._waiting.remove(key)
@@ -57,7 +57,7 @@ class LabPlaces:
         return key
 
     def made(self, key: str, session: str) -> bool:
-        """Its run is there. Whether it is still wanted."""
+        """Assign the run of a seat. Returns False if the seat has given up its place."""
         if key not in self._runs:
             return False
         self._runs[key] = session

@@ -1,4 +1,4 @@
-"""Labs: runs of followers, beside the class's. Their number is bounded; further requests wait in a queue, in order.
+"""Labs: runs of followers, beside the class's. Their number is limited; further requests wait in a queue.
 
     class_lab --> queue --first--> a session of one's own --left, or idle while others wait--> the next
 
@@ -33,13 +33,13 @@ from app.session.session import Session
 from app.session.session_manager import SessionManager
 
 MAX_LABS = 64  # of one server: each has two threads and a file
-MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'
-LOG_BYTES = 32 * MIB  # above it a lab keeps no more captures, above twice that no more records
+MEMORY_SHARE = 0.5  # of the memory that is free before the first lab
+LOG_BYTES = 32 * MIB  # above it a lab stores no captures, above twice that no records
 OWN_BYTES = 8 * MIB  # of a lab beside pool and log: engine, threads, state (5 MiB were measured, bundled model)
-LEAST_SPEED = 1.0  # steps a second that each lab has when all of them run
-UNMEASURED = 1  # labs, before a step was
+LEAST_SPEED = 1.0  # steps a second of each lab when all of them run
+UNMEASURED = 1  # labs before a step was measured
 STEPS = 8  # decode steps whose median is a step's time
-LOOK_BACK = 64  # records in which they are looked for
+LOOK_BACK = 64  # last records that are searched for them
 LEFT_SECONDS = 60.0  # without a connection
 IDLE_SECONDS = 180.0  # without a command or a step
 EVERY = 2.0  # seconds between two rounds
@@ -48,16 +48,17 @@ logger = logging.getLogger(__name__)
 
 
 def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tuple[int, LabsWhy]:
-    """Return how many labs may live at once, and what that comes from.
+    """Return the maximum number of labs, and the reason for it.
 
-    Memory: `MEMORY_SHARE` of what was free before the first, by what a lab takes. Speed: labs have `LABS_SHARE` of the
-    time while the class computes, so that its steps take 1.2 times as long at most; with n of them at work each has
-    LABS_SHARE / (n · step_seconds) steps a second, and at least `LEAST_SPEED`. Before a step was measured there is one.
+    Memory: labs use at most `MEMORY_SHARE` of the memory that was free before the first one. Speed: labs get
+    `LABS_SHARE` of the time while the class computes, so its steps take at most 1.2 times as long. Each of n active
+    labs takes LABS_SHARE / (n · step_seconds) steps a second, which must be at least `LEAST_SPEED`. The limit is
+    `UNMEASURED` before a step was measured.
 
     Args:
-        lab_bytes: pool, log and the rest of one.
-        free_bytes: of memory, before the first lab.
-        step_seconds: of a decode step on this machine; None: not known yet.
+        lab_bytes: pool, log and the rest of a lab.
+        free_bytes: free memory before the first lab.
+        step_seconds: of a decode step on this machine; None: not measured yet.
     """
     why: LabsWhy = {"by": "most", "lab_bytes": lab_bytes, "free_bytes": free_bytes, "step_seconds": step_seconds}
     most = MAX_LABS
@@ -86,7 +87,7 @@ def step_seconds(run: OpenLog) -> float | None:
 
 
 class Labs:
-    """The labs of all classes of a server."""
+    """Labs of all classes of a server."""
 
     def __init__(
         self, sessions: SessionManager, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
@@ -94,7 +95,7 @@ class Labs:
         self._sessions, self._classrooms, self._access, self._send = sessions, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
         self._lock = threading.RLock()  # of running labs and the queue
-        self._making = threading.Lock()  # one at a time, in the order of the queue
+        self._making = threading.Lock()  # labs are created one at a time, in the order of the queue
         self._free_bytes = 0  # of memory, before the first lab
         self._wake = threading.Event()
         self._closed = False
@@ -103,7 +104,7 @@ class Labs:
     # Requests
 
     def switch(self, found: Classroom, is_on: bool) -> None:
-        """Labs or none; those that there are end."""
+        """Allow labs in a class, or end all of them."""
         with self._lock:
             found.labs.is_on = is_on
             if is_on and self._thread is None:
@@ -116,10 +117,10 @@ class Labs:
         found.news()
 
     def open(self, found: Classroom, key: str) -> None:
-        """A lab for a seat, now or when its turn comes.
+        """Create a lab for a seat, or queue the seat.
 
         Raises:
-            AppError: `refused` when there are none in this class or nothing is on stage; what making a run raises.
+            AppError: `refused` if the class has no labs or nothing is on stage; errors of the creation of a run.
         """
         if not found.labs.is_on:
             raise refusal("refused", "lab.closed")
@@ -129,7 +130,7 @@ class Labs:
             if not found.labs.wait(key):
                 return
         self._fill(found, key)
-        if not found.labs.is_on:  # they were closed meanwhile
+        if not found.labs.is_on:  # closed meanwhile
             self._end(found, [key], Closing("lab_over"))
 
     def close(self, found: Classroom, key: str) -> None:
@@ -144,11 +145,11 @@ class Labs:
                 session.pause()
 
     def end(self, found: Classroom) -> None:
-        """The class is over."""
+        """End the labs of a class that is over."""
         self.switch(found, False)
 
     def stop(self) -> None:
-        """The server ends."""
+        """Stop the thread; the server ends."""
         self._closed = True
         self._wake.set()
         if self._thread is not None:
@@ -175,13 +176,13 @@ class Labs:
         seats = {seat.key: seat for seat in found.seats()}
         now = time.monotonic()
         gone: list[str] = []
-        unused: list[tuple[float, str]] = []  # since when, and whose
+        unused: list[tuple[float, str]] = []  # (unused since, key)
         for key, session_id in found.labs.runs():
             seat, session = seats.get(key), self._session(session_id)
             if seat is None or session is None:
                 gone.append(key)
             elif session_id == found.session:
-                continue  # the class looks at it
+                continue  # shown to the class
             elif not seat.is_here and now - seat.left_at >= LEFT_SECONDS:
                 unused.append((seat.left_at, key))
             elif not session.is_working and now - session.last_used >= IDLE_SECONDS:
@@ -201,9 +202,9 @@ class Labs:
         return max(0, found.labs.most - sum(len(one.labs.keys()) for one in self._classrooms.all()))
 
     def _fill(self, found: Classroom, asking: str | None = None) -> None:
-        """Give free places to the first in the queue. A failure for `asking` is raised.
+        """Create labs for the first seats of the queue. An error for `asking` is raised.
 
-        While other labs are being made, that client does not wait; it is notified later.
+        While other labs are being created, `asking` does not wait; it is notified later.
         """
         failure: AppError | None = None
         moved = False
@@ -221,14 +222,14 @@ class Labs:
                 moved = True
                 try:
                     self._make(found, key, source)
-                except BaseException as error:  # a place must not be lost with what went wrong
+                except BaseException as error:  # free the place after any error
                     with self._lock:
                         found.labs.drop(key)
                     if not isinstance(error, AppError):
                         raise
                     failure = error if key == asking else failure
                 self._tell(found, [key])
-        self._tell(found, found.labs.queue() if moved else [])  # each of them stands further ahead
+        self._tell(found, found.labs.queue() if moved else [])  # their positions have changed
         found.news(everybody=False)
         if failure is not None:
             raise failure
@@ -240,10 +241,10 @@ class Labs:
             if found.labs.made(key, session.session_id):
                 self._access.lab(session.session_id, Pass(found.id, key))
                 return
-        self._sessions.remove(session, Closing("lab_over"))  # it was given up meanwhile
+        self._sessions.remove(session, Closing("lab_over"))  # the seat has given it up meanwhile
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
-        """Close the labs of these seats, and let those of them that wait go."""
+        """Close the labs of seats, and remove waiting seats from the queue."""
         ending: list[Session] = []
         for key in keys:
             with self._lock:
@@ -254,28 +255,28 @@ class Labs:
             if session is not None and session_id != found.session:
                 session.begin_close(why)
                 ending.append(session)
-        for session in ending:  # all at once: each may wait for a turn before it ends
+        for session in ending:  # in parallel: each may wait for the engine lock
             self._sessions.remove(session, why)
         self._tell(found, keys)
         if keys:
             found.news(everybody=False)
 
     def _tell(self, found: Classroom, keys: list[str]) -> None:
-        """Each of these seats what is its own."""
+        """Send these seats their own state."""
         wanted = set(keys)
         for seat in found.seats():
             if seat.key in wanted and seat.sids:
                 self._send("class_mine", found.mine(seat), list(seat.sids))
 
     def _reckon(self, found: Classroom) -> None:
-        """How many there may be, from the run on stage."""
+        """Update the maximum number of labs, from the run on stage."""
         source = self._stage(found)
         if source is None:
-            return  # as before: what is on stage is a recording, and those that there are go on
+            return  # unchanged: a recording is on stage, and labs continue
         try:
             model = source.model
         except AppError:
-            return  # released: the run is over
+            return  # the run is over and its model unloaded
         if not any(one.labs.keys() for one in self._classrooms.all()):
             self._free_bytes = model.free_bytes
         lab_bytes = pool_bytes(source.config, model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES

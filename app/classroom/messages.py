@@ -47,7 +47,7 @@ class ClassEnter(Message, frozen=True, kw_only=True):
 
 
 class ClassCast(Message, frozen=True, kw_only=True):
-    """Where the driver looks."""
+    """Run and view of the driver."""
 
     id: Name
     session: Name | None = field(name="theater")
@@ -68,19 +68,19 @@ class ClassRemote(OfClass, frozen=True, kw_only=True):
 
 
 class ClassKeep(OfClass, frozen=True, kw_only=True):
-    """Keep what comes of the class until the end of a day."""
+    """Store the results of the class until the end of a day."""
 
     until: datetime.date
 
 
 class ClassDoors(OfClass, frozen=True, kw_only=True):
-    """Whether newcomers may take a seat."""
+    """Set whether newcomers may take a seat."""
 
     open: bool
 
 
 class ClassLabs(OfClass, frozen=True, kw_only=True):
-    """Whether followers may have runs of their own."""
+    """Set whether followers may have runs of their own."""
 
     open: bool
 
@@ -103,7 +103,7 @@ class OfPoll(OfClass, frozen=True, kw_only=True):
 
 
 class ClassPoll(OfPoll, frozen=True, kw_only=True):
-    """To another phase; `right`: the answer, where the presenter says it."""
+    """Change of a question's phase. `right`: the answer, if the presenter gives it."""
 
     to: Phase
     right: Answer = None

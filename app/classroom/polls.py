@@ -1,6 +1,6 @@
 """Poll of a class: answers in up to two rounds, and the published results.
 
-    open → talk → again → closed → shown        talk and again are skipped where the teacher goes on at once
+    open → talk → again → closed → shown        talk and again may be skipped
 
 Until it is shown only the presenter's pages get the answer counts.
 """
@@ -27,13 +27,13 @@ TO: dict[Phase, tuple[Phase, ...]] = {
     "closed": ("again", "shown"),
     "shown": (),
 }
-MAX_VALUES = 24  # different answers that a tally lists, the most frequent ones; the others are counted together
+MAX_VALUES = 24  # most frequent answers that a tally lists; the others are counted together
 MAX_CHARACTERS = 64  # of a token
 LARGEST = 1e15
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """How many gave one answer."""
+    """Number of equal answers."""
 
     value: Answer
     count: int
@@ -44,7 +44,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     answers: list[Counted]
     unsure: int
-    others: int  # answers beyond those that are listed
+    others: int  # answers that are not listed
 
 
 class PollTold(Struct, frozen=True, kw_only=True):
@@ -54,14 +54,14 @@ class PollTold(Struct, frozen=True, kw_only=True):
     kind: Kind
     text: str
     options: list[str]
-    session: str | None = field(name="theater")  # of a lesson's question: whose lesson
-    item: int | None  # and which of its items
+    session: str | None = field(name="theater")  # of a lesson's question: the lesson's session
+    item: int | None  # of the lesson
     phase: Phase
-    round: int  # 0 or 1: the one that answers go to, or the last
-    seconds: float | None  # that were given for it
-    left: float | None  # of them when this was said
-    tallies: list[Tally]  # of both rounds, when it is shown
-    right: Answer  # when it is shown and known
+    round: int  # 0 or 1: the current or the last one
+    seconds: float | None  # time limit
+    left: float | None  # remaining when this was sent
+    tallies: list[Tally]  # of both rounds, once shown
+    right: Answer  # once shown, if known
 
 
 class LessonQuestion(NamedTuple):
@@ -86,7 +86,7 @@ class Poll:
         lesson: LessonQuestion | None,
         seconds: float | None,
     ) -> None:
-        """`lesson`: the question is one of a lesson, and has its words, not `text` and `options`."""
+        """Open a poll. `lesson`: question of a lesson, whose words replace `text` and `options`."""
         self.number, self.kind, self.text, self.options = number, kind, text, options
         self.lesson = lesson
         self.seconds = seconds
@@ -114,17 +114,17 @@ class Poll:
         """Record an answer; it can be changed while the round is open.
 
         Raises:
-            AppError: `refused` when the round is over, `bad_request` for an invalid answer.
+            AppError: `refused` if the round is over, `bad_request` for an invalid answer.
         """
         if not self.takes_answers or in_round != len(self.rounds) - 1:
             raise refusal("refused", "poll.round_over")
         self.rounds[-1][seat] = self._checked(given)
 
     def go(self, to: Phase, right: Answer = None) -> None:
-        """To another phase.
+        """Change the phase.
 
         Raises:
-            AppError: `refused` when that does not come after the present one.
+            AppError: `refused` if `to` cannot follow the current phase.
         """
         if to not in TO[self.phase]:
             raise refusal("refused", "poll.phase", phase=self.phase, to=to)
@@ -138,7 +138,7 @@ class Poll:
         self._start_clock()
 
     def clock(self, seconds: float | None) -> None:
-        """Give so many seconds from now on; None: take the clock away. It closes nothing: the teacher does."""
+        """Set the remaining seconds; None: no clock. The end of the clock does not close the poll."""
         self.seconds = seconds
         self._start_clock()
 

@@ -1,7 +1,7 @@
-"""Permissions of events: for each socket event one function that checks the sender.
+"""Permissions of socket events: each event has a function that checks its sender.
 
-A right returns what it looked up, which the handler receives after the message. A refusal is an AppError `forbidden`,
-or `not_found` for a class that is gone.
+A right returns the objects that it looked up, and the handler receives them after the message. A refusal is an AppError
+`forbidden`, or `not_found` for a class that is gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
 
 
 def owner(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Owners of the server."""
+    """Allow owners of the server."""
     access.own(sid)
     return ()
 
@@ -56,12 +56,12 @@ def driving_owner(access: Access, sid: str, message: Any) -> tuple[()]:
 
 
 def presenter(access: Access, sid: str, message: Any) -> tuple[Classroom]:
-    """Presenters of the class `message.id`."""
+    """Allow presenters of the class `message.id`."""
     return (access.presents(sid, message.id),)
 
 
 def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom]:
-    """Presenters of the class; any owner while it has none, because the secret may be lost."""
+    """Allow presenters of the class, or any owner while it has none, since the secret may be lost."""
     found = access.classroom(message.id)
     if found.presenters:
         access.presents(sid, message.id)
@@ -70,7 +70,7 @@ def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom
 
 
 def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classroom | None]:
-    """Allow presenters of the class while it is open; any owner once it is over. None: it is no longer in memory."""
+    """Allow presenters of the class while it is open; any owner afterwards. Returns None if it is not in memory."""
     access.own(sid)
     found = access.find_classroom(message.id)
     if found is not None and not found.is_over:
@@ -87,7 +87,7 @@ def class_driver(access: Access, sid: str, message: Any) -> tuple[Classroom]:
 
 
 def remote(access: Access, sid: str, message: Any) -> tuple[Classroom]:
-    """Presenters of the class, and followers with a remote control for it."""
+    """Allow presenters of the class, and followers with a remote control."""
     found = access.classroom(message.id)
     if sid not in found.presenters:
         attended, seat = access.seat(sid)
@@ -97,10 +97,10 @@ def remote(access: Access, sid: str, message: Any) -> tuple[Classroom]:
 
 
 def pass_holder(access: Access, sid: str, message: Any) -> tuple[Classroom, str]:
-    """Holders of a pass; the class and the key of the seat."""
+    """Allow holders of a pass. Returns the class and the key of the seat."""
     return access.pass_of(sid)
 
 
 def follower(access: Access, sid: str, message: Any) -> tuple[Classroom, Seat]:
-    """Followers with a seat; the class and the seat."""
+    """Allow followers with a seat. Returns the class and the seat."""
     return access.seat(sid)

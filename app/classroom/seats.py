@@ -66,7 +66,7 @@ class Seat:
         return time.monotonic() - self._lost_at < LOST_LASTS
 
     def lose(self) -> bool:
-        """It says that it is lost; whether that is another mark: pressed again and again it is one."""
+        """Mark the seat as lost. Returns whether this is a new mark, at most one per LOST_EVERY seconds."""
         now = self._lost_at = time.monotonic()
         if now - self._marked_at < LOST_EVERY:
             return False

@@ -105,7 +105,7 @@ class EngineLike(Protocol):
         """Steps that were begun are over when this returns."""
 
     def wake(self) -> None:
-        """Have a step that waits come back; from any thread."""
+        """Interrupt a waiting step. May be called on any thread."""
 
     def abort(self, request_id: str) -> bool: ...
     def lose_instance(self, index: int) -> None:
@@ -130,7 +130,7 @@ class EngineLike(Protocol):
 
 
 class OwnTiers(NamedTuple):
-    """Where one run keeps full blocks outside its pool, whatever the server keeps there; None: nowhere."""
+    """Tiers of a run, instead of the server's; None: no tiers."""
 
     tiers: Tiers | None
 
@@ -189,7 +189,7 @@ class ServedModel(Protocol):
 
     @property
     def chat_template(self) -> str:
-        """Its text, where there are several the one for tools; "": the model has none."""
+        """Text of the chat template, of several the one for tools; "": the model has none."""
 
     @property
     def special_tokens(self) -> dict[str, int]:

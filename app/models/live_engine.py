@@ -52,7 +52,7 @@ class LiveEngine(Observed):
 
     @property
     def config(self) -> EngineConfig:
-        """As resolved against the model."""
+        """Resolved configuration."""
         return self._engine.config
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
@@ -73,7 +73,7 @@ class LiveEngine(Observed):
         self._engine.rest()
 
     def wake(self) -> None:
-        """No step waits for anything."""
+        """No-op: no step waits."""
 
     def abort(self, request_id: str) -> bool:
         return self._engine.abort(request_id)
@@ -99,7 +99,7 @@ class LiveEngine(Observed):
         return Rerun(self._engine, source, at, change, follow)
 
     def let_go(self) -> None:
-        """Nothing waits; a GPU's memory is given back now, not when the last reader of the log is gone."""
+        """Free the memory of a GPU now, instead of after the last reader of the log."""
         if devices.ALLOCATOR.has_own_memory(self._engine.model.device):
             self._engine.release()
 

@@ -83,12 +83,12 @@ class LiveModel:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether the compiler is at work: it lets no process end before it has done a part."""
+        """Whether the compiler is running, which delays the end of the process."""
         return self._compilation is not None and self._compilation.is_alive()
 
     @property
     def machine(self) -> Machine:
-        """With the roofs once they were measured."""
+        """Facts of the machine, with roofs once they are measured."""
         return machine_facts(self._model.device, self._model.dtype)
 
     @property

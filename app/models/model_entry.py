@@ -1,4 +1,4 @@
-"""A model that a server serves: whether it is there, and how far it is until then. Or none: recordings only."""
+"""Entry of a model in the registry: its loading status, and the model once it is loaded."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class ModelStatus(TypedDict):
 
 
 class ModelEntry:
-    """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
+    """Model and its loading status. Every method may be called on any thread."""
 
     def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
-        """Wrap a model. None: nothing is live, only recordings. `ModelEntry.loading` is for a model that loads now,
-        `ModelEntry.unloaded` for one that loads on demand.
+        """Create the entry of a loaded model; None: the server shows recordings only.
+
+        See `ModelEntry.loading` for a model that is loading, `ModelEntry.unloaded` for one that loads on demand.
         """
         self.place: ModelPlace = place
         self.leases = 0  # uses of it that are not over; `app.models.registry.Models` counts them
@@ -57,14 +58,14 @@ class ModelEntry:
 
     @classmethod
     def loading(cls, name: str) -> ModelEntry:
-        """Return a model that is on its way: `begin`, then `have` or `fail` say how far it is."""
+        """Return the entry of a model that is loading, to be updated by `begin` and then `have` or `fail`."""
         found = cls(None, name)
         found._state, found._seconds = "loading", None
         return found
 
     @classmethod
     def unloaded(cls, name: str, place: ModelPlace) -> ModelEntry:
-        """Return a model that is loaded on demand."""
+        """Return the entry of a model that loads on demand."""
         found = cls(None, name, place)
         found._state = "unloaded"
         return found
@@ -77,7 +78,7 @@ class ModelEntry:
 
     @property
     def name(self) -> str:
-        """As the header of a run on it says it, once it is there."""
+        """Name of the model; once it is loaded, that of its runs' headers."""
         return self._name
 
     @property
@@ -90,13 +91,13 @@ class ModelEntry:
 
     @property
     def num_bytes(self) -> int:
-        """That its weights take now."""
+        """Bytes of its weights in memory."""
         model = self._model
         return 0 if model is None else model.num_bytes
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a model, or one on its way."""
+        """Whether there is a model, loaded or not."""
         return self._state != "none"
 
     @property
@@ -110,7 +111,7 @@ class ModelEntry:
 
     @property
     def kv_bytes_per_token(self) -> int | None:
-        """As `facts`."""
+        """Bytes of a token in the KV cache; see `facts`."""
         return self._known[1] if self._known else None
 
     @property
@@ -151,7 +152,7 @@ class ModelEntry:
     # What becomes of it
 
     def use(self) -> None:
-        """It was used until now."""
+        """Update the time of the last use."""
         self.last_used = time.monotonic()
 
     def wait(self) -> None:
@@ -168,13 +169,13 @@ class ModelEntry:
             self._changed(self.status())
 
     def begin(self, stage: LoadingStage) -> None:
-        """This is done next."""
+        """Set the current loading stage."""
         with self._lock:
             self._stage = stage
             self._changed(self.status())
 
     def have(self, model: ServedModel) -> None:
-        """It is there."""
+        """Set the loaded model."""
         with self._lock:
             self._model, self._name, self._state, self._stage = model, model.facts.name, "ready", None
             self._known = _known_of(model)
@@ -182,14 +183,14 @@ class ModelEntry:
             self._changed(self.status())
 
     def fail(self, error: str) -> None:
-        """It cannot be had; `error` is one sentence."""
+        """Mark the loading as failed. `error`: one sentence."""
         with self._lock:
             self._state, self._error = "failed", error  # the stage at which it failed stays
             self._seconds = time.monotonic() - self._began
             self._changed(self.status())
 
     def compiled(self, state: CompiledState, error: str = "") -> None:
-        """How far compiling it is; `error` says why there is none."""
+        """Set the status of its compilation. `error`: why it failed."""
         with self._lock:
             self._compiled, self._error = state, error
             self._changed(self.status())

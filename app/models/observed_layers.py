@@ -26,12 +26,12 @@ class Observing:
         self._changed()
 
     def stop(self) -> None:
-        """Nothing for the rest of the log."""
+        """Record no arrays in the rest of the log."""
         self._is_on = False
         self._changed()
 
     def watched(self, is_watched: bool) -> None:
-        """Whether anybody looks."""
+        """Set whether the run has viewers."""
         self._is_watched = is_watched
         self._changed()
 

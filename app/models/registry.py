@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 class Opener(Protocol):
-    """How a model is opened that was not there from the beginning. Both raise ValueError, one sentence."""
+    """Loader of models on demand. Both methods raise ValueError with one sentence."""
 
     def weigh(self, name: str) -> int:
         """Return the bytes that its weights will take, before they are read."""
 
     def open(self, served: ModelEntry) -> None:
-        """Read it, and tell `served`."""
+        """Load the model, and update its entry."""
 
 
 def served_name(name_or_path: str) -> str:
@@ -97,7 +97,7 @@ class Models:
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a model, or one on its way."""
+        """Whether there is a model, loaded or not."""
         return self.first.is_live
 
     def all(self) -> list[ModelEntry]:
@@ -126,7 +126,7 @@ class Models:
 
     @property
     def most_bytes(self) -> int:
-        """How many that may be; the first model is there even if it takes more."""
+        """Limit of the loaded bytes; the first model may exceed it."""
         return self._most_bytes()
 
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:

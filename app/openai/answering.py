@@ -75,7 +75,7 @@ class Answering(AsyncResponse):
                 yield self._shape.alive
 
     def _tell(self) -> bool:
-        """Between two turns of the greenlet: write what has come, and let it sleep. It begins an answer and ends it."""
+        """Write new output without waking the greenlet of the response. Returns False if the greenlet must wake."""
         call, connection = self._call, self.connection
         if connection is None or connection.has_rest or not connection.headers_sent or call.is_done:
             return False
@@ -119,7 +119,7 @@ class Answering(AsyncResponse):
         return True
 
     def _about(self) -> list[tuple[str, str]]:
-        """Where to look: the record that submitted the call, and the page at that step."""
+        """Return headers with the record that submitted the call, and a link to the page at that step."""
         call = self._call
         found = [("X-Request-Id", call.id), ("X-KVTheater-Theater", call.session_id), ("Cache-Control", "no-store")]
         if call.first_record is None:

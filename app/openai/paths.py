@@ -12,19 +12,19 @@ SESSION = "X-KVTheater-Theater"  # the session that is to answer, or that did
 
 
 def is_api(path: str) -> bool:
-    """Whether a path is the API's."""
+    """Return whether a path belongs to the API."""
     return path.startswith(PREFIX) or path in PATHS
 
 
 def is_anthropic(path: str) -> bool:
-    """Whether answers at a path have Anthropic's shapes."""
+    """Return whether responses of a path have Anthropic's format."""
     return path == MESSAGES or path.startswith(MESSAGES + "/")
 
 
 def is_for_keys(path: str) -> bool:
-    """Whether an API key opens it, and is asked for where there are keys.
+    """Return whether a path needs an API key, if the server has keys.
 
-    Metrics are not: they tell of all clients, and who reads them (Prometheus, `kvtheater top`) is none. They are the
-    server's, as its page is: open to whoever may open that, with the token where one is needed.
+    Metrics do not: they cover all clients, and their readers (Prometheus, `kvtheater top`) are no clients. Like the
+    page they need the server's token, if it has one.
     """
     return is_api(path) and path != METRICS

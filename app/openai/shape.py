@@ -1,4 +1,4 @@
-"""How one call is answered: the interface of each API's shape, and what all of them have in common."""
+"""Interface of the response formats of the APIs, and their common base."""
 
 from __future__ import annotations
 

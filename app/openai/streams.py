@@ -1,8 +1,8 @@
-"""When the streams are told what has come: at once while they are few, several tokens at a time when they are many.
+"""Pacing of streams: new tokens are written at once while streams are few, and in batches when they are many.
 
-Telling a stream takes a moment of the interpreter, which the engine's thread needs as well. So streams together get no
-more than a share of the time: the longer a round takes, the rarer rounds are. A first token, an end and an error never
-wait, neither for a round nor for the streams of one. vLLM has `--stream-interval` for the same, in tokens.
+Writing to a stream needs the interpreter, as the engine's thread does, so all streams together are limited to a share
+of the time: the longer a round takes, the less often rounds are. First tokens, ends and errors are never delayed. vLLM
+has `--stream-interval`, in tokens, for the same purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLOWEST = 0.05  # seconds between two rounds: 20 a second still read as a flow
 
 
 class Streams:
-    """On the hub thread only."""
+    """Pacing of all streams, on the hub thread only."""
 
     def __init__(self, urgent_told: Callable[[], object]) -> None:
         """`urgent_told`: called when those that may not wait have been told."""
@@ -51,7 +51,7 @@ class Streams:
         self._rest()
 
     def _rest(self) -> None:
-        """A round of those that are late."""
+        """Write to all streams with delayed output."""
         calls, self._late = self._late, {}
         if not calls:
             return

@@ -31,7 +31,7 @@ Calls = list[dict[str, Any]]
 
 
 class Format(NamedTuple):
-    """How a family of models writes tool calls."""
+    """Format of tool calls of a family of models."""
 
     opening: str  # begins a call, wherever it stands; "": only a whole text can be calls
     calls: Callable[[str], Calls | None]  # of a text from the opening on; None: it is something else

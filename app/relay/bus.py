@@ -145,7 +145,7 @@ def worker_channel(url: str, worker: str) -> str:
 
 
 def check(url: str, is_server: bool) -> None:
-    """That Redis answers there, and for a server that it is the only one.
+    """Check that Redis answers at the URL; for a server, also that no other server uses it.
 
     Raises:
         BusError: one sentence.

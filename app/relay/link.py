@@ -69,7 +69,7 @@ class Link:
         self._hub.call(lambda: gevent.spawn(self._beat) and None)
 
     def stop(self) -> None:
-        """Say that all clients are gone."""
+        """Report all clients as gone, and close the bus."""
 
         def end() -> None:
             self._stopped = True
@@ -112,7 +112,7 @@ class Link:
         return answer
 
     def came(self, sid: str, shows: Shown, address: str) -> None:
-        """A client is here."""
+        """Report a new client."""
         if not self._is_linked:  # it was on its way when the link broke
             return self._clients.drop(sid)
         client = self._client_of[sid] = next(self._numbers)
@@ -120,13 +120,13 @@ class Link:
         self._say(wire.Came(client, shows, address))
 
     def went(self, sid: str) -> None:
-        """It is gone."""
+        """Report a client that is gone."""
         if client := self._client_of.pop(sid, None):
             del self._sid_of[client]
             self._say(wire.Gone(client))
 
     def ask(self, sid: str, message: bytes, over: Callable[[], None]) -> None:
-        """Have an event carried out. `over` is called when it was, or never will be."""
+        """Forward an event. `over` is called after it was handled, or is lost."""
         client = self._client_of.get(sid)
         if client is None:
             return over()
@@ -249,7 +249,7 @@ class Link:
             gevent.get_hub().loop.run_callback(self._flush)
 
     def _flush(self) -> None:
-        """Say what waits, or that this worker is here."""
+        """Send the queued messages, or an empty frame as a sign of life."""
         waiting, self._waiting = self._waiting, []
         frame: Any = wire.UpFrame(self._name, self._link, self._next_out, waiting)
         self._bus.send(self._to, wire.encode(frame))

@@ -1,4 +1,4 @@
-"""In the engine's process: the web workers, and their clients as if they were its own."""
+"""Web workers, in the engine's process, which handles their clients like its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Relays:
-    """All web workers. Everything but `start` and `stop` happens on the hub thread."""
+    """All web workers. Everything except `start` and `stop` runs on the hub thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Relays:
         return len(self._relays)
 
     def start(self, here: str) -> None:
-        """Let workers come. `here`: the address of this process, for what they do not answer themselves."""
+        """Accept workers. `here`: address of this process, for requests that they forward."""
         self._here = here
         self._bus.start()
         self._hub.call(lambda: gevent.spawn(self._beat) and None)
@@ -152,7 +152,7 @@ class Relays:
             self._end(relay)
 
     def _forget(self, relay: Relay) -> None:
-        """It is gone, and its clients with it."""
+        """Remove a worker and its clients."""
         if self._relays.get(relay.worker) is relay:
             del self._relays[relay.worker]
         for client in list(relay.clients):
@@ -229,17 +229,17 @@ class Relays:
             self._clients.gone(sid)
 
     def _carry_out(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
-        """In a greenlet."""
+        """Handle an event, on a greenlet."""
         sid = relay.sid(client)
         try:
             answer, then = self._clients.carry_out(sid, packet)
-        except Exception:  # the worker has looked through it: this is ours
+        except Exception:  # the worker has checked the packet, so this is an error here
             logger.exception("an event of a web worker")
             answer, then = None, lambda: None
         self._say(relay, wire.Answered(client, number, answer))
         then()
         if sid not in self._whose:
-            self._clients.gone(sid)  # it went away while it was, say, made a viewer
+            self._clients.gone(sid)  # it disconnected while it was, say, made a viewer
 
     # What is said to them
 
@@ -250,7 +250,7 @@ class Relays:
             gevent.get_hub().loop.run_callback(self._flush, relay)
 
     def _flush(self, relay: Relay) -> None:
-        """Say what waits, or that this process is here."""
+        """Send the queued messages, or an empty frame as a sign of life."""
         waiting, relay.waiting = relay.waiting, []
         if self._relays.get(relay.worker) is relay:
             self._publish(relay.worker, relay.link, relay.next_out, waiting)

@@ -40,7 +40,7 @@ class EventPacket(Struct, tag="asked", array_like=True, frozen=True):
 
 
 class Has(Struct, tag="has", array_like=True, frozen=True):
-    """These clients have acknowledged a packet."""
+    """Clients have acknowledged a packet."""
 
     number: int
     clients: list[int]

@@ -1,4 +1,4 @@
-"""From a session's log to its viewers, each at its own pace.
+"""Broadcast of a session's log to its viewers, each at its own pace.
 
     engine thread --append--> log (file)          wake()
                                |                    |
@@ -6,9 +6,9 @@
                                                     ^                        |
                                                     +------ acknowledge -----+
 
-Viewers that need the same records are sent the same bytes: a batch is read and packed once for all of them. Bytes
-that a viewer has not acknowledged are bounded, and the server keeps no more of a viewer than its place in the log. So a
-slow viewer costs little memory, never delays the engine or another viewer, and misses no record.
+Viewers at the same record are sent the same bytes: a batch is read and packed once. The unacknowledged bytes of a
+viewer are bounded, and the server stores only its position in the log. So a slow viewer uses little memory, delays
+neither the engine nor other viewers, and misses no record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from app.session.run import OpenLog, is_large, read_batch
 MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
 MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
-WINDOW = 1024 * 1024  # bytes that a viewer need not have acknowledged when it is sent the next batch
+WINDOW = 1024 * 1024  # unacknowledged bytes at which a viewer is sent no further batch
 ASK = WINDOW // 4  # bytes after which an acknowledgement is requested
-RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
-PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
-SENDING_SHARE = 1 / 4  # of the time may go into sending to many viewers: beyond it batches are fewer and larger
+RECENT = 16  # newest records that are sent with captures; a viewer that is further behind gets none
+PACE = 1 / 60  # seconds between two batches to one viewer: a frame of a display
+SENDING_SHARE = 1 / 4  # maximum share of the time for sending; beyond it batches are fewer and larger
 SLOWEST_PACE = 0.5  # seconds
-STATUS_PACE = 0.2  # seconds between two status messages while only the numbers of records and viewers change
-STATUS_PACE_EACH = 1 / 400  # seconds for each viewer, where they are many: 400 messages a second to all of them
+STATUS_PACE = 0.2  # seconds between two status messages if only counts change
+STATUS_PACE_EACH = 1 / 400  # seconds per viewer: at most 400 such messages a second
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 class Emit(Protocol):
     """Queue an event for clients; never blocks.
 
-    `acknowledged` is called with the id of each client that has it, `sent` with the seconds until it was written to all
-    clients that can be written to.
+    `acknowledged` is called with the id of each client that received it, `sent` with the seconds until it was written
+    to all clients that accept data.
     """
 
     def __call__(
@@ -57,38 +57,38 @@ class Emit(Protocol):
 
 
 class Viewer:
-    """How far one client has got. Changed only under the broadcast's lock."""
+    """Position of a client in the log. Changed only under the broadcast's lock."""
 
     def __init__(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
         self.sid = sid
         self.run = run
         self.next = first
         self.captures = captures
-        self.in_windows = False  # it asks for what it shows of this run: no records are sent
-        self.knows_large = False  # it was notified that this run is long
-        self.begun = False  # the acknowledgement of its join is on its way, and records may follow
+        self.in_windows = False  # it fetches what it shows of this run: no records are sent
+        self.knows_large = False  # it was sent the `large` event
+        self.begun = False  # the acknowledgement of its join is queued, so records may follow
         self.sent = 0  # bytes of records and captures
-        self.asked = 0  # of them, up to the last that it is to acknowledge
-        self.acknowledged = 0  # of them, at least
+        self.asked = 0  # of them, up to the last requested acknowledgement
+        self.acknowledged = 0  # of them
         self.sent_at = 0.0
         self.status: Status | None = None  # as last sent
 
     def has_room(self, end: int) -> bool:
-        """Return whether it can be sent more, of `end` records."""
+        """Return whether it can be sent more of the `end` records."""
         return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
 
 
 class Broadcast:
-    """The viewers of one session and the thread that serves them."""
+    """Viewers of one session, and the thread that serves them."""
 
     def __init__(self, session_id: str, emit: Emit, status: Callable[[], Status]) -> None:
-        """`status` gives the status to send; it is called on the broadcast thread."""
+        """Start the thread. `status` returns the status to send; it is called on the broadcast thread."""
         self._session_id = session_id
         self._emit = emit
         self._status = status
         self._viewers: dict[str, Viewer] = {}
         self._lock = threading.Lock()
-        self._sending = threading.Lock()  # held while records go out; its holder never waits for another broadcast's
+        self._sending = threading.Lock()  # held while records are sent; its holder takes no other broadcast's
         self._wake = threading.Event()
         self._closed = False
         self._run: OpenLog | None = None
@@ -102,31 +102,28 @@ class Broadcast:
         return len(self._viewers)
 
     def wake(self) -> None:
-        """Wake the thread: there may be something to send. Cheap: called on the engine thread after each append;
-        without viewers, whose
-        joining wakes it, the thread stays asleep.
-        """
+        """Wake the thread to send new records. Called on the engine thread after each append; no-op without viewers."""
         if (self._viewers or self._closed) and not self._wake.is_set():
             self._wake.set()
 
     def follow(self, run: OpenLog) -> None:
-        """Switch to a new run; every viewer is notified and gets its records from 0."""
+        """Switch to a new run. Every viewer is notified and gets its records from 0."""
         with self._lock:
             self._run = run
         self.wake()
 
     def join(self, sid: str, run: OpenLog, first: int, captures: bool, in_windows: bool = False) -> Callable[[], None]:
-        """Serve `sid` from record `first` of `run` on; `in_windows`: with its status, and no record until another run
-        begins. Returns what is to be called when the join is acknowledged.
+        """Serve `sid` from record `first` of `run`. Returns a callback for when the join is acknowledged.
 
-        A viewer that joins again gets no more of what it was served before, once this returns.
+        `in_windows`: only the status is sent, until another run begins. A viewer that joins again gets nothing more
+        from its earlier position after this returns.
         """
         viewer = Viewer(sid, run, first, captures)
         viewer.in_windows = viewer.knows_large = in_windows
         with self._lock:
             self._viewers[sid] = viewer
         with self._sending:
-            pass  # a batch for its earlier place is being sent
+            pass  # wait for a batch from its earlier position
 
         def begin() -> None:
             viewer.begun = True
@@ -143,7 +140,7 @@ class Broadcast:
         return found
 
     def close(self, why: Closing) -> None:
-        """Tell every viewer and end the thread."""
+        """Notify all viewers and end the thread."""
         with self._lock:
             viewers, self._viewers = list(self._viewers), {}
             self._closed = True
@@ -171,7 +168,7 @@ class Broadcast:
                 delay = 1.0
 
     def _round(self) -> float | None:
-        """Send each viewer what is due. Returns the seconds after which something else will be due, None for never."""
+        """Send what is due. Returns the seconds until more is due; None: nothing is."""
         with self._lock:
             run, viewers = self._run, [viewer for viewer in self._viewers.values() if viewer.begun]
         if run is None or not viewers:
@@ -199,9 +196,7 @@ class Broadcast:
         self._emit("reset", message, [viewer.sid for viewer in viewers])
 
     def _tell_large(self, viewers: list[Viewer], run: OpenLog) -> None:
-        """Notify viewers that the run is longer than a page stores. A client that can show it in windows joins again
-        for that.
-        """
+        """Notify viewers that the run is too long for a page. A client that supports windows joins again."""
         if not viewers or run.is_held_back or not is_large(run.log):
             return
         for viewer in viewers:
@@ -210,7 +205,7 @@ class Broadcast:
         self._emit("large", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
-        """Send a batch to each viewer with room for one. Viewers at the same record are one group."""
+        """Send a batch to each viewer below its window. Viewers at the same record are one group."""
         end = len(run.log)
         groups: dict[tuple[int, bool], list[Viewer]] = {}
         for viewer in viewers:
@@ -220,7 +215,7 @@ class Broadcast:
             for (first, captures), group in groups.items():
                 self._send_batch(group, run, first, end, captures, now)
         except AppError:
-            return None  # just retired: `follow` comes next
+            return None  # the run was retired, and `follow` comes next
         return min((viewer.sent_at + self._pace - now for viewer in viewers if viewer.has_room(end)), default=None)
 
     def _send_batch(
@@ -240,7 +235,7 @@ class Broadcast:
         size = sum(map(len, records)) + sum(len(capture) for capture in captures if capture)
         with self._sending:
             with self._lock:
-                # the others have left, or joined again, since this round began
+                # without viewers that left or joined again since this round began
                 group = [viewer for viewer in group if self._viewers.get(viewer.sid) is viewer]
                 for viewer in group:
                     viewer.next += len(records)
@@ -268,17 +263,17 @@ class Broadcast:
         return self._status_at + pace - now if len(due) < len(late) else None
 
     def _was_sent(self, seconds: float) -> None:
-        """Sending to many viewers takes time from the engine: the longer it takes, the less often batches are sent."""
+        """Adapt the pace to the duration of sending, which takes time from the engine."""
         self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
 
     def _acknowledged(self, viewer: Viewer, run: OpenLog, sent: int) -> None:
         with self._lock:
             if viewer.run is not run:
-                return  # of a batch before a reset
+                return  # the batch is from before a reset
             viewer.acknowledged = max(viewer.acknowledged, sent)
         self.wake()
 
 
 def _calm(status: Status | None) -> dict[str, Any] | None:
-    """Return a status without what changes at every record, or at every coming and going."""
+    """Return a status without the counts that change with every record or viewer."""
     return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

@@ -1,4 +1,4 @@
-"""Why a session, a recording or a watched benchmark is closed: a word for the page, a sentence for everybody else."""
+"""Cause for which a session, a recording or a running benchmark is closed: a word for the page, and a sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Cause = Literal[
 
 
 class Closing(NamedTuple):
-    """Why something is closed; `detail` is the mistake, one sentence in English."""
+    """Cause of a closing. `detail`: an error, in one English sentence."""
 
     cause: Cause
     detail: str = ""

@@ -41,11 +41,11 @@ class CommandQueue:
         return self._gone
 
     def ask(self, do: Callable[[], T]) -> T:
-        """Have it done on the working thread and wait for what comes of it.
+        """Execute a command on the working thread and return its result.
 
         Raises:
-            AppError: what `do` raised; the engine's refusals (ValueError) and the disk's (OSError) as `refused`,
-                anything else as `internal`; `busy` when too much is waiting.
+            AppError: the error of `do`: ValueError (of the engine) and OSError (of the disk) as `refused`, others as
+                `internal`; `busy` if the queue is full.
         """
         if self._gone is not None:
             raise self._gone
@@ -59,15 +59,15 @@ class CommandQueue:
         return future.result()
 
     def wake(self) -> None:
-        """Have the working thread look at what else it has to do; from any thread, without waiting."""
+        """Wake the working thread. May be called on any thread; does not wait."""
         if self._queue.empty():
             with contextlib.suppress(queue.Full):
                 self._queue.put_nowait(_Command(lambda: None, Future()))
 
     def carry_out_next(self, wait: float | None) -> bool:
-        """On the working thread: do the next command, waiting `wait` seconds for it (None: forever). Whether it did.
+        """Execute the next command, on the working thread. Returns whether there was one within `wait` seconds.
 
-        It may come back earlier without one: one sleep is `LONGEST_WAIT` at most.
+        `wait` None: no limit. It may return earlier without a command: a single wait is at most `LONGEST_WAIT`.
         """
         try:
             command = self._queue.get(wait is None or wait > 0, wait if wait is None else min(wait, LONGEST_WAIT))
@@ -87,13 +87,13 @@ class CommandQueue:
         return True
 
     def close(self, gone: AppError) -> None:
-        """From any thread: take no more commands, answer them with `gone`, and wake the working thread."""
+        """Refuse all further commands with `gone`, and wake the working thread. May be called on any thread."""
         self._gone = self._gone or gone
-        with contextlib.suppress(queue.Full):  # then it has enough to wake up for
+        with contextlib.suppress(queue.Full):  # a full queue wakes the thread anyway
             self._queue.put_nowait(_Command(lambda: None, Future()))
 
     def end(self) -> None:
-        """On the working thread, at its end: answer the commands that still wait."""
+        """Refuse the waiting commands, at the end of the working thread."""
         self._ended = True
         self._refuse_all()
 

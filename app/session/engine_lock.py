@@ -21,11 +21,11 @@ class Line:
 
     @property
     def waiting(self) -> int:
-        """How many stand in it."""
+        """Number of waiting threads."""
         return len(self._waiting)
 
     def take(self, wait: float | None = None) -> bool:
-        """Take the next turn, to be given on by `leave`. False: it did not come in `wait` seconds (None: it will)."""
+        """Acquire the lock in order of arrival, until `leave`. Returns False after `wait` seconds (None: no limit)."""
         with self._lock:
             if not self._taken:
                 self._taken = True
@@ -35,7 +35,7 @@ class Line:
         if my_turn.wait(wait):
             return True
         with self._lock:
-            if my_turn.is_set():  # handed on in the last moment
+            if my_turn.is_set():  # acquired at the last moment
                 return True
             self._waiting.remove(my_turn)
             return False
@@ -73,7 +73,7 @@ class EngineLock(Line):
 
     @property
     def at_work(self) -> bool:
-        """Whether a thread other than a lab's computes, or did a moment ago."""
+        """Whether a thread other than a lab's is computing, or was within the last RECENT seconds."""
         return time.monotonic() - self._last < RECENT
 
 

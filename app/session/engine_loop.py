@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Later(NamedTuple):
-    """Prompts that come in once `after` steps have been taken."""
+    """Prompts that are submitted after step `after`."""
 
     after: int
     prompts: list[Prompt]
@@ -34,7 +34,7 @@ class _Later(NamedTuple):
 
 
 class EngineLoop:
-    """An engine at work. Methods and changes belong to the engine thread; other threads may read the attributes."""
+    """Engine loop. Methods are called on the engine thread only; other threads may read the attributes."""
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class EngineLoop:
         changed: Callable[[], None],
         began: Callable[[Run], None],
     ) -> None:
-        """`changed` is called when there is news, `began` with a new run just before it becomes `run`."""
+        """Set up the loop. `changed` is called after changes, `began` with a new run before it becomes `run`."""
         self._settings, self._turns = settings, turns
         self._changed, self._began = changed, began
         self.run: Run | None = None
-        # as requested: the engine's is resolved, and would tie a later one to its strategy
+        # requested settings: resolved ones would fix defaults that depend on the strategy
         self.config = EngineConfig()
-        self.model = ""  # that the run is on, by name
+        self.model = ""  # name of the run's model
         self.mode: Mode = "paused"
-        self.speed = 0.0  # steps a second, 0 = as fast as it goes
+        self.speed = 0.0  # steps a second; 0: as fast as possible
         self.error: AppError | None = None  # of the last step
         self.notice: str | None = None
         self.unfinished = 0
-        self.fork: ForkJob | None = None  # the fork that this run began as
-        self.source: RequestSource | None = None  # what sends requests besides the page
+        self.fork: ForkJob | None = None  # set if this run is a fork
+        self.source: RequestSource | None = None  # requests other than the page's
         self._is_watched = True
-        self._later: list[_Later] = []  # what comes in by itself, by the step after which it does
-        self._steps = 0  # taken since the log began
-        self._over: AppError | None = None  # why nothing more can be written to the log
+        self._later: list[_Later] = []  # prompts to be submitted later, by step
+        self._steps = 0  # steps since the log began
+        self._over: AppError | None = None  # set when the log cannot be continued
         self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
         self._next_epoch = 0
@@ -68,35 +68,35 @@ class EngineLoop:
 
     @property
     def current(self) -> Run:
-        """The run; there is one after the first `begin`."""
+        """Current run, after the first `begin`."""
         assert self.run is not None
         return self.run
 
     @property
     def at_work(self) -> bool:
-        """Whether it continues to step without a further request."""
+        """Whether it steps without another command."""
         return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0)
 
     def seconds_to_next_step(self) -> float | None:
-        """Return 0 when a step is due; None when none is until the next request."""
+        """Return the seconds to the next step; 0: it is due; None: none is due until the next command."""
         if self._jobs:
             return 0.0
         return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
 
     def begin(self, config: EngineConfig, lease: Lease, own: OwnTiers | None = None) -> Run:
-        """Begin a new log, which takes `lease` over. `own`: as `BuildEngine` takes it.
+        """Begin a new run, which takes over `lease`. `own`: see `BuildEngine`.
 
-        Raises ValueError for an impossible configuration; the old log continues, unless its pool had to be freed.
+        Raises ValueError for an invalid configuration. Then the old run continues, unless its pool had to be freed.
         """
         old, model = self.run, lease.model
         gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
         try:
             with self._turns:
                 if gives_up:
-                    self.current.engine.let_go()  # both pools at once have no room
+                    self.current.engine.let_go()  # both pools do not fit
                 engine = model.build(config, None, own)
         except BaseException:
-            if gives_up:  # its pool is gone
+            if gives_up:  # its pool was freed
                 self._over = refuse("refused", "run.gave_up")
             raise
         run = Run(self._next_epoch, engine, lease)
@@ -125,14 +125,14 @@ class EngineLoop:
         self._changed()
 
     def serve(self, source: RequestSource) -> None:
-        """Take the source's requests from now on, and step by itself while there are any."""
+        """Serve the requests of `source`, stepping as fast as possible."""
         self.source = source
         self.play(0)
 
     def tend(self, is_watched: bool) -> None:
-        """Process the source's requests between two steps. A run fed by a source captures only while it has viewers, so
-        that
-        clients do not wait for unseen captures.
+        """Process the source's requests between two steps.
+
+        A run with a source captures arrays only while it has viewers, so that clients do not wait for unused captures.
         """
         if self.source is None:
             return
@@ -157,22 +157,22 @@ class EngineLoop:
         return self._over is not None or 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
 
     def wake(self) -> None:
-        """Have a step that waits for instances come back, from any thread: something else is to be done."""
+        """Interrupt a step that waits for instances. May be called on any thread."""
         run = self.run
-        with contextlib.suppress(AppError):  # it is over
+        with contextlib.suppress(AppError):  # the run is over
             if run is not None:
                 run.engine.wake()
 
     def end(self) -> None:
-        """The last run is over: its engine goes."""
+        """Retire the last run and its engine."""
         if self.run is not None:
             self.run.retire()
         self.fork = None  # it refers to the engine
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """Submit all prompts or none, those with `after_steps` so many steps from now; when nothing else is left to
-        compute, the next of them does not wait. Returns the requests that came in at once, and the number of
-        records.
+        """Submit all prompts or none, those with `after_steps` after so many steps, or as soon as the engine is idle.
+
+        Returns the requests that were submitted at once, and the number of records.
         """
         unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
         limit = self._settings.max_unfinished
@@ -197,11 +197,11 @@ class EngineLoop:
         return requests, len(self.current.whole)
 
     def coming(self) -> list[int]:
-        """Return the remaining steps until each later prompt; fewer when nothing else is left to compute."""
+        """Return the steps until the submission of each later prompt, unless the engine is idle before."""
         return [later.after - self._steps for later in list(self._later) for _ in later.prompts]
 
     def abort(self, request_id: str) -> int:
-        """End a request. Returns the number of records."""
+        """Abort a request. Returns the number of records."""
         self._check_not_forking()
         with self._writing():
             found = self.current.engine.abort(request_id)
@@ -212,28 +212,26 @@ class EngineLoop:
         return len(self.current.whole)
 
     def lose_instance(self, index: int) -> None:
-        """An instance ends, as a process does that is killed. ValueError: there is none."""
+        """Kill an instance. Raises ValueError if there is none with this index."""
         with self._writing():
             self.current.engine.lose_instance(index)
         self.unfinished = self.current.engine.num_unfinished()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """Set the first priority of captures, now and after a reset."""
+        """Set the first priority of captures, for this run and later ones."""
         self.current.engine.focus(layers, heads)
         self._focus = (layers, heads)
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int = 0
     ) -> tuple[int, RecomputedLike]:
-        """Return a layer of a sequence, or all (None), computed again without the cache, and the epoch that it
-        belongs to.
-        """
+        """Recompute a layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
         with self._turns:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def add_fork(self, fork: Fork) -> ForkJob:
-        """Play another run's log to this one, which has no records yet. ValueError: it cannot be played here."""
+        """Replay another run's log into this run, which must be empty. Raises ValueError if it cannot be replayed."""
         if len(self.current.whole):
             raise refuse("busy", "run.begun")
         self.fork = ForkJob(fork, self.current.engine)
@@ -247,16 +245,16 @@ class EngineLoop:
         self._jobs.append(job)
 
     def play(self, speed: float) -> None:
-        """Step on its own from now on."""
+        """Step at `speed` steps a second until paused; 0: as fast as possible."""
         self.end_jobs()
-        if speed and self.mode == "running":  # it was free, and the next step may be far off
+        if speed and self.mode == "running":  # finish turns that began ahead: the next step may be far off
             with self._writing():
                 self.current.engine.rest()
         self.mode, self.speed, self._next_step_at = "running", speed, time.monotonic()
         self.error = None
 
     def pause(self) -> None:
-        """Step no more."""
+        """Stop stepping."""
         self.end_jobs()
         self.mode, self.current.was_halted = "paused", True
         with self._writing():
@@ -264,7 +262,7 @@ class EngineLoop:
         self.unfinished = self.current.engine.num_unfinished()
 
     def advance(self) -> None:
-        """Perform the step that is due, if one is."""
+        """Take a step, if one is due."""
         if self._jobs:
             job = self._jobs[0]
             if isinstance(job, ForkJob):
@@ -272,14 +270,14 @@ class EngineLoop:
             else:
                 self._advance_job(job)
         elif self.seconds_to_next_step() == 0:
-            # The next step is due one period after this one was, unless the engine cannot keep up.
+            # one period after this step was due, unless the engine cannot keep up
             period = 1 / self.speed if self.speed else 0.0
             self._next_step_at = max(self._next_step_at + period, time.monotonic())
-            with contextlib.suppress(AppError):  # paused then, and the status says why
+            with contextlib.suppress(AppError):  # paused; the status has the error
                 self._step()
 
     def end_jobs(self, error: AppError | None = None) -> None:
-        """Answer every job, with what it has performed or with the error."""
+        """Resolve every job with its result so far, or with the error."""
         while self._jobs:
             job = self._jobs.popleft()
             if isinstance(job, ForkJob):
@@ -321,16 +319,14 @@ class EngineLoop:
             self._jobs.remove(job)
             job.future.set_exception(error)
             return
-        is_one = self.current.engine.config.num_instances == 0  # others' prompts are computed beside
+        is_one = self.current.engine.config.num_instances == 0  # several instances compute prompts in parallel
         if job.until_prefilled and is_one and record and not any(entry.phase == "prefill" for entry in record.batch):
-            # The sequences that still wait have no room: going on would decode the others to their ends.
+            # Waiting sequences do not fit; more steps would only decode the others to their end.
             self._jobs.remove(job)
             job.end(len(log))
 
     def _step(self) -> StepRecord | None:
-        """Run a step of the engine; return None without a record yet. A failure pauses and stays in the status; the log
-        is preserved.
-        """
+        """Run a step of the engine; returns None without a record. An error pauses the run and is in the status."""
         try:
             self._check_log_size()
             run, is_free = self.current, self.mode == "running" and not self.speed
@@ -353,14 +349,14 @@ class EngineLoop:
                 refusal = AppError("internal", failed, objection)
             if self.source is None:
                 self._fail(refusal)
-            else:  # its batch was aborted: others go on
+            else:  # its batch was aborted; other requests continue
                 self.error, self.unfinished = refusal, self.current.engine.num_unfinished()
                 if self._over:
                     self.source.failed(refusal)
             raise refusal from None
 
     def _let_in(self) -> None:
-        """Submit what is due, and what would wait for steps that are never taken."""
+        """Submit the prompts that are due, and further ones while the engine is idle."""
         while self._later and (self._later[0].after <= self._steps or not self.unfinished):
             later = self._later.pop(0)
             with self._writing():
@@ -369,9 +365,7 @@ class EngineLoop:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Take a turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log
-        then.
-        """
+        """Hold the engine lock. If the log cannot be written the run is over, since the engine is ahead of it."""
         try:
             with self._turns:
                 yield
@@ -384,12 +378,12 @@ class EngineLoop:
         self._changed()
 
     def _check_not_forking(self) -> None:
-        """Raise while a run is made again: an input now would make it another run."""
+        """Raise while a fork is replayed, since other input would change it."""
         if any(isinstance(job, ForkJob) for job in self._jobs):
             raise refuse("busy", "run.forking")
 
     def _check_log_size(self) -> None:
-        """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
+        """Enforce the limit of the log's file: captures stop first, then the run ends."""
         if self._over:
             raise self._over
         size, limit = self.current.whole.num_bytes, self._settings.max_log_bytes

@@ -104,14 +104,14 @@ class ForkJob:
         return going
 
     def end(self, error: AppError | None) -> None:
-        """The fork is done or given up; idempotent."""
+        """End the fork, finished or not. Idempotent."""
         self._ended = True
         self.fork.close()
         if not self.forked.done():
             self.forked.set_exception(error or refuse("refused", "fork.stopped"))
 
     def status(self) -> ForkStatus:
-        """As the session's status says it."""
+        """Return the status of the fork, for that of the session."""
         return {
             "source": self.fork.source_id,
             "epoch": self.fork.epoch,

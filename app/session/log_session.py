@@ -42,7 +42,7 @@ class LogSession:
         return None
 
     def status(self) -> Status:
-        """As a session's; `mode` is "recording"."""
+        """Return the status, as `Session.status`; `mode` is "recording"."""
         return {
             "theater": self.session_id,
             "epoch": self.run.epoch,
@@ -64,10 +64,10 @@ class LogSession:
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+        """Make `sid` a viewer. Returns the acknowledgement, and a callback for when it is queued.
 
-        Arrays are not sent along: a viewer fetches those that it shows. `windows`: where the log is longer than a page
-        keeps no record is sent either.
+        Arrays are not sent; a viewer fetches what it shows. `windows`: nor are the records of a log that is too long
+        for a page.
         """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
@@ -91,7 +91,7 @@ class LogSession:
         self._broadcast.wake()
 
     def close(self, why: Closing) -> None:
-        """Tell the viewers. Reads under way go on to their end."""
+        """Notify the viewers and retire the run. Current reads continue to their end."""
         self._broadcast.close(why)
         self.run.retire()
 

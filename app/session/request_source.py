@@ -1,4 +1,4 @@
-"""Source of a session's requests besides its page: `app.openai.engine.AsyncEngine`."""
+"""Source of a session's requests other than its page: `app.openai.engine.AsyncEngine`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.trace.records import StepRecord
 
 
 class RequestSource(Protocol):
-    """Every method but `num_active` and `status` is called on the engine thread, between two steps."""
+    """Source of requests. Methods other than `num_active` and `status` are called on the engine thread."""
 
     @property
     def num_active(self) -> int:
-        """Number of unfinished requests: while there are any, the run cannot restart."""
+        """Number of unfinished requests, which prevent a restart of the run."""
 
     @property
     def has_news(self) -> bool:
@@ -23,18 +23,18 @@ class RequestSource(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether `tend` has left something that it could do at once."""
+        """Whether `tend` has more work that it could do at once."""
 
     def status(self) -> ApiStatus: ...
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
-        """Submit due requests, abort abandoned ones. `may_enter`: False while nothing may be submitted."""
+        """Submit due requests, and abort abandoned ones. `may_enter` False: submit nothing."""
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
-        """A record was appended to the log, after which so many sequences wait for room."""
+        """Process a new record of the log. `num_waiting`: waiting sequences after it."""
 
     def begun(self) -> None:
-        """A new run has begun; of the old one's requests none was under way."""
+        """Note that a new run has begun; the old one has no unfinished requests."""
 
     def failed(self, refusal: AppError) -> None:
         """End all waiting requests: the run cannot continue."""

@@ -17,10 +17,10 @@ from engine.trace.shown_log import ShownLog
 
 
 class OpenLog:
-    """Log that any number of threads can read; once it is retired, its last reader closes it.
+    """Log that any number of threads can read. After it is retired, its last reader closes it.
 
-    `log` is the readable part. `whole` is all of it, for the owner of the run only: a lesson's run holds back the
-    records that answer an open question.
+    `log` is the readable part. `whole` is all of it, for the owner of the run only: a lesson hides the records that
+    answer an open question.
     """
 
     def __init__(self, epoch: int, log: TraceReader) -> None:
@@ -35,7 +35,7 @@ class OpenLog:
 
     @property
     def log(self) -> TraceReader:
-        """As far as it is shown."""
+        """The visible part of the log."""
         shown = self._shown
         return self.whole if shown is None else shown
 
@@ -46,15 +46,15 @@ class OpenLog:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether there may be more than is shown."""
+        """Whether records may be hidden."""
         return self._shown is not None
 
     def hold_back(self, count: int | None) -> None:
-        """Show the first `count` records and no more, whatever is appended; None: show everything from now on."""
+        """Show only the first `count` records; None: show all."""
         self._shown = None if count is None else ShownLog(self.whole, count)
 
     def shown_unfinished(self) -> int:
-        """Sequences that are not finished in what is shown; 0 of a run that is over."""
+        """Return the number of unfinished sequences in the visible part; 0 if the run is over."""
         with contextlib.suppress(AppError), self.reading() as log:
             state = log.state_at(len(log) - 1)
             return len(state.waiting) + len(state.running)
@@ -62,10 +62,10 @@ class OpenLog:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceReader]:
-        """Open the log inside the `with`.
+        """Keep the log open inside the `with`.
 
         Raises:
-            AppError: `stale_epoch` when the run is over.
+            AppError: `stale_epoch` if the run is over.
         """
         with self._lock:
             if self._retired:
@@ -81,7 +81,7 @@ class OpenLog:
                 self._close()
 
     def summary(self) -> Summary:
-        """Return the log's summary, read again only when the log has grown.
+        """Return the log's summary, cached until the log grows.
 
         Raises:
             AppError: `stale_epoch` when the run is over.
@@ -93,7 +93,7 @@ class OpenLog:
             return known
 
     def retire(self) -> None:
-        """Close the log when its last reader is done; idempotent."""
+        """Close the log after its last reader. Idempotent."""
         with self._lock:
             if self._retired:
                 return
@@ -108,35 +108,35 @@ class OpenLog:
 
 
 class Run(OpenLog):
-    """An engine and its log.
+    """Engine and its log.
 
-    A reset retires the run while viewers and downloads may still be reading it: the engine goes, and with it the use of
-    its model; the log stays open for them, and the last one out closes it. It is a file without a name and goes then.
+    A reset retires the run while viewers and downloads may still read it. The engine is closed and the lease of its
+    model ends; the log, an unnamed file, stays open until its last reader is done.
     """
 
     whole: TraceWriter
 
     def __init__(self, epoch: int, engine: EngineLike, lease: Lease | None = None) -> None:
-        """`lease`: of the engine's model, ended when the run is over."""
+        """Wrap an engine. `lease`: of its model, closed when the run is retired."""
         super().__init__(epoch, engine.log)
         self._engine: EngineLike | None = engine
-        self.config: EngineConfig = engine.config  # as resolved
-        self.was_halted = True  # a person paused it since the last record, so that time is not a latency
+        self.config: EngineConfig = engine.config  # resolved
+        self.was_halted = True  # paused since the last record, so the time in between is no latency
         self._lease = lease
 
     @property
     def engine(self) -> EngineLike:
-        """The engine.
+        """Engine of the run.
 
         Raises:
-            AppError: `stale_epoch` when the run is over.
+            AppError: `stale_epoch` if the run is over.
         """
         if self._engine is None:
             raise refuse("stale_epoch", "epoch.over", epoch=self.epoch)
         return self._engine
 
     def retire(self) -> None:
-        """Idempotent."""
+        """Close the engine and the lease; the log stays open for its readers. Idempotent."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.let_go()
@@ -148,9 +148,9 @@ class Run(OpenLog):
 def read_batch(
     log: TraceReader, first: int, end: int, max_bytes: int, captures_from: int | None, max_capture_bytes: int
 ) -> tuple[list[bytes], list[bytes | None]]:
-    """Records [first, end) as they lie in the file, as many as fit `max_bytes` but at least one.
+    """Return the encoded records from [first, end) that fit `max_bytes`, at least one, and their captures.
 
-    Captures come with the records from `captures_from` on (None: with none), newest first while they fit
+    Records from `captures_from` on (None: none) have captures, the newest ones as far as they fit
     `max_capture_bytes`; the others are None.
     """
     records: list[bytes] = []
@@ -176,16 +176,16 @@ def read_batch(
 
 
 MAX_RECORDS = 20_000  # of a log that a page reads whole
-MAX_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
+MAX_BYTES = 64 << 20  # of its records, without arrays
 
 
 def is_large(log: TraceReader) -> bool:
-    """Return whether a page reads the log in pieces instead of whole."""
+    """Return whether the log is too long for a page to load whole."""
     return len(log) > MAX_RECORDS or log.all_record_bytes > MAX_BYTES
 
 
 def joined(session_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
-    """Return the acknowledgement of a viewer that is sent the records from `first` on."""
+    """Return the acknowledgement of a viewer that gets the records from `first`."""
     return {
         "theater": session_id,
         "epoch": run.epoch,

@@ -1,8 +1,8 @@
-"""A session: one engine, the thread that owns it, and what clients may ask of it.
+"""Session: one engine, the thread that owns it, and the commands of its clients.
 
-Every method may be called from any thread. Commands go to the engine thread by a queue and come back as futures; the
-engine is touched on that thread alone. Between two steps the thread always looks at its commands first, so a pause,
-a submission or an abort waits for one step at most.
+Every method may be called on any thread. Commands are queued for the engine thread, which answers through futures; no
+other thread uses the engine. Commands are executed before the next step, so a pause, a submission or an abort waits for
+at most one step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Session:
     """Live run and its viewers.
 
     Raises (every command):
-        AppError: `refused` the engine said no, `busy`, `unknown_theater` when it closed meanwhile, `internal`.
+        AppError: `refused` by the engine, `busy`, `unknown_theater` if the session has closed, `internal`.
     """
 
     def __init__(
@@ -58,17 +58,21 @@ class Session:
         observe: Callable[[Run], object],
         own: OwnTiers | None = None,
     ) -> None:
-        """Builds the engine, on the model of that name (None: the first), on the session's own thread. `failed` is
-        called there when it closed by a mistake, `observe` with each run before its first record. `own`: what its runs
-        keep outside their pools instead of what the server does.
+        """Start the engine thread and build the engine on it.
+
+        Args:
+            model: name of the model; None: the server's first.
+            failed: called on the engine thread after an error has closed the session.
+            observe: called with each run before its first record.
+            own: tiers of its runs; None: those of the server.
         """
         self.session_id = session_id
         self.name = name
         self.last_used = time.monotonic()
-        self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
+        self.in_lesson = False  # driven by a lesson, which refuses other commands
         self.is_lab = isinstance(turns, LabLock)
-        self.is_api = False  # it was made to answer OpenAI's clients
-        self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
+        self.is_api = False  # created for the OpenAI-compatible API
+        self.most_pool_bytes: int | None = None  # limit of a lab's settings
         self._max_count = settings.max_count
         self._failed, self._observe = failed, observe
         self._models = models
@@ -90,34 +94,34 @@ class Session:
             self.close(Closing("unbuilt"))
             raise
 
-    # Questions that need no engine thread
+    # Queries without the engine thread
 
     @property
     def run(self) -> Run:
-        """The present run."""
+        """The current run."""
         return self._loop.current
 
     @property
     def config(self) -> EngineConfig:
-        """Settings as requested."""
+        """Requested settings."""
         return self._loop.config
 
     @property
     def next_config(self) -> EngineConfig:
-        """Settings of a run that begins anew: without ablations, which name records of the present one."""
+        """Settings of the next run: without ablations, which refer to records of the current one."""
         return structs.replace(self.config, ablate=None)
 
     @property
     def model_name(self) -> str:
-        """Name of the present run's model."""
+        """Name of the current run's model."""
         return self._loop.model
 
     @property
     def model(self) -> ServedModel:
-        """Model of the present run.
+        """Model of the current run.
 
         Raises:
-            AppError: `loading`, when the run is over and the model was released.
+            AppError: `loading` if the run is over and its model was unloaded.
         """
         return self._models.find(self.model_name).model
 
@@ -127,22 +131,22 @@ class Session:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is one of those of which a server has a limited number."""
+        """Whether it counts towards the limit of sessions."""
         return not self.is_lab and not self.is_api
 
     @property
     def is_idle(self) -> bool:
-        """It has no viewer, and nothing is under way."""
+        """Whether it has no viewer and no pending work."""
         return not self.num_viewers and not self._loop.at_work
 
     @property
     def is_working(self) -> bool:
-        """Something is under way."""
+        """Whether it has pending work."""
         return self._loop.at_work
 
     @property
     def is_closed(self) -> bool:
-        """It takes no more commands."""
+        """Whether it refuses all commands."""
         return self._commands.closed
 
     def status(self) -> Status:
@@ -170,15 +174,15 @@ class Session:
 
     @property
     def computes(self) -> bool:
-        """Whether it takes steps by itself now."""
+        """Whether it is stepping by itself."""
         return self._loop.mode == "running" and self._loop.unfinished > 0
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool, windows: bool = False
     ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+        """Make `sid` a viewer. Returns the acknowledgement, and a callback for when it is queued.
 
-        `windows`: where the log is longer than a page keeps no record is sent, and it asks for what it shows.
+        `windows`: no records of a log that is too long for a page are sent; the page fetches what it shows.
         """
         run = self.run
         if epoch is not None and epoch != run.epoch:
@@ -188,17 +192,17 @@ class Session:
         large = windows and not run.is_held_back and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures, large)
-        if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, and then sent no notice
+        if self._commands.gone is not None:  # a session that closed before `sid` joined has sent it no notice
             raise self._commands.gone
         return joined(self.session_id, run, first, self.status(), large), begin
 
     def hold_back(self, count: int | None) -> None:
-        """Show viewers the first `count` records of the present run and no more; None: everything."""
+        """Show viewers only the first `count` records of the current run; None: all records."""
         self.run.hold_back(count)
         self._broadcast.wake()
 
     def leave(self, sid: str) -> bool:
-        """Return whether `sid` was a viewer; it is none now."""
+        """Remove a viewer. Returns whether `sid` was one."""
         found = self._broadcast.leave(sid)
         if found:
             self.last_used = time.monotonic()
@@ -211,11 +215,11 @@ class Session:
         return self._ask(lambda: self._loop.submit(prompts, sampling))
 
     def follow(self, fork: Fork) -> ForkJob:
-        """Begin to play another run's log to this one. Its `forked` says when the change is made, or why not."""
+        """Begin to replay another run's log as a fork. Its future `forked` resolves at the change, or fails."""
         return self._ask(lambda: self._loop.add_fork(fork))
 
     def step(self, count: int, expect: int | None) -> Future[Performed]:
-        """Up to `count` steps, none if the log has grown past `expect`. The future is answered when they are over."""
+        """Take up to `count` steps; none if the log has more than `expect` records. The future resolves after them."""
         return self._ask_steps(StepJob(count, expect, until_prefilled=False))
 
     def prefill(self, expect: int | None) -> Future[Performed]:
@@ -223,50 +227,47 @@ class Session:
         return self._ask_steps(StepJob(self._max_count, expect, until_prefilled=True))
 
     def play(self, speed: float) -> Status:
-        """Step on its own, `speed` steps a second (0 = as fast as it goes), until paused. Returns the status."""
+        """Step at `speed` steps a second (0: as fast as possible) until paused. Returns the status."""
         self._ask(lambda: self._loop.play(speed))
         return self.status()
 
     def pause(self) -> Status:
-        """Step no more, after the step under way. Returns the status."""
+        """Stop stepping after the current step. Returns the status."""
         self._ask(self._loop.pause)
         return self.status()
 
     def abort(self, request_id: str) -> int:
-        """End a request. Returns the number of records."""
+        """Abort a request. Returns the number of records."""
         return self._ask(lambda: self._loop.abort(request_id))
 
     def lose_instance(self, index: int) -> None:
-        """End an instance of the run, as if its process were killed, and restart it."""
+        """Kill and restart an instance of the run."""
         self._ask(lambda: self._loop.lose_instance(index))
 
     def serve(self, source: RequestSource) -> None:
-        """Take the requests of `source` from now on."""
+        """Serve the requests of `source`."""
         self._ask(lambda: self._loop.serve(source))
 
     @property
     def source(self) -> RequestSource | None:
-        """Source of requests besides the page."""
+        """Source of requests other than the page."""
         return self._loop.source
 
     def look(self) -> None:
-        """Have the engine thread look at its source, from any thread, without waiting for it."""
+        """Wake the engine thread to check its source. Does not wait."""
         self.last_used = time.monotonic()
         self._commands.wake()
         self._loop.wake()
 
     def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
-        """Begin a new log, with other settings, on another model or with other tiers if given; if these cannot work,
-        the old
-        log continues.
-        """
+        """Begin a new log, with the given settings, model and tiers. If these are invalid, the old log continues."""
         self._own = own or self._own
         if self.source is not None and self.source.num_active:
             raise refuse("busy", "run.api", num_active=self.source.num_active)
         return self._begin(config, model or self.model_name)
 
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
-        lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
+        lease = self._models.lease(model)  # loading does not block the engine thread
         try:
             return self._ask(lambda: self._loop.begin(config or self.next_config, lease, self._own))
         except BaseException:
@@ -280,13 +281,11 @@ class Session:
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int = 0
     ) -> tuple[int, RecomputedLike]:
-        """Return a layer of a sequence, or all (None), computed again without the cache, between two steps; and its
-        epoch.
-        """
+        """Recompute a layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
         return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens, residual))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
-        """Record the run, from its beginning and until it is over. Returns the status."""
+        """Record the whole run. Returns the status."""
 
         def do() -> None:
             if self._recorder and self._recorder.ended is None:
@@ -297,22 +296,22 @@ class Session:
         return self.status()
 
     def stop_recording(self) -> Status:
-        """Record no more. Returns the status."""
+        """Stop recording. Returns the status."""
         self._ask(lambda: self._end_recording("stopped"))
         return self.status()
 
     def close(self, why: Closing) -> None:
-        """End both threads and delete the log; commands without an answer get `unknown_theater`. Idempotent."""
+        """End both threads and delete the log; pending commands get `unknown_theater`. Idempotent."""
         self.begin_close(why)
         self.has_closed(None)
 
     def begin_close(self, why: Closing) -> None:
-        """As `close`, without waiting for the step under way."""
+        """Close without waiting for the current step."""
         self._commands.close(refuse("unknown_theater", "run.closed", session_id=self.session_id, why=why.sentence))
         self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:
-        """Return whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
+        """Wait at most `seconds` (None: no limit) for the engine thread. Returns whether it has ended."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -326,7 +325,7 @@ class Session:
         return job.future
 
     def _began(self, run: Run) -> None:
-        """Called before `run` is set: a viewer that joins the old run in between is moved on to the new one."""
+        """Switch to a new run, before `run` is set, so that a viewer that joins the old one is moved too."""
         self._end_recording("reset", "the session was reset")
         self._broadcast.follow(run)
         self._observe(run)
@@ -336,8 +335,8 @@ class Session:
             self._recorder.end(ended, detail)
 
     def _work(self) -> None:
-        """The engine thread. When it fails it closes the session: no other thread would answer the commands."""
-        with ExitStack() as ending:  # each of these, even if another one fails
+        """Run the engine thread. After an error it closes the session, so that no command waits for ever."""
+        with ExitStack() as ending:  # all are called, even if one fails
             ending.callback(self._loop.end)
             ending.callback(self._end_recording, "closed", "the session was closed")
             ending.callback(self._tell_source)
@@ -351,22 +350,22 @@ class Session:
             self._loop.end_jobs(self._commands.gone)
 
     def _tell_source(self) -> None:
-        """Notify clients that wait for an answer that there is none."""
+        """Fail the pending requests of the source."""
         if self.source is not None and self._commands.gone is not None:
             self.source.failed(self._commands.gone)
 
     def _begin_anew(self) -> None:
-        """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
+        """Begin a new run, with an empty cache, because the log of a run with a source is too long."""
         lease = self._models.lease(self.model_name)
         self._loop.begin(self.next_config, lease, self._own)
         self._loop.notice = "the log had become long: this run began anew, with an empty cache"
 
     def _perform(self) -> None:
-        """Commands and steps, until it is closed."""
+        """Execute commands and steps until the session is closed."""
         while not self._commands.closed:
             self._loop.tend(is_watched=self.num_viewers > 0)
             if self._loop.source and self._loop.is_long and not self._loop.unfinished:
                 self._begin_anew()
             if not self._commands.carry_out_next(self._loop.seconds_to_next_step()):
                 self._loop.advance()
-            self._broadcast.wake()  # the status may be another one than when a record was appended
+            self._broadcast.wake()  # the status may have changed since the last record

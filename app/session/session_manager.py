@@ -1,4 +1,4 @@
-"""The sessions of a server: how many there may be, when an unused one makes room, and the recordings beside them."""
+"""Sessions of a server: creation within a limit, eviction of unused ones, and sessions that only show a log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from app.session.session import Session
 from engine.config import EngineConfig
 from engine.trace.records import Machine
 
-CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
+CLOSE_SECONDS = 5.0  # for the current steps when the server ends
 logger = logging.getLogger(__name__)
 Watched = Session | LogSession
 
 
 class SessionManager:
-    """The sessions by id, and the recordings that are open."""
+    """Live sessions by id, and log sessions."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class SessionManager:
         emit: Emit,
         observe: Callable[[Run], object] = lambda run: None,
     ) -> None:
-        """`observe` is called with each run of each session, on its thread, before the run's first record."""
+        """Set up the manager. `observe` is called with each run on its thread, before its first record."""
         self._models, self._settings, self._emit = models, settings, emit
         self._observe = observe
         self._logs: list[LogSessions] = []
-        self._ends: list[Callable[[], None]] = []  # of services beside the sessions
-        self.turns = EngineLock()  # of all that computes here
+        self._ends: list[Callable[[], None]] = []  # called after everything is closed
+        self.turns = EngineLock()  # shared by everything that computes
         self._sessions: dict[str, Session] = {}
         self._being_built = 0
         self._lock = threading.Lock()
@@ -50,23 +50,22 @@ class SessionManager:
         self._janitor.start()
 
     def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
-        """Create a new session, on the model of that name (None: the server's first). `own`: what its runs keep outside
-        their pools instead of what the server does.
+        """Create a session. `model`: name; None: the server's first. `own`: tiers of its runs instead of the server's.
 
         Raises:
-            AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
-                `loading` when it is on its way; `not_found`: no model is called so.
+            AppError: `too_many_theaters`; `refused` for an invalid configuration, or without a model; `loading` while
+                the model is loading; `not_found` for an unknown model.
         """
-        with self._models.lease(model):  # before another session has to make room
+        with self._models.lease(model):  # before another session is evicted
             return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
-        """Create a follower's run. It does not count towards the limit of sessions, which is for owners, and its steps
-        come
-        after all others'. The caller has a limit of its own.
+        """Create a follower's run. It does not count towards the limit of sessions, and its steps have low priority.
+
+        The caller limits the number of labs.
 
         Raises:
-            AppError: as `create`, but for `too_many_theaters`.
+            AppError: as `create`, except `too_many_theaters`.
         """
         with self._models.lease(model):
             if self._closed.is_set():
@@ -74,10 +73,10 @@ class SessionManager:
             return self._build(config, name, model, settings, self.turns.labs)
 
     def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
-        """Create a run for the OpenAI-compatible API: not counted either, and it evicts no other.
+        """Create a run for the OpenAI-compatible API. It does not count towards the limit, and evicts no session.
 
         Raises:
-            AppError: as `create`, but for `too_many_theaters`.
+            AppError: as `create`, except `too_many_theaters`.
         """
         with self._models.lease(model):
             if self._closed.is_set():
@@ -124,14 +123,14 @@ class SessionManager:
 
     @property
     def _num_counted(self) -> int:
-        """Theaters against the limit. The caller holds the lock."""
+        """Return the number of sessions that count towards the limit. The caller holds the lock."""
         return sum(session.is_counted for session in self._sessions.values()) + self._being_built
 
     def get(self, session_id: str) -> Session:
         """Return the session.
 
         Raises:
-            AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
+            AppError: `unknown_theater`; `refused` if it is a log session, which takes no commands.
         """
         session = self._sessions.get(session_id)
         if session is None and (logs := self._logs_of(session_id)):
@@ -141,16 +140,16 @@ class SessionManager:
         return session
 
     def watch(self, session_id: str) -> Watched:
-        """Return the session, recording or running benchmark of that id, to be joined and read.
+        """Return the live session or log session with an id, to be joined and read.
 
         Raises:
-            AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
+            AppError: `unknown_theater`, `not_found`; `refused` if the recording's file cannot be read.
         """
         logs = None if session_id in self._sessions else self._logs_of(session_id)
         return logs.get(session_id) if logs else self.get(session_id)
 
     def show(self, logs: LogSessions) -> None:
-        """Serve these sessions beside the live ones; they are closed with them."""
+        """Add log sessions, which are closed with the live ones."""
         self._logs.append(logs)
 
     def shows(self, session_id: str) -> bool:
@@ -161,15 +160,16 @@ class SessionManager:
         return next((logs for logs in self._logs if logs.owns(session_id)), None)
 
     def all(self) -> list[Session]:
-        """Return every session, oldest first."""
+        """Return all live sessions, oldest first."""
         with self._lock:
             return list(self._sessions.values())
 
     def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
-        """Return the machine of a model with its roofs, which the first call measures, in a turn of its own.
+        """Return the machine of a model with its roofs, which the first call measures while nothing else computes.
 
-        What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
-        to come. `hold_up`: also between two steps of a session that runs.
+        Args:
+            wait: maximum seconds to wait for the engine lock.
+            hold_up: measure even while a session is running, between two steps.
 
         Raises:
             AppError: `busy`.
@@ -185,7 +185,7 @@ class SessionManager:
             self.turns.leave()
 
     def forget_viewer(self, sid: str) -> None:
-        """A client is gone."""
+        """Remove a disconnected client from all sessions."""
         for session in self.all():
             session.leave(sid)
         for logs in self._logs:
@@ -193,13 +193,13 @@ class SessionManager:
 
     @property
     def num_viewers(self) -> int:
-        """Number of viewers of all sessions."""
+        """Number of viewers of all live sessions."""
         return sum(session.num_viewers for session in self.all())
 
     def close(self) -> int:
-        """Close every session, all at once. Their logs are deleted and recordings under way end.
+        """Close all sessions in parallel, delete their logs, and end their recordings.
 
-        Returns how many were still at a step after a while: they end with the process.
+        Returns the number of sessions still computing after CLOSE_SECONDS; they end with the process.
         """
         self._closed.set()
         self._models.close()
@@ -218,7 +218,7 @@ class SessionManager:
         return left
 
     def on_close(self, end: Callable[[], None]) -> None:
-        """Call `end` when everything is closed."""
+        """Call `end` after everything is closed."""
         self._ends.append(end)
 
     def close_idle(self) -> None:
@@ -230,7 +230,7 @@ class SessionManager:
                 self.remove(session, Closing("unused"))
 
     def _reclaim(self) -> Session | None:
-        """Take out the session without viewers for longest, if long enough. The caller holds the lock."""
+        """Remove and return the longest idle session, if it is idle long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
         idle = [t for t in self._sessions.values() if t.is_counted and t.is_idle and t.last_used <= before]
         if not idle:
@@ -243,7 +243,7 @@ class SessionManager:
             session.close(why)
 
     def _take_out(self, session: Session) -> bool:
-        """Free its place for another session. Returns whether it had one."""
+        """Remove a session. Returns whether it was there."""
         with self._lock:
             return self._sessions.pop(session.session_id, None) is not None
 

@@ -1,4 +1,4 @@
-"""How bytes get in and out: one thread reads and writes all sockets, others compute; every client is bounded.
+"""Network input and output: one thread reads and writes all sockets, others compute; clients are limited.
 
     browser <--sockets--> hub thread (gevent) --work--> worker threads (HTTP answers, events)
                                ^                             |

@@ -53,7 +53,7 @@ class AccessLog:
 
     @classmethod
     def open(cls, where: str, secret: Sequence[str] = ()) -> Self:
-        """To the end of a file, which only its owner may read, or to the standard output for `-`.
+        """Open the log for appending to a file that only its owner may read; `-`: standard output.
 
         Raises:
             OSError: the file cannot be written.

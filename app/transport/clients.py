@@ -1,4 +1,4 @@
-"""The Socket.IO server: events to workers, messages to clients from any thread, each client within its bounds."""
+"""Socket.IO server: events go to workers, messages to clients from any thread, within limits per client."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from app.transport.websocket import WebSocket
 
 _silent = logging.getLogger(f"{__name__}.protocol")
 _silent.disabled = True
-PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
+PING_TIMEOUT = 60  # seconds; on a slow connection a ping is queued behind a batch
 
 Ack = Mapping[str, Any]
 Acknowledged = Callable[[str], None]  # called with the recipient's id
-Sent = Callable[[float], None]  # called with the seconds that it took
+Sent = Callable[[float], None]  # called with the duration in seconds
 
 
 def _nothing() -> None: ...
 
 
 class Answer(NamedTuple):
-    """Answer of a handler instead of an acknowledgement: a later one, or one with a follow-up."""
+    """Result of a handler: an acknowledgement that comes later, or one with a follow-up."""
 
     ack: Ack | Future[Ack]
-    then: Callable[[], None] = _nothing  # called when the acknowledgement is on its way, before anything later is sent
+    then: Callable[[], None] = _nothing  # called after the acknowledgement is queued, before anything else
 
 
-Handler = Callable[[str, tuple[Any, ...]], Ack | Answer]  # of a client's id and an event's arguments
+Handler = Callable[[str, tuple[Any, ...]], Ack | Answer]  # called with a client's id and an event's arguments
 
 
 class Others(Protocol):
-    """Clients that other processes hold. On the hub thread only."""
+    """Clients that are connected to other processes. On the hub thread only."""
 
     def has(self, sid: str) -> bool: ...
 
@@ -61,16 +61,16 @@ class Others(Protocol):
         acknowledged: Acknowledged | None,
         sent: Sent | None,
     ) -> None:
-        """Have a packet sent to these, to all where `sids` is None; `sent` is called in any case."""
+        """Send a packet to clients (None: to all). `sent` is called in any case."""
 
 
 class Clients:
-    """All connected clients, and how to reach them."""
+    """All connected clients."""
 
     def __init__(
         self, app: Flask, hub: Hub, limits: Limits, max_message_bytes: int, packets: type[Message] = Message
     ) -> None:
-        """Puts itself in front of `app`."""
+        """Wrap the WSGI application of `app`."""
         self._hub, self._limits = hub, limits
         self._ids = itertools.count(1)
         self._clients: dict[str, Client] = {}  # by Socket.IO id
@@ -81,10 +81,10 @@ class Clients:
         self.come: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
         self.gone: Callable[[str], None] = lambda sid: None
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
-        self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
+        self._to_greet: deque[tuple[float, str]] = deque()  # sessions without a client yet, with their deadlines
         self._watcher: gevent.Greenlet | None = None
-        self._groups: dict[Hashable, set[Client]] = {}  # of guests that are distinguished
-        self._sessions: dict[Hashable, list[str]] = {}  # of guests that are distinguished, the latest last
+        self._groups: dict[Hashable, set[Client]] = {}  # of distinguished guests
+        self._sessions: dict[Hashable, list[str]] = {}  # of distinguished guests, newest last
         self._manager = _Manager()
         self._socketio = SocketIO(
             app,
@@ -92,11 +92,11 @@ class Clients:
             serializer=packets,
             client_manager=self._manager,
             manage_session=False,
-            cors_allowed_origins=[],  # the guard has looked at the origin already
+            cors_allowed_origins=[],  # the guard checks origins
             max_http_buffer_size=max_message_bytes,
-            http_compression=False,  # a batch would keep the hub thread for longer than all viewers' sockets do
+            http_compression=False,  # compressing a batch takes longer on the hub thread than sending it
             ping_timeout=PING_TIMEOUT,
-            logger=_silent,  # mistakes of clients are no news for the terminal
+            logger=_silent,  # errors of clients are not logged
             engineio_logger=_silent,
         )
         app.wsgi_app = Polling(app.wsgi_app, limits, max_message_bytes)  # type: ignore[method-assign]
@@ -114,25 +114,26 @@ class Clients:
         self._engine.on("connect", self._came)
 
     def begin(self, workers: Workers) -> None:
-        """On the hub thread, before the first client."""
+        """Set the workers, on the hub thread, before the first client."""
         self._workers = workers
 
     @property
     def waiting_bytes(self) -> int:
-        """That clients have not taken yet."""
+        """Bytes that are not sent yet."""
         return self._ledger.total
 
     def on_freed(self, freed: Callable[[int], None]) -> None:
-        """Call `freed(num_bytes)` on the hub thread for memory that is no longer needed."""
+        """Set `freed(num_bytes)`, which is called on the hub thread when memory was released."""
         self._ledger.freed = freed
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def on(self, event: str, handle: Handler, busy: Callable[[str], Ack], answer_bytes: int = 0) -> None:
-        """Call `handle(sid, arguments)` on a worker; `busy(why)` is the answer to a client with too much in progress.
+        """Call `handle(sid, arguments)` on a worker; `busy(why)` answers a client with too many pending events.
 
-        `answer_bytes`: of a large answer, at most. Events without a handler go to `*`: the name is its first argument.
+        `answer_bytes`: maximum size of a large answer. The handler of `*` gets all other events, with the name as first
+        argument.
         """
         self._handlers[event] = handle
 
@@ -146,18 +147,18 @@ class Clients:
                 return busy(why)
             try:
                 ack, then = self._carried_out(handle, sid, tuple(rest))
-                # The acknowledgement is queued before the greenlet that is started here can run.
+                # runs after the acknowledgement is queued
                 gevent.get_hub().loop.run_callback(then)
                 return ack
             finally:
                 self._intake.done(client, size, answer_bytes)
                 if sid not in self._clients:
-                    self.gone(sid)  # it went away while it was, say, made a viewer
+                    self.gone(sid)  # it disconnected while it was, say, made a viewer
 
         self._socketio.on_event(event, taken)
 
     def carry_out(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
-        """Handle an event of a client on another process. For a greenlet.
+        """Handle an event of a client of another process. Called on a greenlet.
 
         Returns the packet that answers it (None: no acknowledgement requested), and a function to call once that is
         sent.
@@ -170,8 +171,8 @@ class Clients:
         return (None if event.id is None else packed_ack(ack, event.id)), then
 
     def hand_on(self, take: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]) -> None:
-        """Have another process carry out all events: `take(sid, message, over)` is called on the hub thread, and calls
-        `over` when the answer was delivered.
+        """Forward all events to another process: `take(sid, message, over)` is called on the hub thread, and calls
+        `over` after the answer was delivered.
         """
 
         def taken(message: bytes, number: int | None) -> None:
@@ -195,8 +196,8 @@ class Clients:
         return ack, answer.then
 
     def on_come_and_gone(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
-        """`come(sid, environ)` is called on the hub thread when there is a client more, with the environment of the
-        request that it came with; `gone(sid)` when it is gone, and again after what it still had under way.
+        """Set callbacks for the hub thread: `come(sid, environ)` for a new client, with the environment of its request,
+        and `gone(sid)` after it disconnected, and again after each of its pending events.
         """
 
         def came(*_: Any) -> None:
@@ -226,9 +227,9 @@ class Clients:
         acknowledged: Acknowledged | None = None,
         sent: Sent | None = None,
     ) -> None:
-        """Queue an event for clients, from any thread. It is packed once, and all of them are sent the same bytes.
+        """Queue an event for clients, from any thread. It is packed once for all of them.
 
-        With `acknowledged` each of them acknowledges it: then that is called with its id. `sent` is called with the
+        With `acknowledged` each client acknowledges it; the callback is called with its id. `sent` is called with the
         seconds until it was written to all reachable clients. Both are called on the hub thread.
         """
         number = next(self._ids) if acknowledged else None
@@ -248,7 +249,7 @@ class Clients:
         self._hub.call(queue)
 
     def emit_to_all(self, event: str, data: Mapping[str, Any]) -> None:
-        """Queue an event for every client that is there when its turn comes, from any thread."""
+        """Queue an event for all clients that are connected when it is sent. May be called on any thread."""
         packed = packed_event(event, data, None)
 
         def queue() -> None:
@@ -266,12 +267,12 @@ class Clients:
         acknowledged: Acknowledged | None = None,
         sent: Sent | None = None,
     ) -> None:
-        """Queue a packet for those of these clients that are here, as `emit` does. On the hub thread."""
+        """Queue a packet for the clients of this process among `sids`. On the hub thread."""
         packet, began = Shared(packed), time.monotonic()
         for sid in sids:
             engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
             if engine_sid is None or sid not in self._clients:
-                continue  # gone meanwhile, or elsewhere
+                continue  # disconnected, or a client of another process
             if acknowledged and number is not None:
                 self._manager.expect(sid, number, acknowledged)
             self._engine.send_packet(engine_sid, packet)
@@ -279,12 +280,12 @@ class Clients:
             gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
 
     def drop(self, sid: str) -> None:
-        """End a client's session in a moment: it comes back. On the hub thread."""
+        """End a client's session soon, so that it reconnects. On the hub thread."""
         if engine_sid := self._manager.eio_sid_from_sid(sid, NAMESPACE):
             gevent.get_hub().loop.run_callback(self._drop, engine_sid)
 
     def drop_all(self) -> None:
-        """End every session: their clients come back. On the hub thread."""
+        """End all sessions, so that their clients reconnect. On the hub thread."""
         for engine_sid in list(self._engine.sockets):
             self._drop(engine_sid)
 
@@ -293,7 +294,7 @@ class Clients:
         self._whose = whose
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
-        """Begin a session. A polling one needs no connection to stay: beyond the bound the oldest of these goes."""
+        """Begin a session. Beyond the limit the oldest polling session ends, since it may be abandoned."""
         sockets = self._engine.sockets
         if len(sockets) > self._limits.sessions:
             polling = (sid for sid, socket in sockets.items() if socket.queue.web_socket is None and sid != engine_sid)
@@ -309,7 +310,7 @@ class Clients:
         return self._greet(engine_sid, environ)
 
     def _make_way(self, who: Hashable, engine_sid: str) -> None:
-        """The latest sessions are those of a phone that has changed its network again and again: the oldest go."""
+        """Limit the sessions of a guest: a phone that changes networks leaves old ones, which end first."""
         sockets = self._engine.sockets
         if len(self._sessions) > self._limits.sessions:
             self._sessions = {
@@ -321,7 +322,7 @@ class Clients:
         self._sessions[who] = sids[-self._limits.sessions_of_one :]
 
     def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
-        """Return the other clients of a new client's guest, if guests are distinguished."""
+        """Return the group of clients of a session's guest; None if guests are not distinguished."""
         who = self._whose(environ)
         if who is None:
             return None
@@ -330,7 +331,7 @@ class Clients:
         return self._groups.setdefault(who, set())
 
     def _end_silent(self) -> None:
-        """End the sessions that do not become a client's in their time: they hold places for nothing."""
+        """End the sessions whose clients did not connect before their deadline."""
         while self._to_greet:
             at, engine_sid = self._to_greet[0]
             gevent.sleep(max(0.0, at - time.monotonic()))
@@ -340,7 +341,7 @@ class Clients:
         self._watcher = None
 
     def _take(self, engine_sid: str, data: Any) -> None:
-        """A message. A client that sends anything but a Socket.IO packet is disconnected."""
+        """Handle a message. A client that sends anything but a Socket.IO packet is disconnected."""
         socket, began = self._engine.sockets.get(engine_sid), time.thread_time()
         try:
             self._dispatch(engine_sid, data)
@@ -361,7 +362,7 @@ class Clients:
 
 
 class Slowest:
-    """Called once for each of some parts; then tells the longest time."""
+    """Callback of several parts, which reports the longest duration after the last one."""
 
     def __init__(self, parts: int, tell: Sent) -> None:
         self._left, self._tell, self._most = parts, tell, 0.0
@@ -374,7 +375,7 @@ class Slowest:
 
 
 class _Manager(Manager):  # type: ignore[misc]
-    """Manager of acknowledgements under a number that is the same for all recipients of a message."""
+    """Manager of acknowledgements whose number is the same for all recipients of a message."""
 
     def expect(self, sid: str, number: int, acknowledged: Callable[[str], None]) -> None:
         self.callbacks.setdefault(sid, {})[number] = acknowledged

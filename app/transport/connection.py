@@ -14,20 +14,20 @@ from gevent.pywsgi import WSGIHandler
 from app.ground.limits import Limits
 from app.transport.access_log import ACCESS
 
-CONNECTION = "kvtheater.connection"  # in a request's environment: its HttpConnection
-SEND_BUFFER = 256 * 1024  # bytes that the system keeps for a client that does not read
+CONNECTION = "kvtheater.connection"  # key in a request's environment: its HttpConnection
+SEND_BUFFER = 256 * 1024  # bytes that the system buffers for a client
 
 
 class TooSlow(OSError):
-    """The head of a request did not come in time."""
+    """The head of a request was not complete in time."""
 
 
 class HeadTooLarge(ValueError):
-    """The head of a request is over the bound."""
+    """The head of a request exceeds the limit."""
 
 
 class Noting(Protocol):
-    """Callback for each finished request, on the hub thread: it must not block."""
+    """Callback for each finished request, on the hub thread, which must not block."""
 
     def note(
         self,
@@ -41,19 +41,19 @@ class Noting(Protocol):
     ) -> None:
         """Note a request. `environ` None: its head could not be read. `began`: seconds since 1970.
 
-        `status` None: no answer began. `num_bytes`: sent, the head too. `gone`: the client left before the end.
+        `status` None: no response began. `num_bytes`: sent, head included. `gone`: the client left before the end.
         """
 
 
 class WaitingHeads:
-    """The connections that have not sent a whole request yet, oldest first."""
+    """Connections without a complete request, oldest first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[HttpConnection, None] = {}
 
     def add(self, connection: HttpConnection) -> None:
-        """The connection that has waited longest makes room: a browser sends its request at once."""
+        """Add a connection. Beyond the limit the oldest one is closed, since browsers send requests at once."""
         self._waiting[connection] = None
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))
@@ -73,10 +73,10 @@ class SafelyClosed:
 
     def __init__(self, sock: Any) -> None:
         self._green = sock
-        self._files: list[Any] = []  # each keeps the descriptor open as long as it is
+        self._files: list[Any] = []  # each keeps the descriptor open
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_sock":  # what the handler would close
+        if name == "_sock":  # the handler would close it
             raise AttributeError(name)
         return getattr(self._green, name)
 
@@ -85,7 +85,7 @@ class SafelyClosed:
         return self._files[-1]
 
     def send_now(self, data: bytes) -> int:
-        """Return how many bytes the system takes without waiting. Raises OSError: the client has left."""
+        """Send without waiting. Returns the number of bytes sent. Raises OSError if the client has left."""
         try:
             count: int = self._green._sock.send(data)
         except BlockingIOError:
@@ -93,7 +93,7 @@ class SafelyClosed:
         return count
 
     def close(self) -> None:
-        """Read what has come first: a connection that is closed with something unread is reset, its last words lost."""
+        """Read pending input, then close: closing with unread input resets the connection and loses the last output."""
         with contextlib.suppress(OSError):
             self._green.settimeout(0.0)
             self._green.recv(16 * 1024)
@@ -104,7 +104,7 @@ class SafelyClosed:
 
 
 class HttpConnection(WSGIHandler):  # type: ignore[misc]
-    """gevent's connection with bounds on a request's head, and a way for a web socket to take it over."""
+    """gevent's connection with limits on a request's head, which a web socket can take over."""
 
     limits: ClassVar[Limits]
     heads: ClassVar[WaitingHeads]
@@ -115,21 +115,21 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         sock.settimeout(self.limits.stall_seconds)
         self._timer: Any = None
-        self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
+        self._asked: dict[str, Any] | None = None  # the request's environment; None before its head is read
         self._is_taken_over = False
-        self.is_left = False  # by its client, in the middle of an answer
-        self._held: bytearray | None = None  # what is sent together with what comes next
-        self._rest = b""  # of a piece of an answer, that the system did not take at once
+        self.is_left = False  # the client left during a response
+        self._held: bytearray | None = None  # sent together with the next piece
+        self._rest = b""  # unsent rest of a piece
         super().__init__(SafelyClosed(sock), address, server)
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the client has left before the error could be sent
+        with contextlib.suppress(OSError):  # the client left before the error was sent
             super().handle()
         self._head_is_here()
-        self.environ = self._asked = None  # which name this connection: it would stay until garbage is collected
+        self.environ = self._asked = None  # break reference cycles
 
     def handle_one_request(self) -> Any:
-        """gevent's; a client that sends one request after the other without waiting must not keep others waiting."""
+        """Yield before each request, so that pipelined requests do not starve other clients."""
         gevent.sleep(0)
         return super().handle_one_request()
 
@@ -148,7 +148,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return good
 
     def MessageClass(self, *_: Any) -> Any:
-        """The headers: taken whole, as far as they may be, before anything is made of them."""
+        """Read all headers, within the limit, before they are parsed."""
         head = bytearray()
         while (line := self.rfile.readline(self.limits.head_bytes + 1)).strip(b"\r\n"):
             head += line
@@ -166,7 +166,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return environ
 
     def _write_with_headers(self, data: bytes) -> None:
-        """gevent's, the head and the first piece at once: a client waits for both, and each call has its price."""
+        """Send the head and the first piece with one system call."""
         self._held = bytearray()
         try:
             super()._write_with_headers(data)
@@ -181,14 +181,14 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._held += data
 
     def send_now(self, piece: bytes) -> bool:
-        """Send the next piece of an answer whose head is sent, from any greenlet, without waking its own.
+        """Send the next piece of a response from any greenlet, without waking the connection's own.
 
-        False: the client does not take it, and the rest waits for `send_rest`.
+        Returns False if it could not be sent at once; then `send_rest` sends the rest.
         """
         framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
         try:
             count = self.socket.send_now(framed)
-        except OSError:  # the greenlet meets it again
+        except OSError:  # `send_rest` raises it again
             count = 0
         self.response_length += count
         self._rest = framed[count:]
@@ -196,28 +196,28 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     @property
     def has_rest(self) -> bool:
-        """Whether something waits for `send_rest`."""
+        """Whether `send_rest` has something to send."""
         return bool(self._rest)
 
     def send_rest(self) -> None:
-        """Send the rest of the last piece, as fast as the client takes it. Raises OSError."""
+        """Send the rest of the last piece. Raises OSError."""
         rest, self._rest = self._rest, b""
         if rest:
             self._sendall(rest)
 
     def taken_over(self) -> tuple[Any, Any]:
-        """Return the socket and its reader, handed over to another protocol."""
+        """Return the socket and its reader for another protocol."""
         self.close_connection = True
         self._is_taken_over = True
         return self.socket, self.rfile
 
     def leave_body(self) -> None:
-        """The rest of the request's body is not waited for: after the answer the connection is closed."""
+        """Close the connection after the response, without reading the rest of the request's body."""
         self.close_connection = True
-        self.wsgi_input._chunked_input_error = True  # gevent's own flag: else it reads the rest, however slow
+        self.wsgi_input._chunked_input_error = True  # without this flag gevent reads the rest
 
     def give_up(self) -> None:
-        """End the connection from another greenlet: readers that wait on it see its end."""
+        """Shut the connection down from another greenlet; waiting readers see its end."""
         with contextlib.suppress(OSError, AttributeError):  # AttributeError: it has ended already
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -233,13 +233,13 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._timer = None
 
     def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
-        """No line in the terminal for what a client does wrong."""
+        """Answer a client's error without logging it."""
         what = {TooSlow: "408 Request Timeout", HeadTooLarge: "431 Request Header Fields Too Large"}
         status = what.get(type(error), "400 Bad Request")
         return status[:3], f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
 
     def log_request(self) -> None:
-        """gevent's hook, at the end of each request."""
+        """Report a finished request. Called by gevent."""
         said = self.status[:3] if self.status else ""
         gone = bool(self.status) and not said.isdigit()  # "socket error" is there then, and the code is negative
         status = int(said) if said.isdigit() else abs(self.code) if gone and self.headers_sent else None
@@ -254,7 +254,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, (OSError, gevent.GreenletExit)):  # the client went away or does not read; the server ends
+        if isinstance(error, (OSError, gevent.GreenletExit)):  # the client left or does not read, or the server ends
             self.close_connection = True
         else:
             super().handle_error(kind, error, traceback)

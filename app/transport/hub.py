@@ -46,7 +46,7 @@ class Hub:
             hub.destroy(destroy_loop=True)
 
     def call(self, do: Callable[[], None]) -> None:
-        """Have it done on the hub thread, in the order of the calls. It must not wait. Lost once the hub has ended."""
+        """Call `do`, which must not wait, on the hub thread, in order. Dropped after the hub has ended."""
         with self._lock:
             if self._loop is not None:
                 self._loop.run_callback_threadsafe(do)
@@ -61,7 +61,7 @@ class Hub:
         return future.result()
 
     def ask(self, do: Callable[[], T]) -> T:
-        """From another thread: have it done by a greenlet, which may wait, and wait for the outcome."""
+        """Call `do`, which may wait, on a greenlet, and return its result. Called on other threads."""
         future: Future[T] = Future()
 
         def carry_out() -> None:
@@ -81,11 +81,11 @@ class Workers:
         self._pool = ThreadPool(count, gevent.get_hub())
 
     def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """On a worker, as soon as one is free; the greenlet waits for the outcome."""
+        """Call `work` on a free worker, and return its result to the waiting greenlet."""
         result: T = self._pool.apply(work, arguments)
         return result
 
     def end(self, seconds: float) -> None:
-        """Let the threads go; one that is still at work after so long ends with the process."""
+        """End the threads. One that is still working after `seconds` ends with the process."""
         with gevent.Timeout(seconds, False):
             self._pool.kill()

@@ -1,4 +1,4 @@
-"""How much clients may have under way: events that are taken and not answered yet, of each and of all together."""
+"""Limits on unanswered events, for each client and for all together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outboxes of clients, counted: each has a limit, and so have all together."""
+"""Outboxes of clients, with a limit for each and for all together."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gevent.queue import JoinableQueue
 from app.ground.limits import Limits
 from app.transport.pace import Pace, Shared
 
-POLL_GAP = 5.0  # seconds from an answer to the next poll of a client that is still there
+POLL_GAP = 5.0  # maximum seconds between two polls of a connected client
 
 
 class Ledger:
-    """Bytes that wait to be sent to all clients. A batch for many viewers is one piece of memory, counted once."""
+    """Total of the unsent bytes of all clients. A batch for many viewers is counted once."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.shared = Shared(limits)
         self.total = 0
-        self.freed: Callable[[int], None] = lambda num_bytes: None  # called with the bytes that clients have taken
-        self._uses: dict[int, int] = {}  # by the piece's address; the outboxes that hold it keep it there
+        self.freed: Callable[[int], None] = lambda num_bytes: None  # called with the number of released bytes
+        self._uses: dict[int, int] = {}  # by id of the piece, which the outboxes keep alive
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
     def add(self, outbox: Outbox, piece: bytes | str) -> None:
-        """Give up the client with most waiting when all together have too much."""
+        """Add a piece. Beyond the total limit the client with the most unsent bytes is disconnected."""
         uses = self._uses[id(piece)] = self._uses.get(id(piece), 0) + 1
         self._outboxes.add(outbox)
         if uses == 1:
@@ -49,27 +49,27 @@ class Ledger:
 
 
 class Outbox(JoinableQueue):  # type: ignore[misc]
-    """The packets of one Engine.IO socket that are not sent yet, with those being sent. On the hub thread only."""
+    """Unsent packets of an Engine.IO socket, including those being sent. On the hub thread only."""
 
-    web_socket: Any = None  # the WebSocket that takes them; None while the client polls
+    web_socket: Any = None  # the WebSocket that sends them; None while the client polls
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self.size = 0  # bytes
         self.on_give_up: Callable[[], None] = lambda: None
-        self.pace = Pace(ledger.shared)  # of what its client sends
+        self.pace = Pace(ledger.shared)  # of the client's messages
         self._ledger = ledger
-        self._taken: list[bytes | str] = []  # what the client is being sent
+        self._taken: list[bytes | str] = []  # being sent
         self._asked_until = time.monotonic()  # the end of the last request for packets
         self._gone = False
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether its client polled, and no longer does: no close reaches the server then."""
+        """Whether a polling client has stopped polling, which the server learns in no other way."""
         return self.web_socket is None and time.monotonic() - self._asked_until > POLL_GAP
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """item: a packet of Engine.IO, or None for the end."""
+        """Append a packet of Engine.IO, or None for the end."""
         if self._gone and item is not None:
             return
         if item is not None:
@@ -97,13 +97,13 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         return item
 
     def give_up(self) -> None:
-        """The client does not read: let everything go, and its connection."""
+        """Disconnect a client that does not read, and drop its packets."""
         if not self._gone:
             self.let_go()
             self.on_give_up()
 
     def let_go(self) -> None:
-        """Nothing more is sent to this client."""
+        """Drop all packets; nothing more is sent to this client."""
         self._gone = True
         while True:
             try:
@@ -124,5 +124,5 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
 
 
 def _piece(packet: Any) -> bytes | str:
-    """Return the content that a packet holds in memory."""
+    """Return the content of a packet that counts as memory."""
     return packet.data if isinstance(packet.data, (bytes, str)) else ""

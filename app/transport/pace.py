@@ -1,4 +1,4 @@
-"""How much of the hub thread one client may take: processor time and frames, however few bytes they have."""
+"""Limits of a client's share of the hub thread: processor time and frames, whatever their size."""
 
 from __future__ import annotations
 

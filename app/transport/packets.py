@@ -14,16 +14,16 @@ from socketio.packet import ACK, EVENT
 
 NAMESPACE = "/"
 CONTROL = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
-MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
-_NO_EVENTS = ("connect", "disconnect")  # what the library calls handlers for: no client may
-RELAYED = "relayed"  # the name under which an event reaches a process that forwards it
+MAX_THINGS = 50_000  # lists, maps and their entries in one message; the largest regular one has a few thousand
+_NO_EVENTS = ("connect", "disconnect")  # internal events of the library, which clients must not send
+RELAYED = "relayed"  # name of every event in a process that forwards events
 
 
 class Message(MsgPackPacket):  # type: ignore[misc]
-    """A Socket.IO packet. An event's last argument is the size of its message in bytes, for the books."""
+    """Socket.IO packet. The last argument of an event is its size in bytes."""
 
     def decode(self, encoded_packet: bytes) -> None:
-        """Raises ValueError or another error for what is no packet, or has more entries than any event."""
+        """Decode a packet. Raises an error for an invalid one, or for one with too many entries."""
         left = MAX_THINGS
 
         def counted(things: list[Any]) -> None:
@@ -54,9 +54,9 @@ class Message(MsgPackPacket):  # type: ignore[misc]
 
 
 class Relayed(Message):
-    """Packet for a process that forwards events: checked here, decoded there, from its bytes.
+    """Packet in a process that forwards events: checked here, decoded by the receiver.
 
-    Its arguments are these bytes, and the number of its acknowledgement (None: not requested).
+    Its arguments are its bytes and the number of its acknowledgement (None: not requested).
     """
 
     def decode(self, encoded_packet: bytes) -> None:
@@ -66,7 +66,7 @@ class Relayed(Message):
 
 
 class Shared(EnginePacket):  # type: ignore[misc]
-    """A packet for clients of both transports. The library's packet would keep the first encoding for all."""
+    """Packet for clients of both transports. The library's packet would use the first encoding for all."""
 
     def __init__(self, packed: bytes) -> None:
         super().__init__(MESSAGE, packed)
@@ -76,7 +76,7 @@ class Shared(EnginePacket):  # type: ignore[misc]
 
 
 def is_polled(packet: str) -> bool:
-    """Return whether Engine.IO can read a polling client's `packet`; its own reader raises where it cannot."""
+    """Return whether a polling client's `packet` is valid; Engine.IO's reader raises otherwise."""
     if not packet.startswith("b"):
         return CONTROL.fullmatch(packet) is not None
     try:
@@ -87,12 +87,12 @@ def is_polled(packet: str) -> bool:
 
 
 def packed_event(event: str, data: Any, number: int | None) -> bytes:
-    """Return an event; with a number its receivers acknowledge it."""
+    """Return an encoded event. With a number, receivers acknowledge it."""
     found: bytes = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
     return found
 
 
 def packed_ack(ack: Any, number: int) -> bytes:
-    """Return an acknowledgement."""
+    """Return an encoded acknowledgement."""
     found: bytes = Message(ACK, namespace=NAMESPACE, data=[ack], id=number).encode()
     return found

@@ -1,4 +1,4 @@
-"""A web socket on a connection of the server. Fragments and compression have no way around the bound on a message."""
+"""Web socket on a connection of the server. Fragments and compression cannot exceed the limit on a message."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.transport.pace import READ_SECONDS, SLICE, Pace, TooMany
 from app.transport.packets import CONTROL
 
 READ_BYTES = 16 * 1024
-_last: tuple[bytes, bytes] = (b"", b"")  # a message and its frame: a batch goes to all viewers one after the other
+_last: tuple[bytes, bytes] = (b"", b"")  # the last message and its frame, since a batch is sent to many viewers
 
 
 class WebSocket:
-    """Engine.IO's idea of a web socket: called with the request, it runs `handle(self)` until that returns.
+    """Web socket for Engine.IO: called with the request, it runs `handle(self)`.
 
     No extension is agreed to, so a byte of a message is a byte of the wire; its fragments are joined as they come, and
     the connection ends with 1009 before more than the bound is taken. Frames and the time that they take count too
@@ -33,16 +33,16 @@ class WebSocket:
     """
 
     def __init__(self, handle: Callable[[WebSocket], Any], server: Any) -> None:
-        """handle: the method of the Engine.IO socket that this connection belongs to."""
+        """Wrap `handle`, a method of the Engine.IO socket of this connection."""
         self._handle: Any = handle
         self._engine: Any = handle.__self__  # type: ignore[attr-defined]
         self._limit: int = server.max_http_buffer_size
-        self._silence: float = server.ping_interval + server.ping_timeout  # seconds after which a client is gone
+        self._silence: float = server.ping_interval + server.ping_timeout  # seconds until a silent client is gone
         self._pace: Pace = self._engine.queue.pace
         self._protocol = Connection(ConnectionType.SERVER)
-        self._message = bytearray()  # the fragments that are here of the message that is not
+        self._message = bytearray()  # fragments of an incomplete message
         self._messages: deque[str | bytes] = deque()
-        self._pinged: Ping | None = None  # the last one that is not answered: RFC 6455, section 5.5.3
+        self._pinged: Ping | None = None  # the last unanswered one: RFC 6455, section 5.5.3
         self._sending = Semaphore()
 
     def __call__(self, environ: dict[str, Any], _: Any) -> list[bytes]:
@@ -60,25 +60,25 @@ class WebSocket:
             self._handle(self)
         finally:
             self.end()
-            self._handle = self._engine = None  # the session names this: both would stay until garbage is collected
+            self._handle = self._engine = None  # break a reference cycle with the session
         return []
 
     def wait(self) -> str | bytes | None:
-        """Return the next message; None when the connection has ended."""
+        """Return the next message; None if the connection has ended."""
         try:
             while not self._messages:
                 data = self._input.read1(READ_BYTES)
                 if not data:
                     return None
                 self._take_all(data)
-        except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is not UTF-8
+        except (OSError, ProtocolError, ValueError):  # ValueError: closed, or text that is not UTF-8
             self.end()
             return None
-        gevent.sleep(0)  # a client that sends without end must not keep the others waiting
+        gevent.sleep(0)  # a client that sends continuously must not starve others
         return self._messages.popleft()
 
     def send(self, message: str | bytes) -> None:
-        """Raises OSError: it cannot be sent, or did not move for too long."""
+        """Send a message. Raises OSError if it fails or stalls."""
         global _last
         if isinstance(message, str):
             return self._write(self._protocol.send(TextMessage(data=message)))
@@ -87,18 +87,18 @@ class WebSocket:
         self._write(_last[1])
 
     def close(self) -> None:
-        """Say goodbye, if that is still possible at once."""
+        """Send a close frame, if possible at once."""
         with contextlib.suppress(OSError, ProtocolError), gevent.Timeout(1.0, False):
             self._write(self._protocol.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE)))
         self.end()
 
     def end(self) -> None:
-        """End the connection, even in the middle of a message."""
+        """Shut the connection down, even within a message."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _take_all(self, data: bytes) -> None:
-        """Take what was read, a slice of time after the other."""
+        """Process input, yielding after each slice of time."""
         began = time.thread_time() - READ_SECONDS
         self._protocol.receive_data(data)
         for event in self._protocol.events():
@@ -131,7 +131,7 @@ class WebSocket:
             raise OSError("closed by the client")
 
     def _whole(self, is_text: bool) -> str | bytes:
-        """Return the message that is complete now."""
+        """Return the complete message and clear its fragments."""
         found, self._message = bytes(self._message), bytearray()
         if not is_text:
             return found
@@ -145,7 +145,7 @@ class WebSocket:
         raise OSError(why.name)
 
     def _write(self, data: bytes) -> None:
-        """All of it, however the system cuts it; a whole frame before the next one."""
+        """Write all bytes; frames are not interleaved."""
         with self._sending:
             rest = memoryview(data)
             while rest:

@@ -1,4 +1,4 @@
-"""The web application on worker threads; greenlets carry bodies and answers, so that no slow client holds a thread."""
+"""Web application on worker threads. Greenlets read bodies and send responses, so slow clients block no thread."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from app.transport.hub import Hub, Workers
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
-# status line, headers and body of the answer to a request whose body is not taken, and in a sentence why
+# Returns status line, headers and body of the response to a refused body; the last argument is the reason.
 Refuse = Callable[[Environ, Literal["busy", "too_slow"], str], tuple[str, list[tuple[str, str]], bytes]]
-PIECE = 256 * 1024  # bytes of an answer made at a time
-ARRIVED = "kvtheater.arrived"  # in a request's environment, unless its body is long: when all of it was here, monotonic
+PIECE = 256 * 1024  # bytes of a response that a worker produces at a time
+ARRIVED = "kvtheater.arrived"  # key in a request's environment: monotonic time of its end, unless its body is long
 
 
 class OnWorkers:
-    """WSGI middleware: the application below it runs on a worker thread, the server above it on the hub thread."""
+    """WSGI middleware that runs the application on a worker thread, and itself on the hub thread."""
 
     def __init__(self, app: WSGI, hub: Hub, limits: Limits, refuse: Refuse) -> None:
-        """`refuse`: what is answered where a body is not taken."""
+        """Wrap `app`. `refuse`: response to a body that is not read."""
         self._app, self._hub, self._limits, self._refuse = app, hub, limits, refuse
         self._workers: Workers | None = None
         self._uploads: Any = None
 
     def begin(self, workers: Workers) -> None:
-        """On the hub thread, before the first request."""
+        """Set the workers, on the hub thread, before the first request."""
         self._workers, self._uploads = workers, Semaphore(self._limits.uploads)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -82,7 +82,7 @@ class OnWorkers:
 
         parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
         if isinstance(parts, AsyncResponse):
-            environ["wsgi.input"].close()  # its body has been read, and is not held while the answer is waited for
+            environ["wsgi.input"].close()  # free the body before the response is awaited
             return _responding(parts, environ, start_response)
         start_response(*told[0])
         if rest is None:
@@ -91,7 +91,7 @@ class OnWorkers:
 
 
 def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
-    """On a worker: the answer's head, its first piece, and an iterator over the rest."""
+    """Run the application on a worker. Returns the body, its first piece, and an iterator over the rest."""
     parts = app(environ, tell)
     if isinstance(parts, AsyncResponse):
         return parts, b"", None
@@ -115,12 +115,12 @@ def _responding(parts: AsyncResponse, environ: Environ, start_response: StartRes
         yield from parts
     finally:
         if watching is not None:
-            watching.kill()  # now: the reader of the next request must be alone on the socket
+            watching.kill()  # at once: the next request must be the only reader of the socket
         parts.close()
 
 
 def _piece(rest: Iterator[bytes]) -> tuple[bytes, bool]:
-    """As much as is worth a turn of a worker, and whether there may be more."""
+    """Return up to PIECE bytes, and whether there may be more."""
     found, size = [], 0
     for part in rest:
         found.append(part)
@@ -136,7 +136,7 @@ def _close(parts: Any) -> None:
 
 
 class _Answer:
-    """A long answer: a worker makes the next piece when the client has taken the last."""
+    """Long response, whose next piece a worker produces after the last one was sent."""
 
     def __init__(self, parts: Any, first: bytes, rest: Iterator[bytes], workers: Workers) -> None:
         self._parts, self._first, self._rest, self._workers = parts, first, rest, workers
@@ -153,12 +153,12 @@ class _Answer:
 
 
 class _Body(io.RawIOBase):
-    """A request's body, read by greenlets for a worker that waits."""
+    """Request body, read by greenlets for a waiting worker."""
 
     def __init__(self, source: Any, hub: Hub, limits: Limits) -> None:
         self._source, self._hub, self._seconds = source, hub, limits.stall_seconds
         self._reader: Any = None  # the greenlet that reads
-        self.is_stalled = False  # nothing came for too long
+        self.is_stalled = False  # no data within the time limit
 
     def readable(self) -> bool:
         return True
@@ -175,7 +175,7 @@ class _Body(io.RawIOBase):
         return len(data)
 
     def abandon(self) -> None:
-        """On the hub thread, when the request is over: a read of it must not meet a read of the next one."""
+        """Stop reading, on the hub thread, before the next request is read."""
         if self._reader is not None:
             self._reader.kill()
 

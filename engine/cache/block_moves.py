@@ -1,4 +1,4 @@
-"""Whole blocks that the KV store has to copy before a step's forward pass."""
+"""Copies of whole blocks, to be executed before a step's forward pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 Tier = Literal["device", "cpu"]
 
-# The kinds of moves, in the order in which a step carries them out: content is safe in the CPU store before its block
-# is overwritten, and what comes back is there before it is copied.
+# In order of execution: content is swapped out before its block is overwritten, and swapped in before it is copied.
 MOVES: dict[str, tuple[Tier, Tier]] = {
     "swap_out": ("device", "cpu"),
     "swap_in": ("cpu", "device"),
@@ -27,9 +26,9 @@ assert BlockMoves._fields == tuple(MOVES)
 
 
 class PendingMoves:
-    """Moves that were decided and not carried out yet.
+    """Moves that are not executed yet.
 
-    Every copy's dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
+    Copies have distinct destinations, and none is a later source, so one gather and one scatter suffice.
     """
 
     def __init__(self) -> None:
@@ -39,19 +38,19 @@ class PendingMoves:
 
     @property
     def fills_blocks(self) -> bool:
-        """Whether a block still waits for its content."""
+        """Whether a move into a block is pending."""
         return bool(self._copies or self._swaps_in)
 
     def copy(self, src: int, dst: int) -> None:
-        """Copy-on-write."""
+        """Add a copy, for copy-on-write."""
         self._copies[dst] = src
 
     def swap_out(self, block_id: int, cpu_block_id: int) -> None:
-        """To the CPU store. A block that waits for a copy has its content in the copy's source: swaps come first."""
+        """Add a move to the CPU store. Swaps precede copies, so a block with a pending copy is read at its source."""
         self._swaps_out.append((self._copies.get(block_id, block_id), cpu_block_id))
 
     def swap_in(self, cpu_block_id: int, block_id: int) -> None:
-        """Back from the CPU store."""
+        """Add a move from the CPU store."""
         self._swaps_in.append((cpu_block_id, block_id))
 
     def given_away(self, block_id: int) -> None:
@@ -59,7 +58,7 @@ class PendingMoves:
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:
-        """Return all of them, and clear them."""
+        """Return and clear all moves."""
         moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
         self._swaps_out, self._swaps_in = [], []
         self._copies.clear()

@@ -1,10 +1,10 @@
-"""Physical blocks: their ref counts, the free queue and the index from hash to blocks. Knows no sequence.
+"""Physical blocks: their ref counts, the free queue, and the index from hash to blocks.
 
     free queue   head                                                     tail
                  [ freed without a hash, newest first | free, never used | cached, least recently freed first ]
                    ^ allocate takes from here                     a hit revives from anywhere ^
 
-Content that others could reuse leaves last, the least recently used of it first.
+Reusable content is evicted last, the least recently used first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.cache.guards import IntegrityError, ensure
 from engine.trace.holes import Hole, first_fit, holes_of
 from engine.trace.operations import QueueEnd
 
-HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
+HITS_KEPT = 4  # recorded hits of a block, as in vLLM
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Block:
 
 
 class Eviction(NamedTuple):
-    """A hash that was taken from its block, and how long the block had lived; in steps. The terms are vLLM's."""
+    """Hash that a block lost, with the figures of its residency in steps. The terms are vLLM's."""
 
     block_hash: bytes
     lifetime: int  # since the allocation
@@ -47,7 +47,7 @@ class Eviction(NamedTuple):
 
 
 class FreeQueue:
-    """Ids of the blocks with ref_count 0, head first. Every operation is O(1) but iteration."""
+    """Ids of the blocks with ref_count 0, head first. Every operation except iteration is O(1)."""
 
     def __init__(self, block_ids: Iterable[int]) -> None:
         self._ids: OrderedDict[int, None] = OrderedDict.fromkeys(block_ids)
@@ -62,35 +62,35 @@ class FreeQueue:
         return iter(self._ids)
 
     def pop_head(self) -> int:
-        """Take the head. Raises KeyError when empty."""
+        """Remove and return the head. Raises KeyError if empty."""
         return self._ids.popitem(last=False)[0]
 
     def push(self, block_id: int, end: QueueEnd) -> None:
-        """Add a block that is not in the queue. Raises IntegrityError when it is."""
-        if block_id in self._ids:  # `ensure` makes its sentence before it looks, and this is done for every block
+        """Add a block. Raises IntegrityError if it is already in the queue."""
+        if block_id in self._ids:  # not `ensure`, which formats its message on every call
             raise IntegrityError(f"block {block_id} is in the free queue already", "double_free", block_id=block_id)
         self._ids[block_id] = None
         if end == "front":
             self._ids.move_to_end(block_id, last=False)
 
     def to_front(self, block_ids: range) -> None:
-        """Bring blocks that are in the queue to its head, in this order."""
+        """Move blocks of the queue to its head, in this order."""
         for block_id in reversed(block_ids):
             self._ids.move_to_end(block_id, last=False)
 
     def remove(self, block_id: int) -> None:
-        """Take a block out of the middle. Raises KeyError when it is not in the queue."""
+        """Remove a block. Raises KeyError if it is not in the queue."""
         del self._ids[block_id]
 
 
 class BlockPool:
-    """Blocks with the ids [first_block, first_block + num_blocks), all free at first, in ascending order.
+    """Blocks with the ids [first_block, first_block + num_blocks), initially free in ascending order.
 
     Ids are unique among all pools of a run, so a block id identifies its pool. Looking up another pool's block raises
     KeyError.
 
-    Several blocks may carry one hash (two sequences computed the same content before either could find the other's).
-    All of them stay cached: the first one answers lookups, and the next takes over when that is evicted.
+    Several blocks may have the same hash: two sequences computed the same content in one step. All of them stay cached.
+    The first one answers lookups; when it is evicted, the next one does.
     """
 
     def __init__(self, num_blocks: int, first_block: int = 0) -> None:
@@ -98,40 +98,40 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.blocks = {block_id: Block(block_id) for block_id in range(first_block, first_block + num_blocks)}
         self.free_queue = FreeQueue(self.blocks)
-        self.step = 0  # the clock of residencies; the pool's owner sets it
-        self._id_by_hash: dict[bytes, int] = {}  # of the blocks that carry it: the one that was cached first
-        self._more_by_hash: dict[bytes, dict[int, None]] = {}  # the others, if there are any; dicts as ordered sets
+        self.step = 0  # clock of the residencies; set by the owner of the pool
+        self._id_by_hash: dict[bytes, int] = {}  # the first block cached with the hash
+        self._more_by_hash: dict[bytes, dict[int, None]] = {}  # further blocks with the hash; dicts as ordered sets
         self._num_cached_free = 0
         self._num_filled_held = 0
 
     @property
     def num_free(self) -> int:
-        """Blocks with ref_count 0, the cached ones included."""
+        """Number of blocks with ref_count 0, cached ones included."""
         return len(self.free_queue)
 
     @property
     def num_held(self) -> int:
-        """Blocks with ref_count > 0."""
+        """Number of blocks with ref_count > 0."""
         return self.num_blocks - len(self.free_queue)
 
     @property
     def num_cached_free(self) -> int:
-        """Blocks with ref_count 0 that carry a hash: free, yet reusable."""
+        """Number of free blocks with a hash, which a hit can revive."""
         return self._num_cached_free
 
     @property
     def num_filled_held(self) -> int:
-        """Filled slots of held blocks, each physical slot once."""
+        """Number of filled physical slots in held blocks."""
         return self._num_filled_held
 
     def holes(self) -> list[Hole]:
-        """Free blocks that lie beside each other, by place. O(num_blocks)."""
+        """Return the runs of adjacent free blocks, in ascending order. O(num_blocks)."""
         return holes_of((block.ref_count for block in self.blocks.values()), self.first_block)
 
     def reserve(self, num_blocks: int) -> Hole | None:
-        """Bring the next `num_blocks` allocations the beginning of the first hole with so many blocks; that hole.
+        """Make the next `num_blocks` allocations take the first hole that is large enough. Returns that hole.
 
-        None: no hole is large enough; then nothing has changed.
+        Returns None, and changes nothing, if no hole is large enough.
         """
         hole = first_fit(self.holes(), num_blocks)
         if hole is not None:
@@ -139,9 +139,9 @@ class BlockPool:
         return hole
 
     def allocate(self) -> tuple[Block, Eviction | None]:
-        """Take the head of the free queue: empty, ref_count 1. Also returns the hash that it lost, if it had one.
+        """Allocate the head of the free queue, with ref_count 1. Also returns its eviction, if it had a hash.
 
-        Raises KeyError when no block is free.
+        Raises KeyError if no block is free.
         """
         block = self.blocks[self.free_queue.pop_head()]
         evicted = None
@@ -155,7 +155,7 @@ class BlockPool:
         return block, evicted
 
     def share(self, block: Block) -> bool:
-        """Add an owner. A free block is revived in place with its content and hash; return whether it was free."""
+        """Add an owner. A free block is revived with its content and hash. Returns whether it was free."""
         revived = block.ref_count == 0
         if revived:
             self.free_queue.remove(block.block_id)
@@ -166,15 +166,16 @@ class BlockPool:
         return revived
 
     def hit(self, block: Block) -> bool:
-        """`share` by a prefix-cache hit, which counts as an access."""
+        """Add an owner by a prefix cache hit, which counts as an access. Returns whether the block was free."""
         block.num_hits += 1
         block.accessed_at = self.step
         block.hits_at = [*block.hits_at[1 - HITS_KEPT :], self.step]
         return self.share(block)
 
     def release(self, block: Block) -> QueueEnd | None:
-        """Remove an owner. At 0 the block is free: at the back if hashed, else emptied and at the front. None: still
-        held.
+        """Remove an owner. Returns the end of the free queue that the block went to; None: it is still held.
+
+        A block with a hash goes to the back, another one is emptied and goes to the front.
         """
         if block.ref_count <= 0:
             text = f"block {block.block_id} is released, but no sequence holds it"
@@ -193,28 +194,28 @@ class BlockPool:
         return end
 
     def fill(self, block: Block, num_filled: int) -> None:
-        """Slots [0, num_filled) of a held block have content now; never fewer than before."""
+        """Mark slots [0, num_filled) of a held block as filled. Never reduces the number of filled slots."""
         if num_filled > block.num_filled:
             self._num_filled_held += num_filled - block.num_filled
             block.num_filled = num_filled
 
     def cut(self, block: Block, num_filled: int) -> None:
-        """Slots from `num_filled` on of a held block have no content any more."""
+        """Mark the slots from `num_filled` on of a held block as empty."""
         if num_filled < block.num_filled:
             self._num_filled_held -= block.num_filled - num_filled
             block.num_filled = num_filled
 
     def find(self, block_hash: bytes) -> Block | None:
-        """Return the first cached of the blocks that carry the hash."""
+        """Return the first block cached with the hash."""
         block_id = self.find_id(block_hash)
         return None if block_id is None else self.blocks[block_id]
 
     def find_id(self, block_hash: bytes) -> int | None:
-        """Its id."""
+        """Return the id of the first block cached with the hash."""
         return self._id_by_hash.get(block_hash)
 
     def cache(self, block: Block, block_hash: bytes) -> None:
-        """Give a held block without a hash its hash."""
+        """Set the hash of a held block that has none."""
         block_id = block.block_id
         if block.block_hash is not None:
             raise IntegrityError(f"block {block_id} has a hash already", "hashed_twice", block_id=block_id)
@@ -225,7 +226,7 @@ class BlockPool:
         self._enter_index(block_id, block_hash)
 
     def uncache(self, block: Block) -> Eviction:
-        """Take the hash and the content from a held block: it did not get its content."""
+        """Drop the hash and the content of a held block that was not written."""
         ensure(
             block.ref_count > 0,
             f"block {block.block_id} is uncached, but no sequence holds it",
@@ -260,12 +261,12 @@ class BlockPool:
             del self._more_by_hash[block_hash]
 
     def _ids_of(self, block_hash: bytes) -> list[int]:
-        """Return the blocks that the index has under the hash, the first cached of them first."""
+        """Return the blocks of the index with the hash, in the order in which they were cached."""
         first = self._id_by_hash.get(block_hash)
         return [] if first is None else [first, *self._more_by_hash.get(block_hash, ())]
 
     def check_integrity(self) -> None:
-        """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""
+        """Compare all counters and indices with a recount. Raises IntegrityError. O(num_blocks)."""
         free = list(self.free_queue)
         unheld = {b.block_id for b in self.blocks.values() if b.ref_count == 0}
         ensure(

@@ -1,4 +1,4 @@
-"""Block tables: logical block index -> physical block id, for each group of layers, of each sequence with blocks."""
+"""Block tables of a sequence: logical block index -> physical block id, one table per group of layers."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from engine.trace.operations import RELEASED
 
 @dataclass(slots=True)
 class BlockTables:
-    """Block tables of a sequence. All groups cover the same positions; they differ in what they have released.
+    """Block tables of a sequence. All groups cover the same positions, and differ in the released blocks.
 
         positions   [0 ............ num_computed) [num_computed ... len(block_ids[g]) * block_size)
                      K and V exist                 covered, written by this step or later
 
-    `block_ids[g]`: the table of group g, RELEASED where a block is gone.
-    `num_released[g]`: entries of it that are RELEASED; the last entry is none. Behind a window they follow each other;
-    blocks of states, and blocks whose tokens are forgotten, have gaps between them.
+    `block_ids[g]`: the table of group g, with RELEASED for released blocks.
+    `num_released[g]`: its number of RELEASED entries; the last entry is never one. Behind a window they are adjacent;
+    for states and forgotten tokens they are scattered.
     """
 
     block_ids: list[list[int]]
     num_released: list[int]
-    num_computed: int = 0  # positions written, or promised by the sequence they were hit in
-    num_hashed: int = 0  # leading blocks that came with a hash or have been given one
+    num_computed: int = 0  # positions written, or promised by the sequence that computes the hit block
+    num_hashed: int = 0  # leading blocks with a hash
 
     @classmethod
     def empty(cls, num_groups: int) -> BlockTables:
-        """No blocks yet."""
+        """Return tables without blocks."""
         return cls([[] for _ in range(num_groups)], [0] * num_groups)
 
     def copy(self) -> BlockTables:
-        """For a fork: equal now, with a future of its own."""
+        """Return an independent copy, for a fork."""
         return BlockTables(
             [list(table) for table in self.block_ids], list(self.num_released), self.num_computed, self.num_hashed
         )
 
     def held(self, group: int) -> list[tuple[int, int]]:
-        """(logical, block id) of every block that the sequence still has in a group."""
+        """Return (logical, block id) of every block that is not released in a group."""
         return [(logical, i) for logical, i in enumerate(self.block_ids[group]) if i != RELEASED]
 
     def num_tokens(self, group: int, block_size: int) -> int:
-        """Computed tokens whose block the sequence still has in a group: a released block was full."""
+        """Return the number of computed tokens in blocks that are not released. Released blocks were full."""
         return self.num_computed - self.num_released[group] * block_size
 
 
@@ -56,7 +56,7 @@ def check_tables(
     tokens_logical: int,
     group: int = 0,
 ) -> None:
-    """Recount what the tables say and compare it with the group's pool and counter. Raises IntegrityError.
+    """Compare the tables with the group's pool and counter. Raises IntegrityError.
 
     `promised`: block id -> sequence that will fill it in this step, of all groups. O(blocks in all tables).
     """

@@ -74,7 +74,7 @@ class BlockTiers:
         return [memoryview(row) for row in rows]
 
     def put(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        """Give blocks the content that `take` took, perhaps of another engine with the same tensors.
+        """Write content to blocks that `take` returned, here or in another engine with the same tensors.
 
         Raises:
             ValueError: a content is of another size.

@@ -1,4 +1,4 @@
-"""Questions that the KV cache answers without changing anything. `kv_cache_manager` has the methods that change it."""
+"""Read-only part of the KV cache manager. `kv_cache_manager` has the methods that change the cache."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class CacheBooks:
         swap_space: int = 0,
         kv_bytes_per_token: Sequence[int] = (),
     ) -> None:
-        """`swap_space`: blocks of the CPU store for each group; `kv_bytes_per_token`: of each group's layers together,
-        not given = 0.
+        """Create the groups. `swap_space`: blocks of the CPU store per group. `kv_bytes_per_token`: of all layers of
+        each group; 0 if not given.
         """
         self.block_size = block_size
         self._emit = emit
@@ -52,19 +52,17 @@ class CacheBooks:
     def lookup(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None, skip: bool = False
     ) -> PrefixMatch:
-        """Find the longest cached prefix; see `PrefixIndex.lookup`. Changes no block."""
+        """Return the longest cached prefix; see `PrefixIndex.lookup`. Changes no block."""
         return self.prefixes.lookup(seq_id, token_ids, cache_salt, skip)
 
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Return why the lookup that was made just before found no more. Changes nothing."""
+        """Return the reason for the end of the hits of the last lookup. Changes nothing."""
         return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Return the number of blocks that a sequence of `num_slots` tokens holds at most, in the group with the
-        least room to spare.
-        """
+        """Return the maximum demand of a sequence of `num_slots` tokens, in the group with the fewest blocks left."""
         demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
@@ -76,11 +74,10 @@ class CacheBooks:
         loading: Loading | None = None,
         reserved: int = 0,
     ) -> BlockDemand:
-        """Return the demand of `allocate` with the same arguments: of the first group without room, else of the first
-        group.
+        """Return the demand of `allocate` with the same arguments, or of `swap_in` for a swapped-out sequence.
 
-        For a swapped-out sequence it is the demand of `swap_in`. `reserved`: tokens that also need room, although
-        nothing is allocated for them yet. Changes nothing.
+        It is that of the first group that does not fit, else of the first group. `reserved`: tokens that must also fit,
+        although nothing is allocated for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
         demands = [
@@ -97,16 +94,15 @@ class CacheBooks:
         return next((demand for demand in demands if not demand.fits), demands[0])
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool:
-        """Return whether the sequence has every block for positions [0, num_tokens), and to itself: decode steps mostly
-        do.
+        """Return whether the sequence has all blocks for positions [0, num_tokens), and shares none that it writes.
 
-        Then `allocate` has nothing to do.
+        Then `allocate` is a no-op. This is true of most decode steps.
         """
         tables = self._tables.get(seq_id)
         if tables is None:
             return False
         num_computed = tables.num_computed
-        if num_tokens == num_computed + 1:  # a decode step: only the block that is being filled counts
+        if num_tokens == num_computed + 1:  # a decode step writes one block only
             logical = num_computed // self.block_size
             for block_ids in tables.block_ids:
                 block = self._blocks.get(block_ids[logical]) if logical < len(block_ids) else None
@@ -125,34 +121,31 @@ class CacheBooks:
         return zip(self.groups, hits or [()] * len(self.groups), strict=True)
 
     def followed(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
-        """Return the match as the beginning of what is loaded after it: without what a query after that does not
-        see.
-        """
+        """Return the match without the blocks that no query after `loading` sees."""
         return match._replace(hits=self.prefixes.followed(match.hits, loading.num_tokens))
 
     def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]:
-        """Return the hashes of the leading blocks that a lookup may find: whole ones, without the last token."""
+        """Return the hashes of the leading full blocks, without the last token, which a lookup may find."""
         chain, num_blocks = self.prefixes.chain(seq_id, cache_salt), (len(token_ids) - 1) // self.block_size
         return [chain.hash_at(logical, token_ids) for logical in range(num_blocks)]
 
     def group_of(self, block_id: int) -> int:
-        """Return which group's pool the block is in."""
+        """Return the group of a block."""
         return next(g.index for g in reversed(self.groups) if block_id >= g.pool.first_block)
 
     def needed_blocks(self, group: int, num_tokens: int) -> list[int]:
-        """Logical blocks of the first `num_tokens` tokens that a query after them sees in a group of layers."""
+        """Return the logical blocks of the first `num_tokens` tokens that a query after them sees in a group."""
         return self.prefixes.needed(group, num_tokens)
 
     def num_swapped_tokens(self, seq_id: int) -> int:
-        """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""
+        """Return the number of computed tokens in the CPU store; 0 if the sequence is not swapped out."""
         swapped = self.groups[0].swap_space.tables.get(seq_id)
         return swapped.num_computed if swapped else 0
 
     def block_tables(self, seq_id: int) -> list[list[int]]:
-        """Return the table of each group: block ids in logical order, RELEASED among them. The lists themselves, not
-        copies.
+        """Return the block table of each group, RELEASED entries included; empty lists without blocks.
 
-        Empty lists for a sequence without blocks.
+        The tables are not copies.
         """
         tables = self._tables.get(seq_id)
         return tables.block_ids if tables else [[] for _ in self.groups]
@@ -163,11 +156,11 @@ class CacheBooks:
         return sum(map(len, tables.block_ids)) - sum(tables.num_released) if tables else 0
 
     def memory(self) -> Memory:
-        """Return the figures of all pools together, from counters: O(groups)."""
+        """Return the total figures of all pools, from counters. O(groups)."""
         return Memory.total([group.memory() for group in self.groups])
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of everything that the trace's state also knows."""
+        """Return a copy of the fields that the trace's state has too."""
         blocks = self._blocks.values()
         return Snapshot(
             ref_counts=[b.ref_count for b in blocks],
@@ -182,7 +175,7 @@ class CacheBooks:
         )
 
     def check_integrity(self) -> None:
-        """Recount everything. Raises IntegrityError with the first contradiction. O(blocks), for tests."""
+        """Compare all counters with a recount. Raises IntegrityError. O(blocks), for tests."""
         for group in self.groups:
             group.check_integrity(self._tables)
 

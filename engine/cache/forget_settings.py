@@ -8,9 +8,9 @@ PolicyName = Literal["window", "h2o", "tova", "snapkv", "key_norm", "expected_at
 
 
 class ForgetSettings(NamedTuple):
-    """After the prompt, and then every `every` tokens, each KV head of a layer keeps `budget` tokens.
+    """Settings of KV cache compression: after the prompt and every `every` tokens, a KV head keeps `budget` tokens.
 
-    The first `sinks` tokens and the `recent` newest ones are among them, whatever their scores.
+    The first `sinks` tokens and the `recent` newest ones are always kept.
     """
 
     policy: PolicyName

@@ -1,8 +1,8 @@
-"""The blocks of one group of layers: its pool, its blocks of the CPU store, its column of every block table.
+"""Blocks of one group of layers: its pool, its blocks of the CPU store, its column of every block table.
 
-`KVCacheManager` has one of these for each group. It knows what is true of a sequence in all groups at once; here is
-what happens to the blocks of one group, each change reported as a trace operation, in order. Block ids are the trace's:
-the group's pool begins at its `first_block`. What swapping does to the blocks is in `swapping`.
+`KVCacheManager` has one manager per group, and handles what concerns all groups of a sequence. A group manager changes
+the blocks of its group and emits a trace operation for every change, in order. Block ids are those of the trace: the
+group's pool begins at its `first_block`. `swapping` moves blocks to and from the CPU store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from engine.trace.records import Memory
 
 
 class GroupManager:
-    """Blocks of a group of layers. A method's `tables` are those of sequence `seq_id`."""
+    """Blocks of a group of layers. The argument `tables` has the block tables of sequence `seq_id`."""
 
     def __init__(
         self,
@@ -52,8 +52,13 @@ class GroupManager:
         promised: dict[int, int],
         emit: Callable[[Op], None],
     ) -> None:
-        """`index`: of the group among all; `swap_space`: its blocks of the CPU store; `kv_bytes_per_token`: of its
-        layers together; `promised`: block id -> sequence that will write it in this step, shared by all groups.
+        """Set up the group.
+
+        Args:
+            index: position of the group among all groups.
+            swap_space: number of its blocks in the CPU store.
+            kv_bytes_per_token: bytes of all its layers.
+            promised: block id -> sequence that will write it in this step; shared by all groups.
         """
         self.index = index
         self.block_size = block_size
@@ -64,20 +69,20 @@ class GroupManager:
         self.swap_space = SwapSpace(swap_space, plan.first_cpu_block + index * swap_space)
         self.evicted = EvictedBlocks()
         self.moves = PendingMoves()
-        self.tokens_logical = 0  # computed tokens in blocks that sequences hold, once for each sequence
-        self.record_index = 0  # of the record that operations go into
+        self.tokens_logical = 0  # computed tokens in held blocks, counted per sequence
+        self.record_index = 0  # record of the next operations
         self._kv_bytes_per_token = kv_bytes_per_token
         self._state_bytes = plan.state_bytes
         self.kv_bytes_per_block = plan.state_bytes or kv_bytes_per_token * block_size
         self.promised = promised
         self.emit = emit
 
-    # room
+    # demand
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Return the most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
+        """Return the maximum blocks of a sequence of `num_slots` tokens, and the blocks of the pool.
 
-        `tokens_a_step`: the most tokens that one step computes of a sequence.
+        `tokens_a_step`: maximum tokens of a sequence in one step.
         """
         needed = self._num_blocks_of(num_slots)
         if self.retention is not None:
@@ -93,9 +98,10 @@ class GroupManager:
         incoming: Incoming = NOTHING,
         reserved: int = 0,
     ) -> BlockDemand:
-        """Return the blocks that `take_hits` and `cover` would take from the free queue, for `reserved` tokens if more.
+        """Return the blocks that `take_hits` and `cover` would take from the free queue. Changes nothing.
 
-        A group that releases blocks never holds them all, so it counts `num_tokens`. Changes nothing.
+        `reserved`: tokens to count instead of `num_tokens`, if more. A group that releases blocks ignores it, because
+        it never holds all blocks of a sequence.
         """
         if self.retention is None:
             num_tokens = max(num_tokens, reserved)
@@ -115,22 +121,26 @@ class GroupManager:
         return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
 
     def shared_before_write(self, seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
-        """Logical blocks of positions [num_computed, num_tokens) that others hold too; own promises stay in place."""
+        """Return the logical blocks of positions [num_computed, num_tokens) that are shared and must be copied.
+
+        A block that the sequence itself promised is not copied.
+        """
         blocks, block_ids = self.pool.blocks, tables.block_ids[self.index]
         shared = []
         for logical in range(
             tables.num_computed // self.block_size, min(self._num_blocks_of(num_tokens), len(block_ids))
         ):
             if block_ids[logical] == RELEASED:
-                continue  # a step leaves no state there
+                continue  # no step leaves a state there
             block = blocks[block_ids[logical]]
             if block.ref_count > 1 and self.promised.get(block.block_id) != seq_id:
                 shared.append(logical)
         return shared
 
     def lacking(self, tables: BlockTables, num_tokens: int) -> list[int]:
-        """Entries without a block that a step up to `num_tokens` leaves a state in: the table was made for a longer
-        step, which was not computed.
+        """Return the table entries without a block in which a step up to `num_tokens` leaves a state.
+
+        The table was allocated for a longer step, which was not computed.
         """
         retention, size, block_ids = self.retention, self.block_size, tables.block_ids[self.index]
         if retention is None or not retention.checkpoint:
@@ -138,10 +148,10 @@ class GroupManager:
         computed = range(tables.num_computed // size, min(self._num_blocks_of(num_tokens), len(block_ids)))
         return [i for i in computed if block_ids[i] == RELEASED and retention.leaves(i, num_tokens, size)]
 
-    # taking blocks
+    # allocation
 
     def take_hits(self, seq_id: int, tables: BlockTables, hits: Sequence[int]) -> None:
-        """Put hit blocks at the beginning of the table. RELEASED stands where no query will look."""
+        """Append hit blocks to an empty table. Entries that no later query sees are RELEASED."""
         for logical, block_id in enumerate(hits):
             tables.block_ids[self.index].append(block_id)
             if block_id == RELEASED:
@@ -155,9 +165,9 @@ class GroupManager:
     def cover(
         self, seq_id: int, tables: BlockTables, num_tokens: int, reason: AllocateReason, incoming: Incoming = NOTHING
     ) -> None:
-        """Make positions [num_computed, num_tokens) writable: copies of shared blocks, then new blocks.
+        """Make positions [num_computed, num_tokens) writable: copy shared blocks, then allocate new ones.
 
-        `incoming`: whose content the caller brings. `reason`: of new blocks without content.
+        `incoming`: blocks that the caller fills. `reason`: recorded for the other new blocks.
         """
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
@@ -184,7 +194,7 @@ class GroupManager:
         self.tokens_logical -= incoming.num_released * self.block_size  # as in `BlockTables.num_tokens`
 
     def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, BlockSource]) -> None:
-        """The blocks that `cover` allocated for content from outside count as full; the caller puts it there."""
+        """Mark the blocks that `cover` allocated for external content as full. The caller loads the content."""
         block_ids = tables.block_ids[self.index]
         for logical, source in sources.items():
             block = self.pool.blocks[block_ids[logical]]
@@ -201,7 +211,7 @@ class GroupManager:
             )
 
     def receive(self, seq_id: int, tables: BlockTables, sources: Mapping[int, BlockSource], num_tokens: int) -> None:
-        """The blocks of leading `num_tokens` tokens that come from another instance have their content."""
+        """Mark the blocks that were received from another instance, up to `num_tokens`, as filled."""
         block_ids = tables.block_ids[self.index]
         for logical, source in sources.items():
             block = self.pool.blocks[block_ids[logical]]
@@ -233,14 +243,14 @@ class GroupManager:
     def _copy_on_write(self, seq_id: int, logical: int, block_id: int) -> int:
         src = self.pool.blocks[block_id]
         dst = self._allocate(seq_id, logical, "copy")
-        self.pool.release(src)  # stays held: it had more than one owner
+        self.pool.release(src)  # still held by its other owners
         self.pool.fill(dst, src.num_filled)
         self.moves.copy(block_id, dst.block_id)
         self.emit(Copy(seq_id=seq_id, logical=logical, src=block_id, dst=dst.block_id))
         return dst.block_id
 
     def share_all(self, tables: BlockTables) -> None:
-        """Add a fork as an owner of every block of these tables."""
+        """Add an owner to every block of these tables, for a fork."""
         for _, block_id in tables.held(self.index):
             self.pool.share(self.pool.blocks[block_id])
         self.tokens_logical += tables.num_tokens(self.index, self.block_size)
@@ -248,9 +258,9 @@ class GroupManager:
     # hashes
 
     def unhashed(self, tables: BlockTables, num_full: int) -> list[tuple[int, Block]]:
-        """(logical, block) of the first `num_full` that are there and carry no hash; a fork's may have one already.
+        """Return (logical, block) of the first `num_full` blocks without a hash. Shared ones may already have one.
 
-        Raises MisuseError when one would be promised while others hold it.
+        Raises MisuseError if an unwritten block is shared, since it cannot be promised.
         """
         blocks, size, found = self.pool.blocks, self.block_size, list[tuple[int, Block]]()
         for logical, block_id in enumerate(
@@ -272,7 +282,7 @@ class GroupManager:
     def cache(
         self, seq_id: int, unhashed: Sequence[tuple[int, Block]], token_ids: Sequence[int], chain: HashChain
     ) -> None:
-        """Give blocks the hashes of `chain`. What is not filled yet is promised."""
+        """Set the hashes of `chain` on blocks. Blocks that are not filled yet become promised."""
         size = self.block_size
         for logical, block in unhashed:
             if block.num_filled < size:
@@ -291,13 +301,13 @@ class GroupManager:
             )
 
     def lose(self, block_id: int, seq_id: int | None) -> None:
-        """Drop the hash of the block, if it is of this group: its content is missing. `seq_id`: promised it."""
+        """Drop the hash of a block of this group whose content was not written. `seq_id`: sequence that promised it."""
         block = self.pool.blocks.get(block_id)
         if block is not None and block.block_hash:
             self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
 
     def _evict(self, block_id: int, eviction: Eviction, seq_id: int | None, lost: bool = True) -> None:
-        """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
+        """Emit an eviction. `lost`: the block had content, so later lookups may name this eviction as their reason."""
         if lost and seq_id is not None:
             self.evicted.add(eviction.block_hash, LostBlock(block_id, self.record_index, seq_id))
         self.emit(
@@ -315,7 +325,7 @@ class GroupManager:
     # content
 
     def write(self, tables: BlockTables, logical: int, end: int) -> None:
-        """Positions [num_computed, end), which begin in block `logical`, have content now."""
+        """Mark positions [num_computed, end), which begin in block `logical`, as written."""
         pool, size, block_ids = self.pool, self.block_size, tables.block_ids[self.index]
         self.tokens_logical += end - tables.num_computed
         while (room := end - logical * size) > 0:
@@ -328,17 +338,17 @@ class GroupManager:
                 self.promised.pop(block_id, None)
             logical += 1
 
-    # letting go
+    # release
 
     def release(self, seq_id: int, tables: BlockTables) -> None:
-        """Release the blocks that no later query will see, the last one first. Their table entries become RELEASED."""
+        """Release the blocks that no later query sees, the last one first. Their table entries become RELEASED."""
         if self.retention is None:
             return
         end = self.retention.end(tables.num_computed, self.block_size)
         self._release(seq_id, tables, self._releasable(tables, end), self.retention.reason)
 
     def release_forgotten(self, seq_id: int, tables: BlockTables, logicals: Sequence[int]) -> None:
-        """Release full blocks whose tokens every head has forgotten, the last one first, but not the table's last."""
+        """Release full blocks whose tokens every head has forgotten, the last one first, except a table's last."""
         block_ids = tables.block_ids[self.index]
         held = [i for i in reversed(logicals) if i < len(block_ids) - 1 and block_ids[i] != RELEASED]
         self._release(seq_id, tables, held, "forgotten")
@@ -367,12 +377,12 @@ class GroupManager:
             )
 
     def _releasable(self, tables: BlockTables, end: int) -> list[int]:
-        """Logical blocks before `end` that may be released and are not, the last one first."""
+        """Return the logical blocks before `end` that can be released, the last one first."""
         assert self.retention is not None
         block_ids, num_released = tables.block_ids[self.index], tables.num_released[self.index]
         if not self.retention.checkpoint:
             return list(reversed(range(self.retention.first(self.block_size) + num_released, end)))
-        left = len(block_ids) - num_released  # blocks of states have gaps between them, and stand near the end
+        left = len(block_ids) - num_released  # blocks of states are sparse, and near the end
         found, logical = list[int](), len(block_ids)
         while left:
             logical -= 1
@@ -383,8 +393,9 @@ class GroupManager:
         return found
 
     def truncate(self, seq_id: int, tables: BlockTables, num_tokens: int) -> None:
-        """Positions from `num_tokens` on have no content any more. Blocks without content are freed, but for a piece
-        that was reserved as a whole.
+        """Discard the content of positions from `num_tokens` on, and free blocks that become empty.
+
+        A piece that was reserved as a whole keeps its blocks.
         """
         block_ids, size = tables.block_ids[self.index], self.block_size
         self.tokens_logical -= tables.num_computed - num_tokens
@@ -396,7 +407,7 @@ class GroupManager:
             self.pool.cut(self.pool.blocks[block_ids[logical]], max(num_tokens - logical * size, 0))
 
     def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
-        """Give up all blocks, table tail first."""
+        """Free all blocks, table tail first."""
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
         for _, block_id in reversed(tables.held(self.index)):
             block = self.pool.blocks[block_id]
@@ -405,10 +416,10 @@ class GroupManager:
                 self.moves.given_away(block_id)
             self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason=reason))
 
-    # looking at it
+    # figures and checks
 
     def memory(self) -> Memory:
-        """Return the pool in numbers, from counters: O(1)."""
+        """Return the memory figures, from counters. O(1)."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,
@@ -423,7 +434,7 @@ class GroupManager:
         )
 
     def check_integrity(self, tables: Mapping[int, BlockTables]) -> None:
-        """Recount everything. `tables`: of all sequences. Raises IntegrityError. O(blocks)."""
+        """Compare all counters with a recount. `tables`: of all sequences. Raises IntegrityError. O(blocks)."""
         self.pool.check_integrity()
         check_tables(tables, self.pool, self.block_size, self.promised, self.tokens_logical, self.index)
         self.swap_space.check_integrity()

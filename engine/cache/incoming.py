@@ -1,4 +1,4 @@
-"""Content that comes into the pool from outside it: which logical blocks of a sequence, and for what reason."""
+"""External content that is loaded into the pool, by logical block of a sequence."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from engine.trace.operations import RELEASED, AllocateReason, Medium
 
 
 class BlockSource(NamedTuple):
-    """Where the content of one block lies outside the pool: in a store, or in another instance's pool."""
+    """Place of a block's content outside the pool: a store, or another instance's pool."""
 
     block_hash: bytes = b""
     medium: Medium = "cpu"
-    block_id: int = 0  # there
+    block_id: int = 0  # in the other pool
 
 
 class Incoming(NamedTuple):
     """External content for a group of layers: the blocks of `logicals`, all within [begin, end), are filled from it.
 
-    The other blocks in that range are not allocated, because no later query of the sequence sees them: they are
-    RELEASED.
+    The other entries in that range are RELEASED, because no later query of the sequence sees them.
     """
 
     reason: AllocateReason  # of the blocks in `logicals`
@@ -30,7 +29,7 @@ class Incoming(NamedTuple):
 
     @property
     def num_released(self) -> int:
-        """Table entries without a block."""
+        """Number of table entries without a block."""
         return self.end - self.begin - len(self.logicals)
 
     def is_released(self, logical: int) -> bool:
@@ -42,13 +41,13 @@ NOTHING = Incoming("admission", 0, 0, frozenset())
 
 
 class Loading(NamedTuple):
-    """External blocks that a sequence loads on admission: in every group the needed ones of [first, end)."""
+    """External blocks that a sequence loads on admission: the needed ones of [first, end), in every group."""
 
     first: int  # logical: the number of blocks that hit
     end: int
     sources: Sequence[Mapping[int, BlockSource]]  # of each group: by logical block
-    num_tokens: int  # leading tokens that are there then; the last block may be filled in part
-    is_later: bool = False  # it comes between two steps, after the blocks were allocated: see `receive`
+    num_tokens: int  # leading tokens after the loading; the last block may be partial
+    is_later: bool = False  # received between two steps, after the allocation: see `receive`
 
     def of(self, group: int) -> Incoming:
         """Return the blocks of one group."""

@@ -1,17 +1,17 @@
-"""The KV cache's books: block tables of sequences over one pool of blocks for each group of layers.
+"""Block tables of sequences, over one pool of blocks for each group of layers.
 
-The scheduler and the engine talk to this manager. It knows what holds for a sequence in all groups at once. A
-`GroupManager` for each group changes the blocks and reports every change as a trace operation. What one group has no
-room for happens in none.
+The scheduler and the engine use this manager, which handles what concerns all groups of a sequence. A `GroupManager`
+for each group changes the blocks and emits every change as a trace operation. An allocation that does not fit into one
+group changes none.
 
     positions   [0 ............ num_computed) [num_computed ......... num_tokens)
                  K and V exist                 covered by the tables, written by this step
-                 (or were released: no query will see them any more)
+                 (or are released: no later query sees them)
 
 One step, for each sequence: `lookup` (when admitted), `allocate`, `cache_blocks`, then the forward pass, then `write`.
-`cache_blocks` comes before the forward pass: a step writes a layer's K and V of all its tokens before any of them
-attends, so a sequence admitted in the same step can share what another one is about to compute. Until `write` such
-blocks are *promised*.
+`cache_blocks` precedes the forward pass, because a step writes a layer's K and V of all tokens before any of them
+attends. So a sequence admitted in the same step can share blocks that another one is about to compute. Until `write`
+such blocks are *promised*.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from engine.trace.operations import RELEASED, AllocateReason, Fork, ForkReason, 
 
 
 class KVCacheManager(CacheBooks):
-    """Gives sequences their blocks. Methods raise ValueError on misuse and then have changed nothing.
+    """Manager of the sequences' blocks. On misuse methods raise ValueError and change nothing.
 
-    The block policies: allocation takes the head of a free queue; freeing walks a table tail first, a block without a
-    hash goes to the front of the queue and a hashed one to the back; a hit revives a free block in place.
+    Block policy: allocation takes the head of the free queue. Freeing walks a table from its tail: blocks without a
+    hash go to the front of the queue, hashed ones to the back. A hit revives a free block in place.
     """
 
     def tick(self, record_index: int, step: int) -> None:
-        """Set the clock: operations belong to record `record_index` from now on, and `step` steps have been made."""
+        """Set the index of the record of the next operations, and the number of finished steps."""
         for group in self.groups:
             group.record_index, group.pool.step = record_index, step
 
     # 1) before the forward pass
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
-        """Let later lookups be explained by this sequence. `token_ids`: its own list, which grows with it."""
+        """Remember a sequence, to explain later lookups. `token_ids`: the sequence's own list, which grows."""
         if self.prefixes.enabled:
             self.prefixes.remember(seq_id, token_ids, cache_salt)
 
@@ -54,14 +54,18 @@ class KVCacheManager(CacheBooks):
         hits: Sequence[Sequence[int]] = (),
         loading: Loading | None = None,
     ) -> bool:
-        """Make the sequence's tables cover positions [0, num_tokens), writable from num_computed on.
+        """Extend the sequence's tables to positions [0, num_tokens), writable from num_computed on.
 
-        `reason`: what the sequence needs them for, as the trace says it of each new block; copies say theirs.
+        Hits are shared. Shared blocks that would be written are replaced by copies, which the caller executes
+        (`take_moves`). The rest is allocated.
 
-        Hits (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that would be
-        written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated. `loading`:
-        blocks after the hits whose content the caller puts there before anything attends; they count as computed.
-        False when some group has not enough free blocks; then nothing has changed and nothing was emitted.
+        Args:
+            reason: recorded for each new block, except for copies.
+            hits: of a lookup made just before, for a sequence without blocks.
+            loading: blocks after the hits, which the caller fills before anything attends. They count as computed.
+
+        Returns:
+            False if some group has too few free blocks. Then nothing has changed.
         """
         if hits or loading:
             self._check_holds_nothing(seq_id)
@@ -88,14 +92,14 @@ class KVCacheManager(CacheBooks):
         return True
 
     def receive(self, seq_id: int, loading: Loading) -> None:
-        """Mark the blocks that `allocate` reserved as filled: the caller has written the received content."""
+        """Mark the blocks that `allocate` took for a transfer as filled, after the caller has written them."""
         tables = self._held(seq_id)
         for group in self.groups:
             group.receive(seq_id, tables, loading.sources[group.index], loading.num_tokens)
         self._filled(tables, loading)
 
     def _filled(self, tables: BlockTables, loading: Loading) -> None:
-        """The tokens of the loaded blocks count as computed."""
+        """Count the tokens of the loaded blocks as computed."""
         for group in self.groups:
             group.tokens_logical += loading.num_tokens - tables.num_computed
         tables.num_computed = loading.num_tokens
@@ -103,10 +107,10 @@ class KVCacheManager(CacheBooks):
     def cache_blocks(
         self, seq_id: int, token_ids: Sequence[int], num_tokens: int, cache_salt: str | None = None
     ) -> None:
-        """Give each full block within positions [0, num_tokens) its hash, so that others can find it.
+        """Set the hash of each full block within positions [0, num_tokens), so that lookups find it.
 
-        The caller promises to `write` up to `num_tokens` before the sequence is forked or freed, or else to
-        `take_back`. Blocks must have been made writable by `allocate`.
+        The caller must `write` up to `num_tokens` before the sequence is forked or freed, or call `take_back`. The
+        blocks must be writable: see `allocate`.
         """
         if not self.prefixes.enabled:
             return
@@ -125,11 +129,10 @@ class KVCacheManager(CacheBooks):
         tables.num_hashed = num_full
 
     def take_back(self, unmoved: Sequence[BlockMoves], unloaded: Iterable[int]) -> set[int]:
-        """Undo the promises of a failed step: no block that did not get its content keeps a hash.
+        """Drop the hashes of the blocks that a failed step did not fill.
 
-        Besides the promised blocks these are the destinations of `unmoved`, moves that were taken and not carried out,
-        and the blocks `unloaded`. Returns every sequence that holds one of them, in the pool or in the CPU store, for
-        whatever reason it does: none of them may go on with what it holds.
+        These are the promised blocks, the destinations of the moves `unmoved`, and the blocks `unloaded`. Returns all
+        sequences that hold one of them, in the pool or in the CPU store. None of them may continue with its blocks.
         """
         lost: dict[int, int | None] = dict.fromkeys(unloaded)
         lost.update((block_id, None) for moves in unmoved for _, block_id in (*moves.swap_in, *moves.copy))
@@ -150,16 +153,14 @@ class KVCacheManager(CacheBooks):
         return relying
 
     def take_moves(self) -> list[BlockMoves]:
-        """Return the pending moves of the KV store before this step's forward pass, by group of layers, and
-        clear them.
-        """
+        """Return and clear the pending moves of each group, to be executed before the forward pass."""
         return [group.moves.take() for group in self.groups]
 
     def swap_out(self, seq_id: int) -> int | None:
-        """Preempt by swap: what is computed goes to the CPU store, the blocks are freed. Returns the bytes moved.
+        """Copy computed blocks to the CPU store and free all blocks. Returns the bytes moved.
 
-        None when the CPU store has no room in some group; then nothing has changed. Shared blocks are copied too: in
-        the CPU store nothing is shared.
+        Returns None, and changes nothing, if the CPU store of some group is too full. Shared blocks are copied too,
+        because the CPU store shares nothing.
         """
         tables = self._held(seq_id)
         if not all(swapping.can_swap_out(group, tables) for group in self.groups):
@@ -172,9 +173,9 @@ class KVCacheManager(CacheBooks):
         return num_bytes
 
     def swap_in(self, seq_id: int, num_tokens: int) -> bool:
-        """`allocate` for a swapped-out sequence: its content comes back, num_tokens positions are covered.
+        """Allocate blocks for `num_tokens` positions of a swapped-out sequence, and move its content back.
 
-        False when some group has not enough free blocks; then nothing has changed.
+        Returns False, and changes nothing, if some group has too few free blocks.
         """
         if not self.demand(seq_id, num_tokens).fits:
             return False
@@ -188,7 +189,7 @@ class KVCacheManager(CacheBooks):
     # 2) after the forward pass
 
     def write(self, seq_id: int, start: int, num_tokens: int) -> None:
-        """Note that K and V of positions [start, start + num_tokens) exist. `start`: the number of computed tokens."""
+        """Mark positions [start, start + num_tokens) as written. `start` must equal the number of computed tokens."""
         tables, size, end = self._held(seq_id), self.block_size, start + num_tokens
         if start != tables.num_computed or num_tokens < 1 or end > len(tables.block_ids[0]) * size:
             raise MisuseError(
@@ -211,10 +212,9 @@ class KVCacheManager(CacheBooks):
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
 
     def truncate(self, seq_id: int, num_tokens: int) -> None:
-        """Take back written positions from `num_tokens` on: their tokens were drafts that the model rejected.
+        """Discard the written positions from `num_tokens` on, whose tokens are rejected drafts.
 
-        Blocks that only they needed are freed, the last one first. None of them has a hash, since hashes are made of
-        chosen tokens.
+        Blocks that become empty are freed, the last one first. None of them has a hash, since drafts are not hashed.
         """
         tables = self._held(seq_id)
         num_rejected = tables.num_computed - num_tokens
@@ -231,12 +231,11 @@ class KVCacheManager(CacheBooks):
         self._emit(TakeBack(seq_id=seq_id, start=num_tokens, num_tokens=num_rejected))
 
     def release(self, seq_ids: Iterable[int]) -> None:
-        """Release the blocks that no later query of these sequences will see. Tables keep their logical order.
+        """Release the blocks that no later query of these sequences sees. Tables keep their logical order.
 
-        Call it when all sequences of a step have written: a block that one of them promised may be shared by another.
-        Each sequence's last such block goes first, as in `free`: a prefix is worth more than what follows it, so it is
-        evicted later. A hashed block can still be found by others until it is reallocated, and by the sequence itself
-        after a preemption. Nothing happens in a group with a layer that sees all keys (`Retention`).
+        Call it after all sequences of a step have written, because a promised block may be shared. Each sequence's last
+        such block is released first, as in `free`, so that prefixes are evicted last. A hashed block can still be hit
+        until it is reallocated. Groups with a layer that sees all keys release nothing.
         """
         if not self._releasing:
             return
@@ -254,7 +253,7 @@ class KVCacheManager(CacheBooks):
     def fork(
         self, parent_seq_id: int, seq_id: int, request_id: str, reason: ForkReason = "sample", seed: int | None = None
     ) -> None:
-        """The child shares every block of the parent, the partial tail too; the first to write there gets a copy."""
+        """Share every block of the parent with a child, the partial tail too; the first writer gets a copy."""
         parent = self._held(parent_seq_id)
         self._check_holds_nothing(seq_id)
         if any(owner == parent_seq_id for owner in self.promised.values()):
@@ -274,10 +273,7 @@ class KVCacheManager(CacheBooks):
         self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
     def free(self, seq_id: int, reason: FreeReason) -> None:
-        """Give up all blocks, table tail first: a prefix is worth more than what follows it.
-
-        A sequence without blocks stays as it is.
-        """
+        """Free all blocks, table tail first, so that prefixes are evicted last. No-op without blocks."""
         tables = self._tables.get(seq_id)
         if tables is None:
             return
@@ -286,14 +282,11 @@ class KVCacheManager(CacheBooks):
         self._gone(seq_id)
 
     def _gone(self, seq_id: int) -> None:
-        """Forget the tables of a sequence whose blocks are free."""
+        """Delete the tables of a sequence whose blocks are free."""
         self.prefixes.memory.released(seq_id, self._tables.pop(seq_id).num_computed)
 
     def forget(self, seq_id: int) -> None:
-        """Drop the hashes and the swapped-out content of a sequence that will not come back.
-
-        It must hold no blocks.
-        """
+        """Delete the hashes and the swapped-out content of a finished sequence, which must hold no blocks."""
         self._check_holds_nothing(seq_id)
         self.prefixes.chains.pop(seq_id, None)
         for group in self.groups:

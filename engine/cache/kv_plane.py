@@ -7,8 +7,7 @@ A plane holds one kind of vector (keys or values) of one layer, [num_blocks, blo
     int8      round(x / s), s = max |x| / 127                                                W + 2       bytes
     int4      round((x - z) / s), z = min x, s = (max x - min x) / 15; two numbers a byte    W / 2 + 4   bytes
 
-Scales `s` and zero points `z` are float16, one for each token and head. Reading gives back the dtype that the attention
-computes in.
+Scales `s` and zero points `z` are float16, one per token and head. Reads return the dtype of the attention.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ Shape = tuple[int, int, int, int]  # num_blocks, block_size, Hkv, W
 
 
 class NewPool(Protocol):
-    """Where the tensors of a pool come from: one of zeros, contiguous, in memory that nothing else uses."""
+    """Factory of a pool's tensors: zeros, contiguous, in memory that nothing else uses."""
 
     def __call__(self, shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Raises RuntimeError or MemoryError: there is no memory for it."""
+        """Return the tensor. Raises RuntimeError or MemoryError if there is no memory for it."""
 
 
 def zeros(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """In memory of this process's own."""
+    """Return zeros in private memory of this process."""
     return torch.zeros(shape, dtype=dtype, device=device)
 
 
 class KVPlane(ABC):
-    """Vectors of one kind in one layer, addressed by slots; `pools` are its tensors, blocks first, to copy blocks."""
+    """Vectors of one kind in one layer, addressed by slots. `pools`: its tensors, with blocks as first dimension."""
 
     def __init__(self, compute_dtype: torch.dtype, new_pool: NewPool) -> None:
         self.compute_dtype = compute_dtype
@@ -52,28 +51,28 @@ class KVPlane(ABC):
 
     @property
     def bytes_per_slot(self) -> int:
-        """Bytes of one token's vectors, all heads."""
+        """Bytes of one token in all heads."""
         return sum(pool[0, 0].numel() * pool.dtype.itemsize for pool in self.pools)
 
     @abstractmethod
     def write(self, slots: Tensor, x: Tensor) -> None:
-        """Put x [T, Hkv, W] into `slots` [T]; no slot may occur twice."""
+        """Write x [T, Hkv, W] to `slots` [T], which must be distinct."""
 
     @abstractmethod
     def read(self, slots: Tensor) -> Tensor:
-        """Copies [N, Hkv, W] in the order of `slots` [N]."""
+        """Return copies [N, Hkv, W] of `slots` [N], in this order."""
 
     @abstractmethod
     def read_heads(self, rows: Tensor) -> Tensor:
-        """Copies [N, W] of `rows` [N], where row = slot * Hkv + head."""
+        """Return copies [N, W] of `rows` [N], where row = slot * Hkv + head."""
 
     @abstractmethod
     def view(self, first_slot: int, num_slots: int) -> Tensor:
-        """[num_slots, Hkv, W] of slots that follow each other; without a copy where the numbers lie as they are."""
+        """Return adjacent slots as [num_slots, Hkv, W], without a copy if they are stored unconverted."""
 
 
 class PlainPlane(KVPlane):
-    """The numbers as they are, or rounded to another floating-point dtype."""
+    """Unquantized vectors, in the compute dtype or rounded to another floating-point dtype."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class PlainPlane(KVPlane):
 
 
 class Fp8Plane(KVPlane):
-    """float8_e4m3fn. Its bits travel as uint8, which every device can index."""
+    """float8_e4m3fn, stored as uint8, which every device can index."""
 
     LARGEST = 448.0
 
@@ -133,7 +132,7 @@ class Fp8Plane(KVPlane):
 
 
 class Int8Plane(KVPlane):
-    """Symmetric: zero stays zero."""
+    """Symmetric quantization: zero is exact."""
 
     def __init__(self, shape: Shape, compute: torch.dtype, device: torch.device, new_pool: NewPool = zeros) -> None:
         super().__init__(compute, new_pool)
@@ -163,7 +162,7 @@ class Int8Plane(KVPlane):
 
 
 class Int4Plane(KVPlane):
-    """Asymmetric: 16 levels are too few to spend half of them on a sign that a head may not use."""
+    """Asymmetric quantization: all 16 levels cover the range of the vector, whatever its signs."""
 
     def __init__(self, shape: Shape, compute: torch.dtype, device: torch.device, new_pool: NewPool = zeros) -> None:
         if shape[3] % 2:
@@ -201,7 +200,7 @@ class Int4Plane(KVPlane):
 
 
 def _half(scales: Tensor) -> Tensor:
-    """Scales as float16, none of them 0: a vector of equal numbers has no range to divide by."""
+    """Return scales as float16, none of them 0, even for a vector of equal numbers."""
     tiny = torch.finfo(torch.float16).tiny
     return scales.float().clamp_(min=tiny).to(torch.float16)
 
@@ -213,7 +212,7 @@ def make_plane(
     device: torch.device,
     new_pool: NewPool = zeros,
 ) -> KVPlane:
-    """Return the plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
+    """Return a plane. `kind`: one of `QUANTIZED`, or a floating-point dtype."""
     if isinstance(kind, torch.dtype):
         return PlainPlane(shape, kind, compute_dtype, device, new_pool)
     if kind in ("fp8", "fp8_e4m3"):

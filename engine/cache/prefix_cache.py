@@ -29,7 +29,7 @@ class PrefixMatch(NamedTuple):
 
     @property
     def block_ids(self) -> list[int]:
-        """The blocks that are taken, group after group."""
+        """Hit blocks, group by group."""
         return [block_id for hits in self.hits for block_id in hits if block_id != RELEASED]
 
 
@@ -93,7 +93,7 @@ class HashChain:
         del self._hashes[num_tokens // self._block_size :]
 
     def copy(self, mark: Mark = unmarked) -> HashChain:
-        """For a forked sequence: the same past, its own future."""
+        """Return an independent copy, for a fork."""
         chain = HashChain(self._block_size, self.cache_salt, mark)
         chain._hashes = list(self._hashes)
         return chain

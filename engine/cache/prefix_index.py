@@ -16,7 +16,7 @@ from engine.trace.operations import RELEASED
 
 
 class Shelf(NamedTuple):
-    """Where the content of one group of layers is found, or was until it was evicted."""
+    """Pool of a group of layers, with its recently evicted hashes."""
 
     pool: BlockPool
     retention: RetentionPolicy | None  # which blocks a query needs; None: all
@@ -165,7 +165,7 @@ class PrefixIndex:
             self.chains[seq_id] = self.chains[parent_seq_id].copy(self._mark_of(seq_id))
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
-        """Let later lookups be explained by this sequence."""
+        """Remember a sequence, to explain later lookups."""
         self.memory.admitted(seq_id, token_ids, cache_salt, self._mark_of(seq_id))
 
     def _mark_of(self, seq_id: int) -> Mark:

@@ -14,7 +14,7 @@ from engine.trace.operations import RELEASED
 
 
 class Held(NamedTuple):
-    """Where the content of one group of layers is found."""
+    """Block index of a group of layers."""
 
     find: Callable[[bytes], int | None]  # block hash -> block id; None: it is not there
     retention: RetentionPolicy | None  # which blocks a query needs; None: all

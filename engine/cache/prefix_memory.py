@@ -1,7 +1,7 @@
-"""Why a prompt did not hit: what the prefix cache remembers of sequences and blocks that it no longer holds.
+"""Explanation of prefix cache misses, from recently admitted sequences and recently evicted hashes.
 
-Nothing here decides anything. The memory is bounded, and says "forgotten" rather than guess beyond its bounds: the
-RECENT_SEQUENCES most recently admitted sequences, the EVICTED_BLOCKS most recently evicted hashes.
+The explanation affects no decision. The history is bounded by RECENT_SEQUENCES and EVICTED_BLOCKS; beyond these bounds
+the reason is "forgotten".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVICTED_BLOCKS = 4096
 
 
 class LostBlock(NamedTuple):
-    """Where content was until it was evicted."""
+    """Former place of evicted content."""
 
     block_id: int
     evicted_in: int  # record index
@@ -29,7 +29,7 @@ class LostBlock(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why hits end where they do; the fields of the `lookup` operation."""
+    """Reason for the end of the hits, with the fields of the `lookup` operation."""
 
     reason: LookupReason | None = None
     closest_seq_id: int | None = None
@@ -51,23 +51,23 @@ class Explanation(NamedTuple):
 
 @dataclass(slots=True)
 class RecentSequence:
-    """A sequence that was admitted. `token_ids` is its own list and grows with it."""
+    """Admitted sequence. `token_ids` is the sequence's own list, which grows."""
 
     seq_id: int
     token_ids: Sequence[int]
     cache_salt: str | None
     mark: Mark = unmarked
-    num_computed: int | None = None  # when it gave up its blocks; None while it holds them
+    num_computed: int | None = None  # when its blocks were freed; None while it holds them
 
 
 class EvictedBlocks:
-    """The hashes that one group of layers evicted most recently, and where their content was."""
+    """Most recently evicted hashes of a group of layers, with the former places of their content."""
 
     def __init__(self) -> None:
         self._lost: OrderedDict[bytes, LostBlock] = OrderedDict()
 
     def add(self, block_hash: bytes, lost: LostBlock) -> None:
-        """A hash left the cache."""
+        """Add an evicted hash."""
         if block_hash in self._lost:
             self._lost.move_to_end(block_hash)
         self._lost[block_hash] = lost
@@ -75,25 +75,25 @@ class EvictedBlocks:
             self._lost.popitem(last=False)
 
     def find(self, block_hash: bytes) -> LostBlock | None:
-        """Return where that content was; None: it was never evicted, or too long ago."""
+        """Return the former place of the content; None: not evicted, or too long ago."""
         return self._lost.get(block_hash)
 
 
 class PrefixMemory:
-    """The sequences that were admitted most recently."""
+    """Most recently admitted sequences."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[int, RecentSequence] = OrderedDict()
 
     def admitted(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, mark: Mark = unmarked) -> None:
-        """A sequence got blocks."""
+        """Add a sequence that got blocks."""
         self._recent[seq_id] = RecentSequence(seq_id, token_ids, cache_salt, mark)
         self._recent.move_to_end(seq_id)
         if len(self._recent) > RECENT_SEQUENCES:
             self._recent.popitem(last=False)
 
     def released(self, seq_id: int, num_computed: int) -> None:
-        """The sequence gave up its blocks; `num_computed` tokens were computed."""
+        """Record that the blocks of a sequence with `num_computed` computed tokens were freed."""
         found = self._recent.get(seq_id)
         if found is not None:
             found.num_computed = num_computed
@@ -108,13 +108,13 @@ class PrefixMemory:
         lost: LostBlock | None,
         mark: Mark = unmarked,
     ) -> Explanation:
-        """Return why `num_hit` tokens hit and no more.
+        """Return the reason why only `num_hit` tokens hit.
 
-        `all_hit`: every block that may hit did. `lost`: where the content of the first block that did not was.
+        `all_hit`: every block that can hit did. `lost`: former place of the content of the first block that missed.
         """
         needed = num_hit + block_size
         own_mark = mark(0, needed)
-        alike: list[RecentSequence] = []  # those of which a block could hit
+        alike: list[RecentSequence] = []  # sequences whose blocks can hit
         others: list[RecentSequence] = []
         for sequence in self._recent.values():
             can_hit = sequence.cache_salt == cache_salt and sequence.mark(0, needed) == own_mark
@@ -134,11 +134,11 @@ class PrefixMemory:
     @staticmethod
     def _reason(closest: RecentSequence | None, shared: int, num_hit: int, needed: int) -> LookupReason:
         if shared < num_hit:
-            return "forgotten"  # what hit came from a sequence that is no longer remembered
+            return "forgotten"  # the hit blocks are of a sequence beyond the history
         if closest is None:
             return "nothing_shared"
         if shared >= needed:
-            # while it holds blocks, what it computed is cached: the block is still to come
+            # a block computed by a sequence that holds blocks is cached, so this one is not computed yet
             computed = closest.num_computed
             return "not_computed" if computed is None or computed < needed else "forgotten"
         if num_hit == 0:
@@ -147,7 +147,7 @@ class PrefixMemory:
 
     @staticmethod
     def _closest(token_ids: Sequence[int], candidates: Sequence[RecentSequence]) -> tuple[RecentSequence | None, int]:
-        """Return the one with the longest common beginning, the latest of equals; None when none shares a token."""
+        """Return the candidate with the longest common prefix, the latest of equals; None if none shares a token."""
         best, longest = None, 0
         for candidate in reversed(candidates):
             # a candidate can only beat the best so far if it agrees in the next position
@@ -161,7 +161,7 @@ class PrefixMemory:
 
 
 def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Return the number of leading elements that are equal. Bisects over slices, which compare at C speed."""
+    """Return the length of the common prefix, by bisection over slices, which compare at C speed."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high
@@ -175,7 +175,7 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def common_prefix_of_parts(one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]]) -> int:
-    """Return the number of leading elements that are equal in two sequences, each given in parts of one type."""
+    """Return the length of the common prefix of two sequences, each given in parts of one type."""
     parts = iter(one), iter(other)
     rest: list[Sequence[Any]] = [(), ()]
     count = 0

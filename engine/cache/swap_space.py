@@ -1,4 +1,4 @@
-"""Blocks of the CPU store, and which swapped-out sequence has which of them."""
+"""Blocks of the CPU store, and the tables of swapped-out sequences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class SwappedTable:
     """Swapped-out computed blocks of a sequence in the CPU store, in logical order."""
 
     cpu_block_ids: list[int]
-    num_computed: int  # positions [0, num_computed) are in them, but for those of released blocks
-    logicals: list[int]  # where each stands in the table; what is missing between them was released
+    num_computed: int  # positions [0, num_computed), without those of released blocks
+    logicals: list[int]  # logical index of each; the missing ones were released
 
 
 class SwapSpace:
-    """CPU blocks with the ids [first_block, first_block + num_blocks); the longest free one is taken first.
+    """CPU blocks with the ids [first_block, first_block + num_blocks), allocated in FIFO order.
 
     As with the blocks of a pool, the ids are unique among all groups of layers.
     """
@@ -32,36 +32,34 @@ class SwapSpace:
 
     @property
     def num_free(self) -> int:
-        """Blocks without content."""
+        """Number of free blocks."""
         return len(self._free)
 
     @property
     def num_held(self) -> int:
-        """Blocks with the content of swapped-out sequences."""
+        """Number of blocks with content of swapped-out sequences."""
         return self.num_blocks - len(self._free)
 
     def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int]:
-        """Return a CPU block for each logical one. Raises IndexError when there are not enough: ask `num_free`
-        first.
-        """
+        """Allocate a CPU block for each logical block. Raises IndexError if too few are free: check `num_free`."""
         ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already", "swapped_twice", seq_id=seq_id)
         cpu_block_ids = [self._free.popleft() for _ in logicals]
         self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed, logicals)
         return cpu_block_ids
 
     def take(self, seq_id: int) -> SwappedTable:
-        """Return the sequence's blocks, free from now on. Raises KeyError when it is not swapped out."""
+        """Free and return the sequence's blocks. Raises KeyError if it is not swapped out."""
         table = self.tables.pop(seq_id)
         self._free.extend(table.cpu_block_ids)
         return table
 
     def incoming(self, seq_id: int) -> Incoming:
-        """Return the logical blocks that wait here, and between them those that the sequence had released."""
+        """Return the swapped-out logical blocks; entries between them were released."""
         table = self.tables.get(seq_id)
         return Incoming("swap_in", 0, table.logicals[-1] + 1, frozenset(table.logicals)) if table else NOTHING
 
     def check_integrity(self) -> None:
-        """Recount. Raises IntegrityError when a block is lost or held twice."""
+        """Raise IntegrityError if a block is lost or held twice."""
         held = [i for table in self.tables.values() for i in table.cpu_block_ids]
         everything = sorted([*held, *self._free])
         ensure(

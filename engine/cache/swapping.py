@@ -1,4 +1,4 @@
-"""Preemption by swap, of one group's blocks: content goes to the CPU store and comes back."""
+"""Swapping of one group's blocks to the CPU store and back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from engine.trace.operations import Drop, SwapIn, SwapOut
 
 
 def can_swap_out(group: GroupManager, tables: BlockTables) -> bool:
-    """Return whether the CPU store has room for what is computed."""
+    """Return whether the computed blocks fit into the CPU store."""
     return len(_computed(group, tables)) <= group.swap_space.num_free
 
 
 def swap_out(group: GroupManager, seq_id: int, tables: BlockTables) -> int:
-    """Computed blocks get their copies in the CPU store, which must have room. `GroupManager.free` follows.
+    """Copy computed blocks to the CPU store, which must have enough free blocks. Returns the bytes moved.
 
-    Returns the bytes moved. Shared blocks are copied too: in the CPU store nothing is shared.
+    `GroupManager.free` follows. Shared blocks are copied too, because the CPU store shares nothing.
     """
     computed = _computed(group, tables)
     cpu_block_ids = group.swap_space.put(seq_id, [logical for logical, _ in computed], tables.num_computed)
@@ -41,7 +41,7 @@ def swap_out(group: GroupManager, seq_id: int, tables: BlockTables) -> int:
 
 
 def swap_in(group: GroupManager, seq_id: int, tables: BlockTables) -> None:
-    """The content comes back into the blocks that `GroupManager.cover` allocated; its CPU blocks are free."""
+    """Move the content back into the blocks that `GroupManager.cover` allocated, and free the CPU blocks."""
     swapped, size = group.swap_space.take(seq_id), group.block_size
     for logical, cpu_block_id in zip(swapped.logicals, swapped.cpu_block_ids, strict=True):
         block = group.pool.blocks[tables.block_ids[group.index][logical]]
@@ -56,17 +56,17 @@ def swap_in(group: GroupManager, seq_id: int, tables: BlockTables) -> None:
                 num_bytes=group.kv_bytes_per_block,
             )
         )
-    group.tokens_logical += tables.num_computed  # of what was released `cover` knows
+    group.tokens_logical += tables.num_computed  # `cover` has subtracted the released blocks
 
 
 def drop(group: GroupManager, seq_id: int) -> None:
-    """A sequence will not come back: its CPU blocks, if it has any, are free, their content gone."""
+    """Free the CPU blocks of a finished sequence, if it has any."""
     if seq_id in group.swap_space.tables:
         for cpu_block_id in group.swap_space.take(seq_id).cpu_block_ids:
             group.emit(Drop(seq_id=seq_id, cpu_block_id=cpu_block_id))
 
 
 def _computed(group: GroupManager, tables: BlockTables) -> list[tuple[int, int]]:
-    """(logical, block id) of the blocks with something in them."""
+    """Return (logical, block id) of the blocks with computed tokens."""
     end = -(-tables.num_computed // group.block_size)
     return [held for held in tables.held(group.index) if held[0] < end]

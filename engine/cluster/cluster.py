@@ -38,8 +38,8 @@ from engine.trace.log import TraceWriter
 from engine.trace.operations import Fork, Submit
 from engine.trace.records import StepRecord
 
-LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
-AHEAD = 2  # turns of a running process: one is computed, and the next one is queued
+LONGEST_WAIT = 0.05  # seconds that a step waits for a message of an instance
+AHEAD = 2  # turns of a running process: one computing, one queued
 
 StartAnew = Callable[[int, int], Instance]
 
@@ -48,7 +48,7 @@ class Cluster:
     """Instances of one model behind one interface.
 
     Args:
-        model: what the instances serve; tokenizes, and recomputes attention on request.
+        model: served by the instances; tokenizes, and recomputes attention on request.
         config: of all of them, as resolved.
         instances: in the order of the log.
         router: chooses the instance of a request.
@@ -56,7 +56,7 @@ class Cluster:
             None, or where it raises InstanceGoneError: the instance is not restarted; its requests are rescheduled
             elsewhere.
         closed: called on close.
-        began: start of the log, by `time.perf_counter`, as the instances' places have it.
+        began: start of the log, by `time.perf_counter`, the same as that of the instances.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class Cluster:
         self._log = OneLog(header, self.instances, log_path, config.private)
         self._flights = self.dispatch.flights
         self._num_requests = 0
-        self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
-        self._turn = 0  # of instances of this thread: whose it is next
+        self._next_seq_ids = list(range(len(self.instances)))  # of each instance: beyond all assigned ids
+        self._turn = 0  # index of the instance on this thread that runs next
         self._last: StepRecord | None = None
         self._bell = Wakeup()
         self._capture = capture
@@ -93,32 +93,32 @@ class Cluster:
 
     @property
     def num_unfinished(self) -> int:
-        """Requests; or, when these are over, sequences whose blocks are still held for another instance."""
+        """Number of unfinished requests; if there are none, of sequences whose blocks are held for an instance."""
         return len(self._flights) or sum(one.load.holding for one in self.instances)
 
     @property
     def queue_lengths(self) -> tuple[int, int]:
-        """Sequences that run, and that wait for room, for blocks or for an instance to take them, on all instances."""
+        """Number of running and of waiting sequences on all instances, including requests not yet received."""
         loads = [one.load for one in self.instances]
         sent = sum(not flight.is_taken for flight in self._flights.values())
         return sum(load.running for load in loads), sent + sum(load.waiting + load.receiving for load in loads)
 
     def prefill_pending(self) -> bool:
-        """Return whether some prompt is not yet computed, or not yet at its decode instance."""
+        """Return whether some prompt is not computed, or not at its decode instance."""
         return any(flight.part == "prefill" or not flight.has_output for flight in self._flights.values())
 
-    # What comes in
+    # Submission
 
     def check(self, specs: Sequence[RequestSpec]) -> None:
-        """Raises what `submit` would, and does nothing.
+        """Check requests without submitting them.
 
         Raises:
-            RequestError, ConfigError: why not.
+            RequestError, ConfigError: `submit` would refuse a request.
         """
         self._check(self._all_whole(specs))
 
     def _check(self, specs: Sequence[RequestSpec]) -> None:
-        """Check specs with ids: an instance assigns ids from its own counter, which another may have assigned."""
+        """Check specs, whose ids must be set, since the instances assign ids independently."""
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
@@ -133,8 +133,7 @@ class Cluster:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
-        """Submit all requests or none. Waits for an instance in the middle of a step, and processes others' messages
-        meanwhile.
+        """Submit all requests or none. Waits for instances that are computing, and processes messages of others.
 
         Raises:
             RequestError, ConfigError, RejectedError: a request is refused.
@@ -158,10 +157,10 @@ class Cluster:
         ]
 
     def send(self, specs: Sequence[RequestSpec]) -> list[str]:
-        """`submit`, without waiting for any instance; the ids of the requests, whose records come in time.
+        """Submit all requests or none, without waiting for any instance. Returns the request ids.
 
         Raises:
-            RequestError, ConfigError, RejectedError: why not.
+            RequestError, ConfigError, RejectedError: a request is refused.
         """
         flights = self._send_new(specs)
         self._take_all()
@@ -178,7 +177,7 @@ class Cluster:
         return flights
 
     def abort(self, request_id: str) -> bool:
-        """Finish a request now. False when it is unknown or already finished."""
+        """Abort a request. Returns False if it is unknown or already finished."""
         flight = self._flights.pop(request_id, None)
         if flight is None:
             return False
@@ -188,7 +187,7 @@ class Cluster:
         return True
 
     def observe(self, capture: CaptureRequest | None) -> None:
-        """Which arrays steps record from now on."""
+        """Set which arrays the next steps record."""
         self._capture = capture
         for one in self.instances:
             with contextlib.suppress(InstanceGoneError):
@@ -198,20 +197,20 @@ class Cluster:
         """Kill an instance.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no such instance.
         """
         if not 0 <= index < len(self.instances):
             raise ConfigError(sentence("instances.none", index=index, number=len(self.instances) - 1))
         self.instances[index].kill()
         self._take_all()
 
-    # What is done
+    # Steps
 
     def step(self, wait: float = LONGEST_WAIT, goes_on: bool = False) -> StepRecord | None:
         """Run the instances; return the last new record, or None without one within `wait` seconds.
 
-        Instances of this thread take turns; those that are processes compute at the same time, and the first message is
-        processed first. `goes_on`: further steps follow, until `rest`, so that a process need not wait for them.
+        Instances of this thread take turns. Processes compute in parallel, and messages are processed in order of
+        arrival. `goes_on`: more steps follow until `rest`, so a process may begin its next turn at once.
 
         Raises:
             Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
@@ -234,20 +233,20 @@ class Cluster:
         if self._last is None and beside:
             self._hear(min(wait, LONGEST_WAIT))
         elif self._last is None and self.num_unfinished:
-            time.sleep(min(wait, LONGEST_WAIT / 10))  # a lease, or a link, takes its time
+            time.sleep(min(wait, LONGEST_WAIT / 10))  # wait for a lease or a link
         for one in self.instances:
             if (error := one.take_error()) is not None:
                 raise RuntimeError(f"instance {one.name}: {error}")
         return self._last
 
     def rest(self) -> None:
-        """Take no further step: those that were begun are waited for."""
+        """Wait for the turns that have begun, and begin no others."""
         self._take_all()
         while any(one.num_turns for one in self.instances):
             self._hear(LONGEST_WAIT)
 
     def wake(self) -> None:
-        """Have a step that waits come back; from any thread."""
+        """Wake up a waiting step. May be called on any thread."""
         self._bell.ring()
 
     def recompute_attention(
@@ -278,12 +277,12 @@ class Cluster:
         return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
 
     def let_go(self) -> None:
-        """End every transfer that waits for its link. No step follows."""
+        """End all transfers that wait for a link. No step may follow."""
         for one in self.instances:
             one.let_go()
 
     def close(self) -> None:
-        """End every instance, then the log. Idempotent."""
+        """Close the instances, then the log. Idempotent."""
         with contextlib.ExitStack() as ending:
             ending.callback(self.log.close)
             ending.callback(self._bell.close)
@@ -291,13 +290,13 @@ class Cluster:
             for one in self.instances:
                 ending.callback(one.close)
 
-    # The life of a request
+    # Life cycle of a request
 
     def _all_whole(self, specs: Sequence[RequestSpec]) -> list[RequestSpec]:
         return [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
 
     def _made_whole(self, spec: RequestSpec, number: int) -> RequestSpec:
-        """With an id, token ids and a seed: what an instance would find out for itself, each another thing."""
+        """Set the id, token ids and seed, which the instances would otherwise choose independently."""
         prompt, sampling = spec.prompt, spec.sampling
         if isinstance(prompt, str):
             if self.model.tokenizer is None:
@@ -309,7 +308,7 @@ class Cluster:
 
     def _send(self, flight: InflightRequest, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
-        if remote is not None and remote.engine_id == one.name:  # its decode instance is gone
+        if remote is not None and remote.engine_id == one.name:  # no decode instance is left
             remote = None
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
@@ -318,19 +317,19 @@ class Cluster:
             one.send([Ask(spec, remote)])
 
     def _go_on(self, flight: InflightRequest, remote: RemoteBlocks | None) -> None:
-        """Send the request to its decode instance: its prompt is computed, or no prefill instance is left."""
+        """Send a request to its decode instance, after its prefill or without a prefill instance."""
         self.dispatch.go_on(flight)
         self._send(flight, remote)
 
     def _hear(self, seconds: float) -> None:
-        """Take what instances that are processes have to say, waiting so long for the first word."""
+        """Process the messages of instances in processes, and wait at most `seconds` for the first one."""
         files = [one.waits_on for one in self.instances if one.waits_on is not None]
         wait_for_any([*files, self._bell.fileno()], seconds)
         self._bell.heard()
         self._take_all()
 
     def _take_all(self) -> None:
-        """Append what the instances have to say; what follows from it may have them say more."""
+        """Process the output of all instances, repeatedly, since it may cause more output."""
         going = True
         while going:
             going = False
@@ -356,7 +355,7 @@ class Cluster:
                 self._go_on(flight, remote)
 
     def _lose(self, index: int, how: str) -> None:
-        """The instance has ended: its requests are over, or begin again where there is one."""
+        """Handle the end of an instance: abort or reroute its requests, and restart it if possible."""
         at, given_up = time.perf_counter() - self._began, self.dispatch.given_up(index)
         for record in self._log.lost(index, how, at, given_up):
             self._last = record
@@ -364,7 +363,7 @@ class Cluster:
         with contextlib.suppress(Exception):
             self.instances[index].close()
         if self._start_anew is not None:
-            with contextlib.suppress(InstanceGoneError):  # it stays away
+            with contextlib.suppress(InstanceGoneError):  # the instance is not restarted
                 self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
                 self.instances[index].observe(self._capture)
         for flight in lost:

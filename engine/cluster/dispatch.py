@@ -82,7 +82,7 @@ class Dispatch:
         return next((flight for flight in self.flights.values() if flight.transfer == transfer), None)
 
     def note(self, index: int, record: StepRecord) -> None:
-        """Take in the next record of an instance."""
+        """Process the next record of an instance."""
         self.router.note(self._instances[index].name, record)
         for output in record.outputs:
             if output.seq_id in self._of_sequence:

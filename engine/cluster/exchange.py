@@ -1,4 +1,4 @@
-"""How an instance that is not of the cluster's thread reaches the blocks of others, and they its own."""
+"""Exchange of blocks between instances that are not on the cluster's thread."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Exchange(Protocol):
 
     @property
     def link(self) -> Link:
-        """To the others."""
+        """Link to the other instances."""
 
     @property
     def new_pool(self) -> NewPool:
-        """Where the engine's blocks lie."""
+        """Allocator of the engine's pools."""
 
     def open(self, engine: Engine, connector: TransferConnector) -> None:
-        """From now on others may read them."""
+        """Let other instances read the engine's blocks."""
 
     def close(self) -> None:
         """End all reads."""
 
 
 class SharedMemoryExchange:
-    """Between processes of one machine."""
+    """Exchange between processes of one machine."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: private, where the engines meet."""
+        """Set up the exchange. `folder`: private, for the engines' sockets."""
         self._folder = folder
         self._server: BlockServer | None = None
         self.link: Link = SharedMemoryLink(folder)

@@ -22,7 +22,7 @@ class Bell:
 
     @property
     def num_changes(self) -> int:
-        """How often it has rung."""
+        """Number of wake-ups so far."""
         return self._num_changes
 
     def wake(self) -> None:
@@ -31,7 +31,7 @@ class Bell:
             self._changed.notify_all()
 
     def wait(self, num_changes: int, seconds: float | None = None) -> None:
-        """Until it has rung more often than that, but not longer than `seconds`."""
+        """Wait until there are more than `num_changes` wake-ups, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._num_changes != num_changes, seconds)
 

@@ -46,7 +46,7 @@ class InflightRequest:
 
     @property
     def cannot_begin_again(self) -> bool:
-        """Whether it is over if the instance that it is on ends: that one has the whole of it."""
+        """Whether the end of its instance ends the request: it is computed there as a whole and has been received."""
         return self.part == "whole" and self.is_taken
 
     @property

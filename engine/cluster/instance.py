@@ -1,4 +1,4 @@
-"""Interface of an instance for its cluster: in this thread, in a process of its own, or on another machine."""
+"""Interface of an instance for its cluster: on this thread, in a process, or on another machine."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Role = Literal["prefill", "decode", "mixed"]
 
 
 class InstanceGoneError(RuntimeError):
-    """The instance ended unexpectedly; the message says how, in one sentence."""
+    """The instance ended unexpectedly; the message is one sentence."""
 
 
 class Ask(NamedTuple):
-    """A request for an instance; `remote`: what another one holds for it."""
+    """Request for an instance. `remote`: blocks that another instance holds for it."""
 
     spec: RequestSpec
     remote: RemoteBlocks | None = None
 
 
 class Produced(NamedTuple):
-    """A record, as the instance counts records and steps, with its arrays, and what it now holds for others."""
+    """Record of an instance, by its own counts, with its arrays and new offers for other instances."""
 
     record: StepRecord
     capture: Capture | None
@@ -48,73 +48,69 @@ class Instance(Protocol):
     def role(self) -> Role: ...
     @property
     def num_threads(self) -> int:
-        """That it computes with."""
+        """Number of compute threads."""
 
     @property
     def config(self) -> EngineConfig:
-        """As resolved."""
+        """Resolved configuration."""
 
     @property
     def block_groups(self) -> list[BlockGroup]:
-        """With the ids of its blocks in the common log."""
+        """Block groups, with block ids of the common log."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether its weights are loaded, so that a call does not wait for them."""
+        """Whether the weights are loaded, so that calls do not wait for them."""
 
     @property
     def load(self) -> Load: ...
     def check(self, specs: Sequence[RequestSpec]) -> None:
-        """Raises what `submit` would, and does nothing."""
+        """Raise the errors of `submit` without submitting."""
 
     def submit(self, asks: Sequence[Ask]) -> None:
-        """All or none, as one record.
+        """Submit all requests or none, as one record.
 
         Raises:
-            RequestError, ConfigError: why not.
+            RequestError, ConfigError: a request is refused.
         """
 
     def send(self, asks: Sequence[Ask]) -> None:
-        """`submit`, of what `check` has let pass. An instance that is a process is not waited for: its record comes
-        in time.
-        """
+        """Submit checked requests without waiting for the record of an instance in a process."""
 
     def abort(self, request_id: str) -> bool:
-        """Finish a request now. False when it is unknown or already finished."""
+        """Abort a request. Returns False if it is unknown or already finished."""
 
     def observe(self, capture: CaptureRequest | None) -> None:
-        """Which arrays its steps record from now on."""
+        """Set which arrays the next steps record."""
 
     def begin_turn(self) -> None:
-        """Process finished transfers, then run a step if there is work. An instance in a process does it in parallel
-        with
-        the caller, one turn after the other; other requests to it meanwhile come before the next turn.
+        """Process finished transfers, then run a step if there is work.
+
+        An instance in a process does this in parallel with the caller, and handles other messages before its next turn.
         """
 
     @property
     def num_turns(self) -> int:
-        """That were begun and are not over."""
+        """Number of turns that have begun and not ended."""
 
     @property
     def waits_on(self) -> int | None:
-        """File descriptor that becomes readable when it has output; None: it has output only after a call."""
+        """File descriptor that becomes readable with output; None: output follows calls only."""
 
     def take(self) -> list[Produced]:
         """Return the output since the last call."""
 
     def take_error(self) -> str | None:
-        """Return the error of a failed step that raised nothing, once. Its requests are aborted, and the instance
-        continues.
-        """
+        """Return and clear the error of a failed step. Its requests are aborted, and the instance continues."""
 
     def take_gone(self) -> str | None:
-        """Return how it ended unexpectedly, once. Its earlier output is taken first."""
+        """Return and clear the cause of an unexpected end, after all earlier output was taken."""
 
     def kill(self) -> None:
-        """End it at once, with what is in its pool, whatever it was doing."""
+        """Kill the instance; the content of its pool is lost."""
 
     def let_go(self) -> None:
         """End the transfers that wait for a link on threads of this process."""
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """Close the instance. Idempotent."""

@@ -27,7 +27,7 @@ from engine.trace.records import BlockGroup
 
 
 class ModelSource(NamedTuple):
-    """Where a process reads its weights from, as `load_model` takes it."""
+    """Source of a process's weights, with the arguments of `load_model`."""
 
     model: str | None = None
     dtype: str = "auto"
@@ -89,7 +89,7 @@ class Ready(Struct, tag=True, kw_only=True):
 
 
 class Failed(Struct, tag=True):
-    """It could not begin."""
+    """The instance could not be built."""
 
     kind: ErrorKind
     sentence: str

@@ -29,10 +29,10 @@ class Logged(RoutedInstance, Protocol):
 
 
 class OneLog:
-    """Takes the records of each instance in the order in which it wrote them. Transfers are named by id."""
+    """Merger of the instances' records into one log. Each instance's records stay in order."""
 
     def __init__(self, header: Header, instances: Sequence[Logged], path: Path | None, private: bool) -> None:
-        """`header`: of a log of one of them alone."""
+        """Begin the log. `header`: of a log of a single instance."""
         facts = [InstanceFacts(name=one.name, role=one.role, num_threads=one.num_threads) for one in instances]
         groups = [replace(group, instance=index) for index, one in enumerate(instances) for group in one.block_groups]
         whole = replace(header, block_groups=groups, instances=facts)
@@ -47,7 +47,7 @@ class OneLog:
         self._receivers: dict[str, int] = {}  # the instance that awaits it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:
-        """Take the next record of an instance; return what is appended to the log, usually that record."""
+        """Add the next record of an instance. Returns the records that were appended, usually this one."""
         self._early[instance].append((record, capture))
         return self._append_what_may()
 

@@ -1,4 +1,4 @@
-"""How fast an instance is and what it still has to generate, learned from its records: what a wait there would be."""
+"""Speed of an instance and its remaining work, measured from its records, to estimate the wait there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pace:
         self.clear()
 
     def clear(self) -> None:
-        """The instance has ended; what is started in its place may be another one."""
+        """Clear the measurements, because the instance has ended."""
         self._prefills: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # prompt tokens, seconds of a step
         self._decodes: deque[float] = deque(maxlen=RECENT_STEPS)  # seconds of a step
         self._account = Account(EngineClock(is_shared=False), forgets=True)
@@ -41,9 +41,10 @@ class Pace:
         return sum(tokens for tokens, _ in self._prefills) / seconds if seconds else None
 
     def seconds_until_a_place(self, num_ahead: int, max_num_seqs: int) -> float:
-        """Until a sequence with `num_ahead` others before it can run: 0 with a place free, or without a measurement.
+        """Return the seconds until a sequence with `num_ahead` others before it can run, as an upper bound.
 
-        At most: a sequence may end before its `max_tokens`. What those that wait will generate is left out.
+        It is 0 if the sequence can run at once, or without measurements. Sequences may end before `max_tokens`; the
+        output of waiting sequences is not counted.
         """
         num_to_end = num_ahead + 1 - max_num_seqs
         running = [row for row in self._account.rows.values() if row.status == "running"]

@@ -35,7 +35,7 @@ class PoolView:
         ]
 
     def note(self, ops: Iterable[Op]) -> None:
-        """Take in operations of the instance, in order."""
+        """Process operations of the instance, in order."""
         for op in ops:
             match op:
                 case Cache():
@@ -56,7 +56,7 @@ class PoolView:
                     pass
 
     def clear(self) -> None:
-        """The instance has ended, and its pool with it."""
+        """Clear the view, because the instance has ended."""
         self.num_held = 0
         for ids in self._ids:
             ids.clear()

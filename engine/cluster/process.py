@@ -1,4 +1,4 @@
-"""An instance that is a process of its own on this machine. Its steps run beside those of others."""
+"""Instance in a process of this machine. Its steps run in parallel with those of others."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.codec import TraceFormatError, decode
 from engine.trace.records import BlockGroup, Capture, Header, StepRecord
 
-START_SECONDS = 600.0  # a large model is read from a slow disk
-ANSWER_SECONDS = 120.0  # longest step: a process that owes a message for longer hangs
+START_SECONDS = 600.0  # for a large model on a slow disk
+ANSWER_SECONDS = 120.0  # a process that sends no due message for longer is killed
 
 
 class ProcessInstance(Instance):
-    """Starts the process; it reads its weights while the caller does something else. Called on one thread."""
+    """Instance in a process, which loads its weights in parallel with the caller. Called on one thread."""
 
     def __init__(
         self,
@@ -54,28 +54,31 @@ class ProcessInstance(Instance):
         others: Callable[[], Iterable[ProcessInstance]] = lambda: (),
         check: Callable[[Sequence[RequestSpec]], object] | None = None,
     ) -> None:
-        """Start the process. `workers`: the pool of its process; `others`: instances that continue while this one is
-        called
-        in the middle of a step; `check`: predicts the instance's verdict on requests, None: it is queried.
+        """Start the process.
+
+        Args:
+            workers: pool that its process is from.
+            others: instances that continue while a call waits for this one.
+            check: checks requests as the instance would; None: the instance is queried.
 
         Raises:
-            ValueError: it cannot be called so.
+            ValueError: invalid name.
         """
         self._socket = socket_of(Path(begin.folder), begin.name)
         self._begin, self._workers, self._others, self._check = begin, workers, others, check
         self._produced: list[Produced] = []
         self._load = Load()
-        self._num_turns = 0  # that are not over
-        self._heard_at = 0.0  # its last word, or since when one is due
-        self._how: str | None = None  # it ended, once it has
-        self._gone: str | None = None  # the same, until it is taken
+        self._num_turns = 0  # unfinished ones
+        self._heard_at = 0.0  # time of its last message, or of the call that one is due for
+        self._how: str | None = None  # cause of its end
+        self._gone: str | None = None  # the same, until `take_gone`
         self._errors: list[str] = []
         self._ready: Ready | None = None
-        self._failure: Exception | None = None  # why there can be no such instance
+        self._failure: Exception | None = None  # error of its start
         self._answer: Answer | None = None
-        self._is_waited_for = deque[bool]()  # of each answer that is still to come
+        self._is_waited_for = deque[bool]()  # per pending answer
         self._worker = workers.take()
-        with contextlib.suppress(InstanceGoneError):  # its end is reported as that of any other
+        with contextlib.suppress(InstanceGoneError):  # its end is reported by `take_gone`
             self._send(begin)
 
     @property
@@ -125,10 +128,10 @@ class ProcessInstance(Instance):
         return self._how is not None
 
     def wait_until_ready(self) -> Ready:
-        """Return its description once its weights are loaded.
+        """Wait until the weights are loaded, and return its description.
 
         Raises:
-            ModelError, ConfigError: there can be no such instance.
+            ModelError, ConfigError: the instance could not be built.
             InstanceGoneError: it ended before.
         """
         while self._ready is None:
@@ -137,13 +140,13 @@ class ProcessInstance(Instance):
 
     @property
     def is_ready(self) -> bool:
-        """Whether its weights are read."""
+        """Whether its weights are loaded."""
         self._listen()
         return self._ready is not None and not self.has_ended
 
     @property
     def was_ready(self) -> bool:
-        """Whether it has had its weights, even if it has ended since."""
+        """Whether its weights were loaded, even if it has ended since."""
         return self._ready is not None
 
     def check(self, specs: Sequence[RequestSpec]) -> None:
@@ -163,7 +166,7 @@ class ProcessInstance(Instance):
         return self._ask(Abort(request_id)).found
 
     def observe(self, capture: CaptureRequest | None) -> None:
-        self._send(Observe(capture))  # later calls come after that
+        self._send(Observe(capture))  # no answer: messages are handled in order
 
     def begin_turn(self) -> None:
         self.wait_until_ready()
@@ -215,7 +218,7 @@ class ProcessInstance(Instance):
             self._workers.give_back(self._worker)
             return
         self._over("it was closed")
-        self._worker.kill()  # it is in the midst of something
+        self._worker.kill()  # it is still computing
         self._worker.close()
 
     def _ask(self, message: ToInstance) -> Answer:
@@ -243,7 +246,7 @@ class ProcessInstance(Instance):
             self._raise_gone()
 
     def _wait_for_word(self, seconds: float) -> None:
-        """Until it has said something. Others that end a turn meanwhile begin the next one."""
+        """Wait for a message. Other instances that end a turn meanwhile begin the next one."""
         until = time.monotonic() + seconds
         while True:
             if self._listen():
@@ -288,7 +291,7 @@ class ProcessInstance(Instance):
                 self._load = message.load
                 if self._is_waited_for.popleft():
                     self._answer = message
-                elif message.kind:  # the check let it pass
+                elif message.kind:  # although `check` accepted it
                     self._end(f"it refused what it was sent: {message.sentence}")
             case Wrote():
                 self._note_written(message)
@@ -316,14 +319,14 @@ class ProcessInstance(Instance):
         raise InstanceGoneError(sentence("instances.ended", name=self.name, how=self._how))
 
     def _end(self, why: str = "") -> None:
-        """It has ended, or has to. What it said until then is taken."""
+        """Handle its end, or kill it because of `why`. Its earlier messages are processed."""
         if self.has_ended:
             return
         if why:
             self._worker.kill()
         self._how = self._gone = why or self._worker.wait()
         with contextlib.suppress(PeerGoneError):
-            while True:  # to its last word
+            while True:  # until the connection ends
                 for message in self._worker.peer.receive_all():
                     self._note(message)
         self._over(self._how)
@@ -332,4 +335,4 @@ class ProcessInstance(Instance):
     def _over(self, how: str) -> None:
         self._how = how
         self._num_turns, self._load = 0, Load()
-        self._socket.unlink(missing_ok=True)  # it may have had no time for that
+        self._socket.unlink(missing_ok=True)  # a killed process leaves it

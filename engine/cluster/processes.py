@@ -23,8 +23,8 @@ from engine.system import host
 
 
 def threads_of_each(num_instances: int) -> int:
-    """With how many threads each of so many instances computes, so that together they have the processors once, or as
-    many as this process may have threads (OMP_NUM_THREADS) where these are fewer.
+    """Return the threads of each instance, so that all together use each processor once, within the threads of this
+    process (OMP_NUM_THREADS).
     """
     return max(1, min(len(host.processors()), torch.get_num_threads()) // num_instances)
 

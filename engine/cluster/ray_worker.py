@@ -100,7 +100,7 @@ class Body:
         self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._said.append)
 
     def wake(self) -> None:
-        """A message is waiting."""
+        """Wake the instance: a message is waiting."""
         self._bell.wake()
 
     def ship(self, transfer: str, wanted: list[tuple[int, int]]) -> Shipment:

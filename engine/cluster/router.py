@@ -1,20 +1,21 @@
-"""Which instance takes a request.
+"""Routing of requests to instances.
 
 `round_robin`     each in turn.
 `least_loaded`    the smallest 4 * waiting + running, as vLLM chooses among its data-parallel engines.
-`longest_prefix`  the smallest cost in blocks. An instance that computes prompts costs what it would have to compute,
-                  one that generates costs what it would hold:
+`longest_prefix`  the smallest cost in blocks. Prefill instances cost the blocks that they would have to compute,
+                  decode instances the blocks that they would hold:
 
     prefill blocks = (tokens queued there + tokens of this prompt that do not hit) / block_size
     decode blocks  = blocks held there + prefill blocks
     cost = overlap_weight * prefill blocks + decode blocks     (role prefill: the first term; decode: the second)
 
 That is Dynamo's formula (docs.nvidia.com/dynamo, "Router Design": overlap_score_weight * prefill_blocks +
-decode_blocks), which on instances for prefill orders as Mooncake's does (Qin et al., arXiv 2407.00079, Algorithm 1: the
-least queueing and prefill time); of each only the prefix-aware half: blocks are not copied between prefill instances.
+decode_blocks). On prefill instances it gives the order of Mooncake's Algorithm 1 (Qin et al., arXiv 2407.00079: the
+least queueing and prefill time). Only the prefix-aware half of each is implemented: blocks are not copied between
+prefill instances.
 
-Early rejection is Mooncake's too: where no instance is expected to give the first token in time, the request is refused
-before anything is computed for it; never by an instance that has nothing to do. Ties go to the first instance.
+Early rejection is Mooncake's too: a request is refused before its prefill if no instance is expected to return its
+first token in time. Idle instances never reject. Ties go to the first instance.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WAITING_WEIGHT = 4  # vllm/v1/engine/core_client.py
 
 
 class RejectedError(Refused):
-    """No instance is expected to give the first token in time. Nothing has changed; the message has the numbers."""
+    """No instance is expected to return the first token in time. The message has the numbers."""
 
     def __init__(self, best: Considered, ttft_slo: float) -> None:
         assert best.estimated_seconds is not None
@@ -56,11 +57,11 @@ class RejectedError(Refused):
 
 
 class Candidate(NamedTuple):
-    """An instance that could take the request, as things stand."""
+    """Instance that could serve the request, with its current load."""
 
     name: str
     load: Load
-    queued_tokens: int = 0  # prompt tokens that were routed to it and are not computed yet
+    queued_tokens: int = 0  # prompt tokens routed to it and not computed yet
 
 
 class Considered(NamedTuple):
@@ -68,11 +69,11 @@ class Considered(NamedTuple):
 
     name: str
     num_hit_tokens: int
-    num_tokens_to_compute: int  # of this prompt; 0 on an instance that receives them
+    num_tokens_to_compute: int  # of this prompt; 0 if the instance receives them
     queued_tokens: int
     cost: float  # the smallest is chosen; its unit is the policy's
-    place_seconds: float  # until it could run, there or at its decode instance; 0: at once, or unknown
-    estimated_seconds: float | None  # to the first token; None: nothing is measured yet, or another instance says it
+    place_seconds: float  # until it can run, here and at its decode instance; 0: at once, or unknown
+    estimated_seconds: float | None  # to the first token; None: not measured yet, or a decode instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,14 @@ class RoutedInstance(Protocol):
 
 
 class _Known:
-    """Router's state of an instance: its description, and what its records added."""
+    """State of an instance in the router, updated by its records."""
 
     def __init__(self, instance: RoutedInstance) -> None:
         self.role, self.config = instance.role, instance.config
         self.num_groups = len(instance.block_groups)
         self.pool = PoolView(instance.block_groups, instance.config.block_size)
         self.pace = Pace()
-        self.chosen_at = -1  # the number of the choice that it won last
+        self.chosen_at = -1  # number of the last decision for it
 
     def seconds_until_a_place(self, load: Load) -> float:
         ahead = load.running + load.waiting + load.receiving
@@ -117,7 +118,7 @@ class _Known:
 
 
 class Router:
-    """Router by the common log alone: instances are not queried. Equal inputs give equal choices."""
+    """Router that reads only the common log. Equal inputs give equal decisions."""
 
     def __init__(
         self,
@@ -127,9 +128,10 @@ class Router:
         ttft_slo: float | None = None,
         overlap_weight: float = 1.0,
     ) -> None:
-        """Set up the router. `ttft_slo`: seconds; None: no request is rejected. `overlap_weight`: weight of a block to
-        compute
-        against one to hold; 0 ignores hits, except for the blocks that they save.
+        """Set up the router.
+
+        `ttft_slo`: seconds; None: no request is rejected. `overlap_weight`: weight of a block to compute relative to a
+        block to hold; 0 ignores hits, except for the blocks that they save.
         """
         self.policy: RoutingPolicy = policy
         self.ttft_slo = ttft_slo
@@ -138,13 +140,13 @@ class Router:
         self._num_choices = 0
 
     def note(self, instance: str, record: StepRecord) -> None:
-        """Take in the instance's next record of the common log."""
+        """Process the next record of an instance."""
         known = self._known[instance]
         known.pool.note(record.ops)
         known.pace.note(record)
 
     def gone(self, instance: str) -> None:
-        """The instance has ended; if it comes back it has an empty cache, and its speed is not known."""
+        """Reset the state of an instance that has ended."""
         self._known[instance].pool.clear()
         self._known[instance].pace.clear()
 
@@ -156,11 +158,13 @@ class Router:
         decoders: Sequence[Candidate] = (),
         is_accepted: bool = False,
     ) -> RoutingDecision:
-        """Choose the instance for a prompt. `decoders`: candidates for its decode, where that is another instance.
-        `is_accepted`: it was accepted before, and is not rejected any more.
+        """Choose the instance for a prompt.
+
+        `decoders`: candidates for its decode, if that is on another instance. `is_accepted`: the request was accepted
+        before, and is not rejected.
 
         Raises:
-            RejectedError: `ttft_slo` cannot be met, by what is known.
+            RejectedError: no candidate is expected to meet `ttft_slo`.
             ValueError: there is no candidate.
         """
         if not candidates:
@@ -213,9 +217,9 @@ class Router:
         return self._overlap_weight * prefill_blocks + decode_blocks
 
     def _in_time(self, candidates: Sequence[Candidate], considered: Sequence[Considered]) -> list[int]:
-        """Return those that may meet the objective. One that has nothing to do may, whatever it took before: else a
-        speed that was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that
-        is none.
+        """Return the indices of the candidates that may meet the objective. Raises RejectedError if there are none.
+
+        An idle candidate is always among them: otherwise one slow measurement would reject all later requests.
         """
         slo, found = self.ttft_slo, list[int]()
         for index, (candidate, one) in enumerate(zip(candidates, considered, strict=True)):
@@ -229,7 +233,7 @@ class Router:
 
 
 def _estimate(known: _Known, queued: int, own: int, seconds_here: float, seconds_then: float) -> float | None:
-    """To the first token. A prompt waits for the tokens before it and for a place at the same time."""
+    """Return the seconds to the first token. A prompt waits for queued tokens and for a place at the same time."""
     speed = known.pace.prefill_tokens_per_second
     if known.role == "decode" or speed is None:
         return None

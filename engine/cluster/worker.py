@@ -210,7 +210,7 @@ class Model:
 
 
 def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) -> Worker | None:
-    """That instance; None: it was said why there can be none."""
+    """Build the instance of `begin`. Returns None if it fails; then the error was sent."""
     run_on(begin.processors)
     torch.set_num_threads(begin.num_threads)
     try:

@@ -1,4 +1,4 @@
-"""A process that waits to be an instance, and the store of those that were one and wait to be the next."""
+"""Worker processes of instances, and their pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.connector.peer import Peer
 from engine.options.refusal import sentence
 from engine.system.host import child_environment
 
-END_SECONDS = 5.0  # in which a process ends by itself after the request
+END_SECONDS = 5.0  # for a process to end by itself
 MAX_SPARE = 4
 
 
@@ -42,14 +42,14 @@ class AnyWorker(Protocol):
     def is_alive(self) -> bool: ...
     def kill(self) -> None: ...
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """Return how it has ended, by itself or after so many seconds; one sentence."""
+        """Wait for its end, and kill it after `seconds`. Returns how it ended, in one sentence."""
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """End the process. Idempotent."""
 
 
 class WorkerProcess:
-    """`engine.cluster.worker`, with the connection to it. Used on one thread at a time."""
+    """Process of `engine.cluster.worker`, with the connection to it. Used on one thread at a time."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -59,7 +59,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1"),
-                process_group=0,  # a key that interrupts the cluster is not for it
+                process_group=0,  # Ctrl-C in the terminal must not reach it
             )
         self.peer = Peer[ToCluster](ours, ToCluster)
 
@@ -75,7 +75,7 @@ class WorkerProcess:
         self._process.kill()
 
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """Return how it has ended, by itself or after so many seconds; one sentence."""
+        """Wait for its end, and kill it after `seconds`. Returns how it ended, in one sentence."""
         try:
             status = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -84,27 +84,27 @@ class WorkerProcess:
         return f"it was ended by {signal.Signals(-status).name}" if status < 0 else f"its exit status is {status}"
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """End the process. Idempotent."""
         self.peer.close()  # the process sees the connection end
         self.wait()
         self.peer.release()
 
 
 class AllInUseError(ConfigError):
-    """There are as many processes as there may be."""
+    """The maximum number of processes is running."""
 
 
 class Workers:
-    """Processes for instances of one model. One that was an instance keeps the weights, and is the next one in no time.
+    """Pool of processes for instances of one model. A returned process keeps its weights for the next instance.
 
-    May be used from any thread.
+    Thread-safe.
     """
 
     def __init__(
         self, source: ModelSource, most: int | None = None, start: Callable[[], AnyWorker] | None = None
     ) -> None:
-        """`most`: that there may be at once; None: as many as are taken. `start`: a new one, by default a process of
-        this machine.
+        """Create the pool. `most`: maximum number of processes; None: no limit. `start`: starts a worker, by default a
+        process of this machine.
         """
         self.source, self._most, self._start = source, most, start or WorkerProcess
         self._taken: list[AnyWorker] = []
@@ -113,7 +113,7 @@ class Workers:
         self._is_closed = False
 
     def warm(self, count: int) -> None:
-        """Start so many in advance, so that later calls need not wait."""
+        """Start `count` workers in advance."""
         for _ in range(count):
             self.give_back(self._start())
 
@@ -148,7 +148,7 @@ class Workers:
         worker.close()
 
     def close(self) -> None:
-        """End those that wait; those that are instances end when they are given back. Idempotent."""
+        """End the spare workers; others end when they are given back. Idempotent."""
         with self._lock:
             self._is_closed, spare, self._spare = True, self._spare, []
         _close_all(spare)
@@ -163,7 +163,7 @@ class Workers:
 
 
 def _close_all(workers: Sequence[AnyWorker]) -> None:
-    for worker in workers:  # they end beside each other
+    for worker in workers:  # they end in parallel
         worker.peer.close()
     for worker in workers:
         worker.close()

@@ -1,21 +1,20 @@
-"""A connector: what an engine asks of keys and values outside its pool, by the names of vLLM's KVConnectorBase_V1.
+"""Connector of an engine to keys and values outside its pool, with the names of vLLM's KVConnectorBase_V1.
 
-One step, as the engine drives it:
+The engine drives a step as follows:
 
-    get_num_new_matched_tokens   while scheduling: what there is of a waiting sequence after the blocks that hit
-    update_state_after_alloc     it was admitted, and has its blocks
-    build_connector_meta         the step is scheduled: what has to be loaded for it, and saved of it
-    start_load_kv                before the forward pass, after whole blocks were moved within the pool
-    wait_for_save                after it: what the step filled is full of keys and values
-    request_finished             a sequence gives up its blocks, or keeps them for another instance
-    get_finished                 between two steps: transfers that are over
+    get_num_new_matched_tokens   while scheduling: look up the external tokens of a waiting sequence, after its hits
+    update_state_after_alloc     the sequence was admitted and has its blocks
+    build_connector_meta         after scheduling: the step's loads and saves
+    start_load_kv                before the forward pass, after block moves within the pool
+    wait_for_save                after the forward pass, when the step's blocks are filled
+    request_finished             the blocks of a sequence are freed, or held for another instance
+    get_finished                 between two steps: finished transfers
 
-In vLLM the first three and the last are called in the scheduler's process and the others in a worker's, with the
-metadata between them. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which let a
-transfer run beside the layers of one forward pass, are missing: what is loaded is there before the pass begins. They
-could hide no more than the time that blocks take to move. In the record `kv-disaggregated` that is 1.4 ms of a median
-time to first token of 87.6 ms over shared memory, and 2.4 of 256 ms with the chat trace; only a throttled link would
-show more. vLLM's NixlConnector leaves the two methods empty as well: it moves a prompt's blocks when all are computed.
+vLLM calls the first three and the last in the scheduler's process and the others in a worker's, with the metadata
+between them. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which overlap a
+transfer with the layers of a forward pass, are left out: loads finish before the pass begins. The overlap could save at
+most the time of the transfer, which is below 2 % of the time to first token in the record `kv-disaggregated`. vLLM's
+NixlConnector leaves the two methods empty as well.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ class Books(Protocol):
 class KVConnectorMetadata(NamedTuple):
     """Transfers of a step; lists of (group, block id, ...)."""
 
-    loads: list[tuple[int, int, bytes]]  # and the content
-    saves: list[tuple[int, int, bytes]]  # and the block's hash
+    loads: list[tuple[int, int, bytes]]  # with the content
+    saves: list[tuple[int, int, bytes]]  # with the block's hash
 
 
 class Sent(NamedTuple):
-    """The other instance has the blocks of a finished sequence."""
+    """Finished sequence whose blocks the other instance has received."""
 
     seq_id: int
-    block_ids: list[int]  # that it took
+    block_ids: list[int]  # received ones
     num_bytes: int
 
 
@@ -75,7 +74,7 @@ class Received(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Transfers that are over."""
+    """Finished transfers."""
 
     sent: list[Sent]
     expired: list[int]  # sequences whose blocks were not fetched
@@ -83,12 +82,12 @@ class Finished(NamedTuple):
 
 
 class KVConnector:
-    """Does nothing: a connector overrides what it takes part in. One for each engine, called on the engine's thread."""
+    """Base of connectors, all of whose methods are no-ops. Each engine has one, and calls it on its thread."""
 
-    policy: Literal["recompute", "fail"] = "recompute"  # where what was awaited does not come
+    policy: Literal["recompute", "fail"] = "recompute"  # after a failed transfer
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
-        """Once, when the engine is built. `kv_caches`: the tensors of each group of layers."""
+        """Called once, when the engine is built. `kv_caches`: the tensors of each group of layers."""
 
     # while scheduling
 
@@ -103,7 +102,7 @@ class KVConnector:
     def update_state_after_alloc(
         self, request: Request, block_tables: list[list[int]], num_external_tokens: int
     ) -> None:
-        """The request was admitted, and has its blocks."""
+        """Note that the request was admitted and has its blocks."""
 
     def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         """See `engine.scheduling.connector_protocol.Connector`."""
@@ -119,10 +118,10 @@ class KVConnector:
         return KVConnectorMetadata([], [])
 
     def start_load_kv(self, meta: KVConnectorMetadata) -> None:
-        """Put what is loaded into its blocks; it is there when this returns."""
+        """Write the loaded content to its blocks, before this returns."""
 
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
-        """Take copies of what is to be saved; the blocks may be overwritten when this returns."""
+        """Copy the blocks to be saved. They may be overwritten after this returns."""
 
     def get_finished(self) -> Finished:
         """Return the transfers that ended since the last call."""
@@ -132,11 +131,11 @@ class KVConnector:
         """Confirm that the content was placed or dropped, after the log's record of it."""
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
-        """A forward pass computed so many prompt tokens and nothing else."""
+        """Record the duration of a forward pass that computed prompt tokens only."""
 
     def figures(self) -> list[TierFigures]:
         """Return the usage of each tier, the fastest first."""
         return []
 
     def close(self) -> None:
-        """The engine is closed."""
+        """Release all resources; the engine is closed."""

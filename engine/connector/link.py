@@ -63,11 +63,11 @@ class Sender(Protocol):
 
 
 class Link(Protocol):
-    """Between two instances, by the sender's engine id."""
+    """Link to other instances, by engine id."""
 
     @property
     def name(self) -> str:
-        """As the trace has it."""
+        """Name in the trace."""
 
     def to(self, engine_id: str) -> Sender:
         """Return the sender.
@@ -78,7 +78,7 @@ class Link(Protocol):
 
 
 class LocalLink:
-    """Between engines of one process: reading is a copy within its memory."""
+    """Link between engines of one process; a read is a copy in memory."""
 
     name = "local"
 

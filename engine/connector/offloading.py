@@ -52,15 +52,15 @@ def may_offload(config: EngineConfig) -> bool:
 
 
 class OffloadingConnector(KVConnector):
-    """Between one engine and a store that several may share."""
+    """Connector of an engine to a store that several engines may share."""
 
     def __init__(self, tiers: Tiers, model: LoadedModel, config: EngineConfig) -> None:
         """`config`: of the engine."""
         self._tiers = tiers
         self._model = model
         self._resolved = resolve_for(config, model.facts)
-        self._found: dict[int, Found] = {}  # by sequence, of those that wait
-        self._loads: list[tuple[int, int, bytes]] = []  # of the step that is being scheduled
+        self._found: dict[int, Found] = {}  # by waiting sequence
+        self._loads: list[tuple[int, int, bytes]] = []  # of the step being scheduled
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
         self._books, self._kv_caches, self._emit = books, list(kv_caches), emit
@@ -72,7 +72,7 @@ class OffloadingConnector(KVConnector):
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         found = self._found.get(request.seq_id)
         if found is None or found.num_computed_tokens != num_computed_tokens:
-            self._found.clear()  # of an earlier lookup whose sequence still waits: its blocks would stay in memory
+            self._found.clear()  # an earlier lookup would keep its blocks in memory
             found = self._found[request.seq_id] = self._find(request, num_computed_tokens)
         loading = found.loading
         return (loading.end - loading.first) * self._books.block_size if loading else 0, False
@@ -111,7 +111,7 @@ class OffloadingConnector(KVConnector):
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
         try:
             self._save(meta)
-        except (RuntimeError, MemoryError):  # an unstored block costs a prefill, a failed step a request
+        except (RuntimeError, MemoryError):  # an unstored block costs a prefill; a failed step would cost a request
             logger.exception("full blocks could not be copied out of the pool")
 
     def _save(self, meta: KVConnectorMetadata) -> None:
@@ -144,7 +144,7 @@ class OffloadingConnector(KVConnector):
             for tier in self._tiers.figures()
         ]
 
-    # what there is
+    # lookup
 
     def _find(self, request: Request, num_computed_tokens: int) -> Found:
         size = self._books.block_size
@@ -181,30 +181,28 @@ class OffloadingConnector(KVConnector):
 
 
 class Search:
-    """Which blocks after the first `first` the store has of one sequence, in every group of layers that needs them."""
+    """Lookup of a sequence's blocks after the first `first` in the store, in every group that needs them."""
 
     def __init__(
         self, tiers: Tiers, layout: bytes, books: Books, hashes: Sequence[bytes], first: int, num_groups: int
     ) -> None:
-        """`hashes`: of the sequence's leading blocks, as many as it may load."""
+        """Begin a search. `hashes`: of the sequence's leading blocks, as many as it may load."""
         self._tiers, self._books, self._hashes, self._first = tiers, books, hashes, first
         self._num_groups, self._layout = num_groups, layout
         self._where: dict[tuple[int, int], Medium | None] = {}  # by group and logical block
         self._read: dict[tuple[int, int], bytes] = {}
 
     def longest(self, end: int) -> int:
-        """Return the largest number of leading blocks up to `end` for which the store has all that is needed; else
-        `first`.
-        """
+        """Return the most leading blocks up to `end` whose needed blocks are all in the store; `first` if none."""
         while end > self._first:
             missing = [logical for group, logical in self._needed(end) if self._medium(group, logical) is None]
             if not missing:
                 return end
-            end = min(missing)  # every shorter beginning with that block in it needs it too
+            end = min(missing)  # every shorter prefix that includes this block needs it too
         return end
 
     def blocks(self, end: int) -> list[tuple[int, int, Medium]]:
-        """Group, logical block and tier of each that is needed."""
+        """Return the group, logical block and tier of each needed block."""
         found = [(group, logical, self._medium(group, logical)) for group, logical in self._needed(end)]
         return [(group, logical, medium) for group, logical, medium in found if medium is not None]
 
@@ -216,7 +214,7 @@ class Search:
         return [slowest[logical] for logical in range(self._first, end) if logical in slowest]
 
     def read(self, end: int) -> int | None:
-        """Read what is needed. None: all of it is there; else the first logical block that is not, after all."""
+        """Read the needed blocks. Returns None, or the first logical block that could not be read."""
         for group, logical, _ in self.blocks(end):
             if (group, logical) in self._read:
                 continue

@@ -170,7 +170,7 @@ class Peer(Generic[T]):
 
 
 def _wait(sock: socket.socket, until: float | None, *, for_room: bool) -> None:
-    """Until there is something to read, or room to write.
+    """Wait until the socket is readable, or writable.
 
     Raises:
         TimeoutError: not in time.

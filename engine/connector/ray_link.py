@@ -42,7 +42,7 @@ def ship(sender: Sender | None, transfer: str, wanted: Sequence[tuple[int, int]]
 
 
 class RayLink:
-    """To the actors whose handles are known."""
+    """Link to Ray actors with known handles."""
 
     name = "ray object store"
 

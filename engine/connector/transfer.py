@@ -7,7 +7,7 @@
 
 The names are vLLM's (`KVTransferConfig`, `kv_transfer_params`). One connector can be both sides. Blocks that hit in the
 consumer's prefix cache are not transferred. A sequence has its blocks allocated before the transfer begins, so a
-consumer without room leaves the blocks at the producer. Every failure becomes the reason of a `transfer_failed`: the
+consumer without free blocks leaves them at the producer. Every failure is the reason of a `transfer_failed`: the
 consumer computes the prompt itself (kv_load_failure_policy `recompute`) or refuses the request (`fail`).
 """
 
@@ -30,11 +30,11 @@ from engine.scheduling.sequence import Sequence as Request
 from engine.trace.operations import RELEASED, FinishReason, LookupExternal, Op
 
 LEASE = 30.0  # seconds
-REMEMBERED = 4096  # transfers that are over, to say of a second request that they are
+REMEMBERED = 4096  # finished transfers, so that a second request for one gets the right error
 
 
 class Held(NamedTuple):
-    """Blocks that a finished sequence keeps for the other side."""
+    """Blocks of a finished sequence that are held for the receiver."""
 
     seq_id: int
     blocks: frozenset[tuple[int, int]]  # group, block id
@@ -45,14 +45,14 @@ class Pull(NamedTuple):
 
     seq_id: int
     remote: RemoteBlocks
-    wanted: list[tuple[int, int]]  # group, block id there
-    places: list[tuple[int, int]]  # group, block id here
+    wanted: list[tuple[int, int]]  # group, block id at the sender
+    places: list[tuple[int, int]]  # group, own block id
     is_whole: bool  # whether the sender names each block that is needed
     is_of_text: bool  # whether the sender's tokens are the sequence's
 
 
 class Now:
-    """Executor that runs a task at once: for engines of one thread."""
+    """Executor that runs a task synchronously, for engines of one thread."""
 
     def submit(self, do: Callable[..., Received], *arguments: object) -> Future[Received]:
         future: Future[Received] = Future()
@@ -60,7 +60,7 @@ class Now:
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing is under way."""
+        """No-op: no task is pending."""
 
 
 class TransferConnector(KVConnector):
@@ -102,13 +102,13 @@ class TransferConnector(KVConnector):
         self._matched: dict[int, tuple[int, Loading | None]] = {}  # by sequence
         self._pulled: dict[int, Future[Received]] = {}
         self._since: dict[int, float] = {}  # when it was begun
-        self._asked: dict[int, Pull] = {}  # by sequence: the sender still waits for the confirmation
+        self._asked: dict[int, Pull] = {}  # by sequence: not yet confirmed to the sender
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
         self._books, self._kv_caches = books, list(kv_caches)
         self.layout = self._layout_of(kv_caches)
 
-    # The side that sends
+    # Sender
 
     def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         self._forget(request)
@@ -116,7 +116,7 @@ class TransferConnector(KVConnector):
         if request.kv_role != "kv_producer" or request.transfer is None or not is_whole:
             return None
         if request.transfer in self._held or request.transfer in self._over:
-            return None  # a name stands for one transfer
+            return None  # the name is in use
         blocks = frozenset((g, i) for g, table in enumerate(block_tables) for i in table if i != RELEASED)
         with self._lock:
             self._held[request.transfer] = Held(request.seq_id, blocks)
@@ -130,11 +130,11 @@ class TransferConnector(KVConnector):
         return self._lease
 
     def take_offer(self, transfer: str) -> RemoteBlocks | None:
-        """Return the offer for the receiver of a finished and held request; once."""
+        """Return and remove the offer of a finished and held request."""
         return self._offers.pop(transfer, None)
 
     def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
-        """These blocks are held, and the lease begins again. Raises what `read` does."""
+        """Check that the blocks are held, and renew the lease. Raises what `read` raises."""
         with self._lock:
             held = self._holds(transfer)
             outside = [block for block in wanted if block not in held.blocks]
@@ -178,10 +178,10 @@ class TransferConnector(KVConnector):
         while len(self._over) > REMEMBERED:
             del self._over[next(iter(self._over))]
 
-    # The side that receives
+    # Receiver
 
     def expect(self, remote: RemoteBlocks) -> None:
-        """A request for that transfer is about to be submitted."""
+        """Announce the transfer of a request that is submitted next."""
         self._remotes[remote.transfer] = remote
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
@@ -245,7 +245,7 @@ class TransferConnector(KVConnector):
 
     def close(self) -> None:
         if isinstance(self._link, ThrottledLink):
-            self._link.close()  # before its threads are waited for, which is when the process ends
+            self._link.close()  # its threads would block the end of the process
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
     def _nothing_wanted(self, remote: RemoteBlocks) -> None:
@@ -273,7 +273,7 @@ class TransferConnector(KVConnector):
             for (group, _), content in zip(pull.wanted, contents, strict=True):
                 if len(content) != self._kv_caches[group].bytes_per_block:
                     raise TransferError("lost", f"{len(content)} bytes came for a block")
-        except Exception as cause:  # whatever it is, it ends this transfer and nothing else
+        except Exception as cause:  # any error fails this transfer only
             error = (
                 cause if isinstance(cause, TransferError) else TransferError("lost", f"{type(cause).__name__}: {cause}")
             )
@@ -289,7 +289,7 @@ class TransferConnector(KVConnector):
         pull = self._asked.pop(seq_id, None)
         if pull is None or error is not None:
             return
-        with contextlib.suppress(TransferError):  # it has already been freed: the content was read before
+        with contextlib.suppress(TransferError):  # the sender has freed the blocks already
             sender = self._link.to(pull.remote.engine_id)
             sender.received(pull.remote.transfer, pull.wanted if num_bytes else [], num_bytes)
 

@@ -29,7 +29,7 @@ CPU_CACHE_GIB = "1"  # vLLM's own default on a CPU
 
 
 class BesideError(ValueError):
-    """Why there are no two runs; one sentence."""
+    """The two runs cannot be made; the message is one sentence."""
 
 
 class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -155,7 +155,7 @@ def name_of(number: int, one: BesideRequest) -> str:
 
 
 def tokens_of(model: LoadedModel, one: BesideRequest) -> list[int]:
-    """Its prompt's tokens. Raises BesideError: it is text, and the model has no tokenizer."""
+    """Return the prompt's tokens. Raises BesideError for a text if the model has no tokenizer."""
     if not isinstance(one.prompt, str):
         return one.prompt
     if model.tokenizer is None:

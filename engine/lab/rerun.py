@@ -148,7 +148,7 @@ class Rerun:
                 yield True
 
     def _repeat(self, logged: StepRecord) -> StepRecord:
-        """Make this record's input or step again. Returns the record that it made here."""
+        """Repeat the input or step of a record. Returns the new record."""
         log = self.engine.log
         assert log is not None
         before = len(log)
@@ -208,7 +208,7 @@ class Rerun:
             yield
 
     def _come_in(self, logged: StepRecord) -> bool:
-        """Let one input of the log come in again; False: it has no place in this future."""
+        """Repeat an input of the log. Returns False if it cannot apply after the change."""
         if logged.kind == "submit":
             self._submit(logged)
             return True
@@ -260,7 +260,7 @@ class _Players:
                 self._request_ids[op.seq_id] = op.request_id
 
     def place(self, seq_id: int) -> tuple[str, int]:
-        """Its request, and which of that request's sequences it is, the first one 0."""
+        """Return the request of a sequence, and the index of the sequence within it."""
         request_id = self._request_ids[seq_id]
         return request_id, self._members[request_id].index(seq_id)
 
@@ -270,7 +270,7 @@ class _Players:
 
 
 def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
-    """Whether a log could be re-run by the engine whose header is `here`.
+    """Check that a log can be rerun by the engine whose header is `here`.
 
     Raises:
         RerunError: another model, version or configuration.

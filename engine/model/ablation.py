@@ -59,7 +59,7 @@ class Ablation:
         return positions.get(seq_id, 0 if seq_id >= next_seq_id else NEVER)
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """Let a child begin where its parent did."""
+        """Copy the begin of the parent's ablations to a child."""
         for _, positions in self._begins.values():
             if parent_seq_id in positions:
                 positions[seq_id] = positions[parent_seq_id]

@@ -20,7 +20,7 @@ class LatentAttention(GatherAttention):
         self._latents = latents
 
     def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-        """As `GatherAttention.decode`, with the expansion absorbed: q W_UK against latents, and what comes out W_UV."""
+        """Decode as `GatherAttention.decode`, with the expansion absorbed: q W_UK attends to latents, then W_UV."""
         layer = self._latents.layers[call.layer]
         assert isinstance(store, ExpandedStore) and layer.key is not None and layer.value is not None
         plain, rotated = torch.split(q, [layer.key.shape[1], layer.shape.rotated], dim=-1)

@@ -28,10 +28,9 @@ log = logging.getLogger(__name__)
 
 
 def compile_apart(model: LoadedModel) -> bool:
-    """Have a model that was opened compiled by another process, one that was begun for it before or a new one; whether
-    it says that this is done.
+    """Compile a model in another process, a new one or one that was started before. Returns whether it succeeded.
 
-    Only a process of this program's own does it, and only before it has the compiler itself.
+    No-op in processes of other programs, and after this process has loaded the compiler itself.
     """
     opened = model.opened
     if opened is None or not os.environ.get(LIGHT) or COMPILER in sys.modules:

@@ -1,7 +1,7 @@
-"""Where compiled code is kept between two runs: in a folder of the user's own.
+"""Cache of compiled code, in a folder of the user.
 
-TorchInductor's usual place has a known name in the temporary folder that all users share, and its content is loaded and
-run. On a machine with several users, the one who makes that folder first would decide what this program does.
+TorchInductor's default cache has a known name in the shared temporary folder, and its content is executed. On a machine
+with several users, another user could create that folder first and inject code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _lock = threading.Lock()
 
 
 def use_own_cache() -> None:
-    """Have the compilers keep what they make in folders that only this user can write, in the process and its children.
+    """Set the compilers' cache folders to ones that only this user can write, for this process and its children.
 
     Called before anything compiles. A variable that the user has set is kept. (torch sets it to its usual place when it
     is imported; that value is not the user's.) Where the user's folder is not safe or cannot be made, a folder of this

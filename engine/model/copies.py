@@ -11,14 +11,14 @@ from engine.trace.records import CacheTensors
 
 
 class CopyCounter:
-    """From the beginning of a step to its end. Holds the tensors of the beginning, so none takes another's place."""
+    """Counter of copied bytes in a step. Holds the tensors of its beginning, so that addresses are not reused."""
 
     def __init__(self, before: Mapping[Any, Tensor]) -> None:
-        """`before`: every tensor of the cache, by a name that it keeps."""
+        """Begin a step. `before`: all tensors of the cache, by stable names."""
         self._before = dict(before)
 
     def compare(self, now: Mapping[Any, Tensor], copied_blocks: int = 0) -> CacheTensors:
-        """`copied_blocks`: bytes of blocks that were copied within tensors that stayed where they were."""
+        """Return the figures of a step. `copied_blocks`: bytes of blocks copied within unmoved tensors."""
         moved = [old for name, old in self._before.items() if name in now and now[name].data_ptr() != old.data_ptr()]
         storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in now.values()}
         return CacheTensors(

@@ -1,4 +1,4 @@
-"""Decode steps as CUDA graphs: one launch a step in place of one a kernel.
+"""Decode steps as CUDA graphs: one launch per step instead of one per kernel.
 
     batch of n sequences --padded--> size s, the least of 1, 2, 4, ... that holds n    static buffers
                                      keys k, the least power of two that holds the longest sequence
@@ -29,22 +29,22 @@ LEAST_KEYS = 512  # of a graph
 
 
 class Graph(Protocol):
-    """Work that was captured once. `out` is written by every replay."""
+    """Captured work. Every replay writes `out`."""
 
     out: Tensor
 
     def replay(self) -> None:
-        """Queue it again, on the buffers as they are now."""
+        """Queue the work on the current content of its buffers."""
 
 
 class CudaGraph:
-    """The work that `run` queues. `pool`: memory that graphs share, which are replayed one after another."""
+    """Graph of the work that `run` queues. `pool`: memory shared by graphs that never run at the same time."""
 
     def __init__(self, run: Callable[[], Tensor], pool: Any) -> None:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            run()  # kernels are compiled and libraries make room for themselves, which cannot be captured
+            run()  # compile kernels and allocate workspaces, which cannot be captured
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool):
@@ -55,7 +55,7 @@ class CudaGraph:
 
 
 class CudaGraphs:
-    """Makes them."""
+    """Factory of graphs that share one memory pool."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
@@ -64,12 +64,12 @@ class CudaGraphs:
         return CudaGraph(run, self._pool)
 
     def num_bytes(self) -> int:
-        """Device memory that is taken."""
+        """Return the reserved device memory in bytes."""
         return torch.cuda.memory_reserved()
 
 
 class GraphInputs(StepBatch):
-    """A decode step of `size` sequences and up to `longest` keys, in tensors that stay where they are."""
+    """Decode step of `size` sequences and up to `longest` keys, in tensors with fixed addresses."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class GraphInputs(StepBatch):
         reaches: Sequence[AttentionSpan],
         scratch: Sequence[int],
     ) -> None:
-        """`reaches`: of all layers, each once. `scratch`: by group, the place of the block that padding writes to."""
+        """Allocate the tensors. `reaches`: distinct spans of the layers. `scratch`: by group, the block for padding."""
         self._begin(table, device, None)
         self.slices = []
         self.num_tokens, self.decode_indices = size, list(range(size))
@@ -98,7 +98,7 @@ class GraphInputs(StepBatch):
             self._decode_tables[reach] = DecodeTables(self._blocks[at], lengths, starts, [], longest)
 
     def load(self, batch: StepBatch) -> None:
-        """Take over a step of at most `size` sequences; the rest is padding."""
+        """Copy a step of at most `size` sequences into the tensors; the rest is padding."""
         n, table = batch.num_tokens, self._table
         inputs = np.zeros(tuple(self._inputs.shape), np.int64)
         inputs[:, :n] = batch.packed
@@ -120,7 +120,7 @@ class _Captured(NamedTuple):
 
 
 class DecodeGraphs:
-    """The graphs of one runner."""
+    """CUDA graphs of a runner."""
 
     def __init__(
         self,
@@ -129,8 +129,10 @@ class DecodeGraphs:
         forward: Callable[[StepBatch], Tensor],
         capture: Any = None,
     ) -> None:
-        """`make_inputs`: of a size and so many keys. `forward`: logits [S, V] of a step. `capture`: makes a graph of
-        what a function queues, and counts memory; `CudaGraphs` by default.
+        """Set up without graphs.
+
+        `make_inputs(size, num_keys)`: creates buffers. `forward`: logits [S, V] of a step. `capture`: creates graphs
+        and counts their memory; by default `CudaGraphs`.
         """
         self.sizes = [1 << power for power in range(max_size.bit_length()) if 1 << power < max_size] + [max_size]
         self.num_bytes = 0  # of device memory that graphs and their buffers take
@@ -140,7 +142,7 @@ class DecodeGraphs:
         self._failed = False
 
     def fits(self, batch: StepBatch) -> bool:
-        """Whether this step can be a graph."""
+        """Return whether this step can run as a graph."""
         return (
             not self._failed
             and batch.num_tokens == batch.num_decodes <= self.sizes[-1]
@@ -149,8 +151,9 @@ class DecodeGraphs:
         )
 
     def run(self, batch: StepBatch, way: object) -> Tensor:
-        """Logits [S, V] of a step that fits; they are overwritten by the next. `way`: what computes it, by which graphs
-        are told apart.
+        """Return logits [S, V] of a step that fits, valid until the next step.
+
+        `way`: identity of the forward pass, which is part of the graph's key.
         """
         size = next(size for size in self.sizes if size >= batch.num_tokens)
         key = size, max(LEAST_KEYS, 1 << (batch.longest - 1).bit_length()), way
@@ -161,7 +164,7 @@ class DecodeGraphs:
             began, before = time.perf_counter(), self._capture.num_bytes()
             try:
                 graph = self._capture(lambda: self._forward(inputs))
-            except RuntimeError as error:  # a family that waits for the device in the midst of its pass
+            except RuntimeError as error:  # the family synchronizes with the device during its pass
                 self._failed = True
                 log.warning("decode steps cannot be CUDA graphs here: %s", " ".join(str(error).split())[:200])
                 return self._forward(batch)

@@ -22,7 +22,7 @@ class GgufWeights(NamedTuple):
 
 
 def is_gguf(name: str) -> bool:
-    """Whether a name is that of a GGUF file here."""
+    """Return whether a name is that of an existing GGUF file."""
     return name.endswith(SUFFIX) and Path(name).expanduser().is_file()
 
 

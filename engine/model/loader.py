@@ -123,7 +123,7 @@ def from_module(
     weights: torch.dtype | None = None,
     dtypes: tuple[torch.dtype, ...] = FLOATS[:1],
 ) -> LoadedModel:
-    """Make a transformers model in memory ready; it is changed in place: attention, frozen weights, CPU layout.
+    """Prepare a transformers model in memory. It is changed in place: attention, frozen weights, CPU layout.
 
     `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None. `weights` is what linear layers are rounded to, and
     None what loses nothing. `dtypes` that its matrices may have: with several, it computes in float32.

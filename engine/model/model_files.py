@@ -26,9 +26,9 @@ SMALLER = sentence("memory.smaller")
 
 
 class ModelFiles(NamedTuple):
-    """Where the files of a model lie."""
+    """Location of a model's files."""
 
-    name: str  # as it was asked for
+    name: str  # as requested
     source: str  # a folder, or a repository of the hub
     is_local: bool
     revision: str | None = None

@@ -34,7 +34,7 @@ from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
 from engine.model.state_layers import StateStep
-from engine.model.state_parts import parts_of
+from engine.model.state_segments import segments_of
 from engine.options.refusal import sentence
 from engine.trace.records import LayerCapture
 
@@ -246,7 +246,7 @@ class ModelRunner:
         tables = [piece.block_tables[-1 if self._own_state_table else 0] for piece in slices]
         if self._own_state_table:
             slices = [piece._replace(block_tables=piece.block_tables[:-1]) for piece in slices]
-        parts = parts_of(
+        segments = segments_of(
             slices,
             tables,
             self.kv_store.block_size,
@@ -254,7 +254,7 @@ class ModelRunner:
             self.model.device,
             self.model.states.one_by_one,
         )
-        return StateStep(self.state_store, parts), slices
+        return StateStep(self.state_store, segments), slices
 
     def _compute(self, batch: StepBatch) -> Tensor:
         return self._checked(batch, StepContext(batch, self.kv_store, self.backend))

@@ -86,7 +86,7 @@ class SequenceCaches:
             bring_compiler()  # StaticLayer would, seconds long, in the first step's time
 
     def begin(self, seq_id: int) -> None:
-        """The sequence is computed from its first token on: nothing is cached."""
+        """Begin an empty cache of a sequence."""
         self._caches[seq_id] = self._new()
 
     def of(self, seq_id: int) -> SequenceCache:

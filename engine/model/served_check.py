@@ -1,4 +1,4 @@
-"""Every way in which a model will be served, compared before it serves; `plain_check` says with what, and how."""
+"""Checks of all served paths of a model before it serves, by the comparison of `plain_check`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HALF_WORST = 0.7
 
 
 def check_served(model: LoadedModel, compiled: CompiledForward | None = None) -> None:
-    """Whether the model, eager or compiled, computes over a paged cache what its plain forward pass computes.
+    """Check that the model, eager or compiled, computes the same over a paged cache as its plain forward pass.
 
     Raises:
         ModelError: it does not.
@@ -49,7 +49,7 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
 
 
 def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: CompiledForward | None = None) -> None:
-    """Whether attention over a cache of that kind gives what the formula gives for the rounded keys and values in it.
+    """Check that attention over a cache of this dtype equals the formula on its rounded keys and values.
 
     Each kind is checked once for a model, which takes some passes over a few tokens.
 

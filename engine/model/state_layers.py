@@ -1,4 +1,4 @@
-"""Layers that keep a state instead of keys and values, and how a packed step runs them.
+"""State-bearing layers, which store a state instead of keys and values, within a packed step.
 
     packed row    a0 a1 a2 a3 | b7 | c2          one row of all sequences: attention reads it as it is
     state module  [a0 a1 a2 a3]  [b7]            each slice of several tokens by itself, from its sequence's state on,
@@ -27,13 +27,13 @@ from engine.cache.state_store import StateShape, StateStore
 from engine.model.attention import current
 from engine.model.errors import ModelError
 from engine.model.light_transformers import Cache, DynamicCache, LinearAttentionLayer
-from engine.model.state_parts import RowSegment
+from engine.model.state_segments import RowSegment
 from engine.options.refusal import joined, sentence
 
 Key = int | str  # of an argument: its position, or its name
 Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
 CACHE_ARGUMENTS = ("past_key_values", "cache_params")
-TENSORS = ("conv_states", "recurrent_states")  # of transformers' cache layer, each by state index
+TENSORS = ("conv_states", "recurrent_states")  # attributes of transformers' cache layer, by state index
 
 
 class StateTensor(NamedTuple):
@@ -46,7 +46,7 @@ class StateTensor(NamedTuple):
 
 @dataclass
 class StateModule:
-    """A module that reads and writes the state of its layer."""
+    """Module that reads and writes the state of its layer."""
 
     path: str
     layer: int  # transformers' number of its layer
@@ -56,25 +56,25 @@ class StateModule:
     tensors: list[StateTensor]
     num_states: int  # of its layer
     kernel_sizes: dict[int, int | None] = field(default_factory=dict)
-    has_previous: dict[int, bool] = field(default_factory=dict)  # after a run, as transformers notes it
-    first: int = 0  # its tensors begin here in the store
+    has_previous: dict[int, bool] = field(default_factory=dict)  # transformers' flag after a run
+    first: int = 0  # index of its first tensor in the store
 
 
 @dataclass
 class StateLayers:
-    """The modules of a model that keep states, in the order in which they run."""
+    """State-bearing modules of a model, in order of execution."""
 
     modules: list[StateModule]
-    one_by_one: bool = False  # with a state before it, a module takes a single token
+    one_by_one: bool = False  # modules take one token at a time if they continue from a state
 
     @property
     def shapes(self) -> list[StateShape]:
-        """Every tensor of one sequence's state, in the order of the store."""
+        """Shapes of the tensors of a sequence's state, in the order of the store."""
         return [tensor.shape for module in self.modules for tensor in module.tensors]
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of one sequence's state in all layers."""
+        """Bytes of a sequence's state in all layers."""
         return sum(shape.num_bytes for shape in self.shapes)
 
     @property
@@ -84,33 +84,33 @@ class StateLayers:
 
 
 class StateRefused(ModelError):
-    """A family keeps its states in a way that a packed step cannot serve. The message: the end of a sentence."""
+    """The states of a model family are not supported in a packed step. The message is the end of a sentence."""
 
 
 def cache_layers(config: Any) -> list[Any]:
-    """The layers of transformers' own cache for a configuration: what each layer keeps."""
+    """Return the layers of transformers' own cache for a configuration."""
     layers: list[Any] = DynamicCache(config=config.get_text_config()).layers
     return layers
 
 
 def keeps_state(layer: Any) -> bool:
-    """Whether a layer of transformers' cache holds a state."""
+    """Return whether a layer of transformers' cache holds a state."""
     return hasattr(layer, TENSORS[0])
 
 
 def keeps_keys(layer: Any) -> bool:
-    """Whether a layer of transformers' cache holds keys and values."""
+    """Return whether a layer of transformers' cache holds keys and values."""
     return hasattr(layer, "get_mask_sizes")
 
 
 class _Noting:
-    """The modules that run, innermost last, and which of them calls the cache."""
+    """Observer of the running modules, which notes the modules that use the cache."""
 
     def __init__(self, module: nn.Module, cache: Any, num_tokens: int) -> None:
         self._cache, self._num_tokens = cache, num_tokens
         self._stack: list[tuple[str, dict[Key, Any]]] = []
         self._module = module
-        self.attending: set[str] = set()  # modules within which a layer attends
+        self.attending: set[str] = set()  # modules that contain an attention layer
         self.calls: dict[tuple[int, int], dict[str, None]] = {}  # (layer, state index) -> paths
         self.arguments: dict[str, dict[Key, Any]] = {}
         self.results: dict[str, Rows] = {}
@@ -121,7 +121,7 @@ class _Noting:
         self.arguments[path] = arguments
 
     def attend(self) -> None:
-        """A layer attends now."""
+        """Note that a layer attends within the running modules."""
         self.attending.update(path for path, _ in self._stack)
 
     @contextmanager
@@ -162,15 +162,15 @@ def _rows(value: Any, num_tokens: int) -> Rows:
 
 
 def cache_argument(parameters: Sequence[str]) -> str | None:
-    """The argument by which a model takes its cache."""
+    """Return the name of a model's cache argument."""
     return next((name for name in CACHE_ARGUMENTS if name in parameters), None)
 
 
 def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], None]], None]) -> StateLayers | None:
-    """The state-bearing modules of a model; None: it has none.
+    """Return the state-bearing modules of a model; None: it has none.
 
-    `run` runs the model on `num_tokens` tokens with the cache that it is given, and calls what it is given where a
-    layer attends.
+    `run(cache, attend)` runs the model on `num_tokens` tokens with the cache, and calls `attend` in each attention
+    layer.
 
     Raises:
         StateRefused: they cannot be run apart from the rest of their layer.
@@ -249,83 +249,87 @@ def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: 
 
 @dataclass
 class StateStep:
-    """States of a step: which parts of the row run by themselves, from and to which blocks."""
+    """States of a step: the segments of the row that run separately, and their blocks."""
 
     store: StateStore
-    parts: list[RowSegment]
+    segments: list[RowSegment]
 
     def run(self, kept: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A module's result for the whole row."""
+        """Run a module on all segments. Returns its result for the whole row."""
         given = _named(args, kwargs)
-        results = [self._run_part(kept, forward, given, part) for part in self.parts]
-        return _joined(kept.result, results, self.parts)
+        results = [self._run_segment(kept, forward, given, segment) for segment in self.segments]
+        return _joined(kept.result, results, self.segments)
 
-    def _run_part(self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], part: RowSegment) -> Any:
-        own = {key: _taken(value, kept.arguments.get(key), part) for key, value in given.items()}
-        layer = self._layer(kept, part)
+    def _run_segment(
+        self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], segment: RowSegment
+    ) -> Any:
+        own = {key: _taken(value, kept.arguments.get(key), segment) for key, value in given.items()}
+        layer = self._layer(kept, segment)
         # the module looks its layer up by its number
         own[kept.cache_key] = Cache(layers=[*[None] * kept.layer, layer])
         out = forward(
             *[own[i] for i in range(len(own)) if i in own], **{k: v for k, v in own.items() if isinstance(k, str)}
         )
         for place, tensor in enumerate(kept.tensors, kept.first):
-            self.store.tensors[place].index_copy_(0, part.write, getattr(layer, tensor.kind)[tensor.number])
+            self.store.tensors[place].index_copy_(0, segment.write, getattr(layer, tensor.kind)[tensor.number])
         return out
 
-    def _layer(self, kept: StateModule, part: RowSegment) -> Any:
-        """transformers' cache layer with the states that the part begins from."""
+    def _layer(self, kept: StateModule, segment: RowSegment) -> Any:
+        """Return transformers' cache layer with the states before a segment."""
         layer: Any = LinearAttentionLayer(number_of_states=kept.num_states)
         for place, tensor in enumerate(kept.tensors, kept.first):
             pool = self.store.tensors[place]
-            state = pool.new_zeros((1, *pool.shape[1:])) if part.read is None else pool.index_select(0, part.read)
+            state = pool.new_zeros((1, *pool.shape[1:])) if segment.read is None else pool.index_select(0, segment.read)
             getattr(layer, tensor.kind)[tensor.number] = state
             getattr(layer, f"is_{tensor.kind}_initialized")[tensor.number] = True
             layer.device, layer.dtype = state.device, state.dtype
         layer.conv_kernel_size.update(kept.kernel_sizes)
-        if part.read is not None:
+        if segment.read is not None:
             layer.has_previous_state.update(kept.has_previous)
         return layer
 
 
-def _taken(value: Any, rows: Rows, part: RowSegment) -> Any:
-    """Return what a part of the row has of an argument."""
+def _taken(value: Any, rows: Rows, segment: RowSegment) -> Any:
+    """Return the rows of an argument that belong to a segment."""
     if rows is None:
         return value
     if isinstance(rows, tuple):
-        return type(value)(_taken(item, own, part) for item, own in zip(value, rows, strict=True))
-    if part.rows is None:
-        return value.narrow(rows, part.begin, part.length)
-    return value.index_select(rows, part.rows).transpose(rows - 1, rows)  # [1, n, ...] -> [n, 1, ...]
+        return type(value)(_taken(item, own, segment) for item, own in zip(value, rows, strict=True))
+    if segment.rows is None:
+        return value.narrow(rows, segment.begin, segment.length)
+    return value.index_select(rows, segment.rows).transpose(rows - 1, rows)  # [1, n, ...] -> [n, 1, ...]
 
 
-def _joined(rows: Rows, results: list[Any], parts: list[RowSegment]) -> Any:
-    """The results of all parts as one row."""
+def _joined(rows: Rows, results: list[Any], segments: list[RowSegment]) -> Any:
+    """Join the results of all segments to one row."""
     if rows is None:
         return results[-1]
     if isinstance(rows, tuple):
-        return tuple(_joined(own, [result[i] for result in results], parts) for i, own in enumerate(rows))
-    found = [x if part.rows is None else x.transpose(rows - 1, rows) for x, part in zip(results, parts, strict=True)]
-    if len(parts) == 1:
+        return tuple(_joined(own, [result[i] for result in results], segments) for i, own in enumerate(rows))
+    found = [
+        x if segment.rows is None else x.transpose(rows - 1, rows) for x, segment in zip(results, segments, strict=True)
+    ]
+    if len(segments) == 1:
         return found[0]
     shape = list(found[0].shape)
-    shape[rows] = sum(part.length for part in parts)
+    shape[rows] = sum(segment.length for segment in segments)
     out = found[0].new_empty(shape)
-    for x, part in zip(found, parts, strict=True):
-        if part.rows is None:
-            out.narrow(rows, part.begin, part.length).copy_(x)
+    for x, segment in zip(found, segments, strict=True):
+        if segment.rows is None:
+            out.narrow(rows, segment.begin, segment.length).copy_(x)
         else:
-            out.index_copy_(rows, part.rows, x)
+            out.index_copy_(rows, segment.rows, x)
     return out
 
 
 def install(module: nn.Module, states: StateLayers) -> None:
-    """Let the state-bearing modules run part by part within a step."""
+    """Patch the state-bearing modules to run segment by segment within a step."""
     for kept in states.modules:
         own: Any = module.get_submodule(kept.path)
-        own.forward = _by_parts(kept, own.forward)
+        own.forward = _by_segments(kept, own.forward)
 
 
-def _by_parts(kept: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _by_segments(kept: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         step: StateStep | None = getattr(current(), "states", None)
         return forward(*args, **kwargs) if step is None else step.run(kept, forward, args, kwargs)

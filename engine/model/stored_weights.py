@@ -1,4 +1,4 @@
-"""How a checkpoint stores its weights, and how they are served, decided before anything is loaded.
+"""Form in which a checkpoint's weights are served, decided before they are loaded.
 
     as they are   transformers computes with the stored form on this device
     expanded      transformers reads the form into 16 or 32 bits a weight, and there is memory for that

@@ -1,4 +1,4 @@
-"""Whether a chat template only appends to what it rendered before, as a prefix cache needs it.
+"""Check that a chat template only appends to earlier renderings, as a prefix cache requires.
 
     prompt k      the conversation up to where the model answers for the k-th time
     cached k      prompt k and what the model then generates: what a prefix cache holds after it
@@ -28,9 +28,9 @@ from engine.model.shipped import SHIPPED
 from engine.model.text_cuts import TextCuts, Tokens, cuts_of, tokens_of
 
 Message = dict[str, Any]
-AROUND = 24  # characters that are shown on either side of a break
-SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}  # of a file, which comes without a tokenizer
-ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # in place of the clock's
+AROUND = 24  # characters shown on either side of a break
+SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}  # for a template file without a tokenizer
+ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # instead of the clock's
 TOOLS = [
     {
         "type": "function",
@@ -42,9 +42,9 @@ TOOLS = [
     }
     for name, description in (("read_file", "Read a file."), ("list_files", "List a folder's files."))
 ]
-# what transformers and servers give every template
+# variables that transformers and servers pass to every template
 GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token"}
-GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # of transformers: it marks answers, and writes nothing
+GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # transformers' markers of answers, without output
 
 
 class NoChatTemplateError(ValueError):
@@ -56,8 +56,8 @@ class ChatTemplate:
     """Jinja chat template as a server renders it."""
 
     source: str
-    encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
-    tokenize: Callable[[str], Tokens]  # the same, and where each token begins
+    encode: Callable[[str], Sequence[int]]  # without special tokens
+    tokenize: Callable[[str], Tokens]  # with the beginning of each token
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     cuts: TextCuts = field(default_factory=TextCuts)
 
@@ -70,7 +70,7 @@ class ChatTemplate:
         return self._rendered(messages, {**self.special_tokens, **settings})
 
     def rendering(self, messages: list[Message], settings: Mapping[str, Any], earlier: Rendering | None) -> Rendering:
-        """Return the same text, rendered from where the conversation differs from an earlier one of this template.
+        """Return the rendering of a conversation, which reuses that of an earlier one up to their difference.
 
         Raises:
             ValueError: the template refuses it; one sentence.
@@ -80,7 +80,7 @@ class ChatTemplate:
     def _rendered(self, messages: Sequence[Message], settings: Mapping[str, Any]) -> str:
         try:
             found = render_jinja_template(conversations=[list(messages)], chat_template=self.source, **settings)
-        except Exception as error:  # a template raises what it likes
+        except Exception as error:  # a template may raise anything
             raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
         text: str = found[0][0]
         return text
@@ -96,7 +96,7 @@ class ChatTemplate:
         return str(answer["content"])
 
     def switches(self) -> list[str]:
-        """Return the variables that the template reads beside what every template is given."""
+        """Return the variables that the template reads, other than those of every template."""
         environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
         tree = environment.parse(GENERATION_TAG.sub("", self.source))
         return sorted(jinja2.meta.find_undeclared_variables(tree) - GIVEN - {"strftime_now", "raise_exception"})
@@ -104,29 +104,29 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class Case:
-    """Kind of conversation, and what the template is given with it."""
+    """Kind of conversation, with variables for the template."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    ends_another_day: bool = False  # all turns but the first one come on another day
+    ends_another_day: bool = False  # all turns after the first one are on another day
     has_system: bool = True
     has_tools: bool = False
     has_parts: bool = False
     num_questions: int = 1  # in a row
     has_reasoning: bool = False
-    drops_reasoning: bool = False  # the client sends answers back without it
+    drops_reasoning: bool = False  # the client omits it from earlier answers
     spaces: str = ""  # around each answer
 
 
 @dataclass(frozen=True)
 class Break:
-    """First place where what was cached and the next prompt differ."""
+    """First difference between the cached text and the next prompt."""
 
-    turn: int  # which answer of the model, counted from 1, was cached
-    turns_back: int  # how many answers before it: 0 = in that turn
+    turn: int  # number of the cached answer, from 1
+    turns_back: int  # turns between the difference and that answer; 0: in that turn
     character: int
     token: int
-    cached: str  # text around the place: before it, "|", after it
+    cached: str  # text around the difference, which is marked by "|"
     rendered: str
 
 
@@ -136,13 +136,13 @@ class Outcome:
 
     case: str
     verdict: Literal["append-only", "breaks", "refused"]
-    reason: str = ""  # of a refusal, the template's words
+    reason: str = ""  # the template's message of a refusal
     first: Break | None = None
     num_breaks: int = 0
-    tokens_again: int = 0  # that were cached and are computed again, over the conversation
+    tokens_again: int = 0  # cached tokens that are computed again, in the whole conversation
     tokens: int = 0  # of all prompts of the conversation
-    avoided_by: str = ""  # a variable of the template and its value, with which the case is append-only
-    by_client: bool = False  # it is the client that changes what was said
+    avoided_by: str = ""  # variable of the template, and the value that makes the case append-only
+    by_client: bool = False  # the client changes earlier messages
 
 
 def open_template(name: str) -> ChatTemplate:
@@ -181,13 +181,13 @@ def open_template(name: str) -> ChatTemplate:
 
 
 def _tokenize_of(tokenizer: Any) -> Callable[[str], Tokens]:
-    """Return what encodes a text without special tokens, and says where its tokens begin."""
+    """Return a tokenizer without special tokens that also returns the beginning of each token."""
     if not tokenizer.is_fast:
         return _no_places
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    backend.post_processor = None  # it adds special tokens, and may move where tokens begin
+    backend.post_processor = None  # it adds special tokens, and may shift the beginnings of tokens
     return lambda text: tokens_of(backend.encode(text, add_special_tokens=False))
 
 
@@ -196,17 +196,17 @@ def _no_places(text: str) -> Tokens:
 
 
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:
-    """Play every case that the template has a place for, each as a conversation of `num_turns` turns."""
+    """Check every case that the template supports, as a conversation of `num_turns` turns."""
     return [_outcome(template, case, num_turns) for case in cases_of(template)]
 
 
 def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Return how many elements both begin with."""
+    """Return the length of the common prefix."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Message]]:
-    """Yield what is sent each time the model is to answer, and its answer."""
+    """Yield the messages before each answer of the model, and the answer."""
     told: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
     for turn in range(1, num_turns + 1):
         for part in range(case.num_questions):
@@ -231,7 +231,7 @@ def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Me
 
 
 def cases_of(template: ChatTemplate) -> Iterator[Case]:
-    """Yield the kinds of conversation that a template has a place for."""
+    """Yield the kinds of conversation that a template supports."""
     yield Case("a system message")
     yield Case("no system message", has_system=False)
     yield Case("questions of several parts", has_parts=True)
@@ -266,7 +266,7 @@ def _outcome(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
 
 
 def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[str, str]]:
-    """Yield the prompt of each answer, after what a prefix cache holds of the conversation by then ("" at first).
+    """Yield the cached text and the prompt of each answer; the cached text is "" at first.
 
     Raises:
         ValueError: the template refuses it.
@@ -288,7 +288,7 @@ def _played(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
             ends.append(len(cached))
             tokens = template.encode(prompt)
             total += len(tokens)
-            if not prompt.startswith(cached.rstrip()):  # after an answer's last token nothing was generated
+            if not prompt.startswith(cached.rstrip()):  # whitespace after the last token was not generated
                 held = template.encode(cached)
                 token = common_length(held, tokens)
                 again += len(held) - token

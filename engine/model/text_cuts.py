@@ -112,7 +112,7 @@ def cuts_of(tokenizer: Tokenizer) -> TextCuts:
 
 
 def crosses_few_runs(expression: str) -> bool:
-    """Whether a match depends on nothing before it, and behind it on few runs of white space or of other characters.
+    """Return whether a match depends on no text before it, and on few runs of white space or others after it.
 
     What may be repeated without end is then only white space, has none, or ends its alternative. Expressions that are
     not understood are refused.
@@ -131,7 +131,7 @@ def crosses_few_runs(expression: str) -> bool:
 
 
 def _is_of_one_kind(what: str) -> bool:
-    """Whether what an expression matches is white space alone, or has none."""
+    """Return whether an expression matches only white space, or none."""
     if not what.startswith("["):
         return what != "." and not what.startswith(("\\P", "\\p{^", "\\D", "\\W"))
     if what.startswith("[^"):
@@ -141,7 +141,7 @@ def _is_of_one_kind(what: str) -> bool:
 
 
 def _is_one_expression(tokenizer: Tokenizer) -> bool:
-    """Whether words are the matches of one expression, and what stands between them."""
+    """Return whether words are the matches of one expression, and the text between them."""
     if tokenizer.pre_tokenizer is None:
         return True
     described = _described(tokenizer.pre_tokenizer)

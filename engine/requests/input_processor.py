@@ -19,7 +19,7 @@ from engine.trace.limits import MAX_WHOLE
 
 
 class InputProcessor:
-    """Makes requests for one model under one resolved configuration."""
+    """Processor of incoming requests for one model and one resolved configuration."""
 
     def __init__(self, model: LoadedModel, resolved: Resolved) -> None:
         self.max_model_len = resolved.max_model_len

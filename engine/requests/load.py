@@ -1,4 +1,4 @@
-"""How much an engine has to do."""
+"""Load of an engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Load(NamedTuple):
-    """After the last thing that it did."""
+    """Load of an engine after its last record."""
 
     running: int = 0  # sequences
     waiting: int = 0

@@ -1,4 +1,4 @@
-"""From a step's logits to what follows from them: tokens, forks, beams, endings, rankings.
+"""Processing of a step's logits: tokens, forks, beams, finished sequences, rankings.
 
 A sequence that has computed its last token is one of three things:
 
@@ -62,7 +62,7 @@ class OutputProcessor:
         self._searches: dict[str, Request] = {}  # those with beams
 
     def add(self, request: Request) -> None:
-        """A request was accepted and its sequence waits."""
+        """Add an accepted request, whose sequence waits."""
         self.requests[request.request_id] = request
         self.live[request.seq_id] = request.completions[0]
         self.next_seq_id = request.seq_id + self._stride

@@ -60,7 +60,7 @@ class Request:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the best output ended; None until every sequence has."""
+        """Finish reason of the best output; None until every sequence is finished."""
         return None if self.num_unfinished else self.outputs[0].finish_reason
 
     @property

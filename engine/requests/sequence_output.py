@@ -16,7 +16,7 @@ from engine.trace.operations import FinishReason
 
 
 class Stop(NamedTuple):
-    """Why a sequence ends."""
+    """Reason for the end of a sequence."""
 
     reason: FinishReason
     detail: str
@@ -44,7 +44,7 @@ class SequenceOutput:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """The tokens that were chosen."""
+        """Output tokens."""
         return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
 
     @property
@@ -77,11 +77,11 @@ class SequenceOutput:
         return child
 
     def accept(self, token_id: int, logprob: float) -> tuple[str, Stop | None]:
-        """Take note of a token that was just appended to the sequence.
+        """Process a token that was just appended to the sequence.
 
         Returns:
-            The text that may be shown now (never a part of a stop string, never half a character), and why the
-            sequence ends, if it does.
+            The text that may be shown now (no part of a stop string, no incomplete character), and the reason if
+            the sequence ends.
         """
         self.cumulative_logprob += logprob
         sequence, strings = self.sequence, self.sampling.stop

@@ -28,7 +28,7 @@ class StopStrings:
         return max(self._matched, default=0)
 
     def feed(self, text: str) -> tuple[int, str] | None:
-        """Take the next piece of the text.
+        """Search the next piece of the text.
 
         Returns:
             The stop string that begins first of those that end in this piece, of equals the least, and where it begins

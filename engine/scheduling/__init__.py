@@ -1,5 +1,5 @@
-"""Which sequence computes which tokens in a step: continuous batching, chunked prefill, preemption.
+"""Scheduler: continuous batching, chunked prefill, preemption.
 
-There is no prefill phase and no decode phase here. A sequence has tokens and has computed some of them; each step lets
-it catch up: by one token (decode), by many (prefill), or with its own earlier output (after a preemption by recompute).
+The scheduler has no prefill phase and no decode phase. A sequence has tokens, some of which are computed. Each step
+computes more of them: one (decode), many (prefill), or earlier output again (after a preemption by recompute).
 """

@@ -26,14 +26,14 @@ class Match(Protocol):
 
 
 class Why(Protocol):
-    """Why hits end where they do."""
+    """Reason for the end of the hits."""
 
     def of(self, found: Lookup) -> Lookup:
         """Return the lookup with this reason."""
 
 
 class Demand(Protocol):
-    """Blocks that an allocation would take, and how many it may."""
+    """Blocks that an allocation needs, and blocks that it may take."""
 
     @property
     def needed(self) -> int: ...
@@ -42,11 +42,11 @@ class Demand(Protocol):
     def available(self) -> int: ...
 
     @property
-    def num_free(self) -> int | None: ...  # where pieces are given: free blocks in all holes; None: blocks are blocks
+    def num_free(self) -> int | None: ...  # `first_fit`: free blocks in all holes; otherwise None
 
 
 class Cache(Protocol):
-    """Block tables by seq_id. Emits its own operations for everything that it changes; a lookup changes nothing."""
+    """Block tables by seq_id. Every change emits its operation; a lookup changes nothing."""
 
     def lookup(
         self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False

@@ -1,4 +1,4 @@
-"""How much room a sequence needs at most: a request that can never fit is refused before it waits for ever."""
+"""Maximum demand of a sequence, by which a request that can never fit is refused."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from engine.scheduling.sequence import Sequence
 
 
 def slots_required(num_prompt_tokens: int, max_tokens: int) -> int:
-    """Slots of a sequence at its longest: prompt + max_tokens - 1, the last token's K and V are never written."""
+    """Return the slots of a sequence at its longest: the K and V of its last token are never written."""
     return num_prompt_tokens + max_tokens - 1
 
 
 def max_tokens_that_fit(num_prompt_tokens: int, num_blocks: int, block_size: int) -> int:
-    """Return the largest max_tokens with which the sequence still fits a pool that it has to itself; under 1: none
-    does.
-    """
+    """Return the largest max_tokens with which the sequence alone fits the pool; below 1 if none does."""
     return num_blocks * block_size - num_prompt_tokens + 1
 
 
 def check_feasible(
     sequence: Sequence, cache: Cache, max_num_seqs: int, splits_at: int | None, whole_step: int | None
 ) -> None:
-    """Refuse a new sequence that could never run to its end, even alone.
+    """Refuse a new sequence that could never finish, even alone.
 
-    `splits_at`: tokens that one step takes of a sequence at most; None = all at once. Then `whole_step` is how many
-    that may be; None = any number.
+    `splits_at`: maximum tokens of a sequence in one step; None: prompts are not split. Then `whole_step` limits the
+    tokens of a step; None: no limit.
 
     Raises:
-        ValueError: with the numbers.
+        ValueError: the message has the numbers.
     """
     name, places = f"sequence {sequence.seq_id}", 1 + sequence.num_forks
     if not sequence.token_ids or sequence.max_tokens < 1:

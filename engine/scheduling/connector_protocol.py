@@ -10,36 +10,35 @@ from engine.trace.operations import FinishReason, LookupExternal
 
 
 class Connector(Protocol):
-    """Knows of keys and values outside the pool. None of these methods changes a block."""
+    """Lookup of keys and values outside the pool. None of these methods changes a block."""
 
     def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come
-        later than this step (then the request waits for them). None: it does not know yet; ask again at the next
-        step.
+        """Return the number of external tokens after `num_computed_tokens`, in whole blocks, and whether they arrive
+        after this step, in which case the request waits. None: not known yet; the next step looks again.
         """
 
     def matched(self, request: Sequence) -> tuple[Any, LookupExternal | None]:
-        """Return from the last lookup of this request the `loading` of the cache's `allocate` (None: nothing is
-        loaded), and its trace operation (None: no lookup).
+        """Return the result of the last lookup of this request: the `loading` for `Cache.allocate` (None: nothing is
+        loaded) and its trace operation (None: no lookup).
         """
 
     def update_state_after_alloc(
         self, request: Sequence, block_tables: list[list[int]], num_external_tokens: int
     ) -> None:
-        """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
+        """Pass the block tables of an admitted request, one per group, including the blocks of external tokens."""
 
     def request_finished(self, request: Sequence, block_tables: list[list[int]], reason: FinishReason) -> float | None:
-        """Return the seconds for which a finished request's blocks must be held at most; None: they need not be."""
+        """Return the lease in seconds for the blocks of a finished request; None: the blocks are freed at once."""
 
 
 class External(NamedTuple):
     """External content of a waiting sequence, after the blocks that hit."""
 
-    match: Match  # of the pool, as the beginning of all that is there
-    num_tokens: int  # that will be loaded
+    match: Match  # in the pool, before the external tokens
+    num_tokens: int  # to be loaded
     loading: Any
     operation: LookupExternal | None
-    is_later: bool = False  # it comes after this step
+    is_later: bool = False  # arrives after this step
 
     @property
     def end(self) -> int:

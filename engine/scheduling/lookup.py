@@ -1,4 +1,4 @@
-"""Look a sequence up in the prefix cache, and put the answer with its reason into the trace."""
+"""Prefix cache lookup of a sequence, and the trace operation that explains its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def look_up(cache: Cache, sequence: Sequence) -> Match:
 
 
 def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
-    """Return the operation for the trace: what the lookup found, and why it found no more."""
+    """Return the trace operation of a lookup: the hits, and the reason for their end."""
     found = Lookup(
         seq_id=sequence.seq_id,
         verdict=match.verdict,

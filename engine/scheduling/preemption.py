@@ -1,7 +1,7 @@
-"""Taking blocks back from a running sequence: which one is the victim, how it goes, and what that costs.
+"""Preemption of a running sequence: choice of the victim, mode, and cost.
 
-recompute   its blocks are freed; when it is admitted again, what the prefix cache no longer has is computed again
-swap        what is computed goes to the CPU store and comes back later; where the store is full: recompute
+recompute   the blocks are freed; after readmission, tokens that no longer hit the prefix cache are computed again
+swap        computed blocks are copied to the CPU store and back at readmission; recompute if the store is full
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.trace.operations import Op, Preempt, PreemptionMode, PreemptReason
 
 
 class Preemption:
-    """Moves sequences from `running` (the scheduler's own list) back to `waiting`."""
+    """Preemption of sequences from `running`, the scheduler's own list, to `waiting`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Preemption:
         return self._running[-1]
 
     def preempt(self, victim: Sequence, needy: Sequence, reason: PreemptReason | None = None) -> None:
-        """Take everything from the victim for the sake of `needy`. `reason` None: the policy chose it."""
+        """Preempt the victim, so that `needy` gets blocks. `reason` None: the policy chose the victim."""
         self._running.remove(victim)
         seq_id, num_computed = victim.seq_id, victim.num_computed_tokens
         num_blocks = self._cache.num_held(seq_id)

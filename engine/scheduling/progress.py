@@ -1,4 +1,4 @@
-"""Detect a standstill: steps that bring no sequence further end in an error that names the blocks each one holds."""
+"""Detection of steps without progress; the error lists the blocks that each sequence holds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.sequence import Sequence
 
 GRACE = 64  # steps
-ROUNDS = 4  # more steps: those in which the tokens of all sequences are computed so many times
+ROUNDS = 4  # further steps: enough to compute all tokens so many times
 
 
 class NoProgressError(RuntimeError):
-    """Steps are taken, and no sequence comes further than it ever was."""
+    """No sequence has made progress in many steps."""
 
 
 class Progress:
-    """Counts steps since a sequence came further than ever: preempting it and computing it again is no progress."""
+    """Counter of steps since a sequence last reached a new maximum of computed tokens.
+
+    Recomputation after a preemption is not progress.
+    """
 
     def __init__(self, cache: Cache, tokens_a_step: int) -> None:
         """`tokens_a_step`: the token budget."""
         self._cache, self._tokens_a_step = cache, tokens_a_step
-        self.num_idle = 0  # steps; the caller sets it to 0 when a sequence has more computed tokens than ever
+        self.num_idle = 0  # steps; the caller resets it when a sequence reaches a new maximum
         self._seen: tuple[int, ...] = ()
 
     def step(self, events: tuple[int, ...], live: Iterable[Sequence]) -> None:
-        """A step begins. `events`: counts that change with whatever else is progress; `live`: the unfinished sequences.
+        """Count a step. `events`: counts that change with other kinds of progress; `live`: the unfinished sequences.
 
         Raises:
-            NoProgressError: after more steps without progress than any order of preemptions takes.
+            NoProgressError: more steps without progress than any order of preemptions needs.
         """
         self.num_idle += 1
         if events != self._seen:

@@ -1,6 +1,6 @@
-"""Continuous batching: which sequences compute how many tokens in the next step, in which blocks, and which wait.
+"""Continuous batching: choose the sequences of the next step, their tokens and their blocks.
 
-One step, as the engine drives it:
+The engine drives a step as follows:
 
     batch = schedule()               lookup, admit, share, allocate, copy, cache, preempt, defer
     batch = add_drafts()             allocate, draft
@@ -47,22 +47,22 @@ __all__ = ["ScheduledSequence", "Scheduler"]
 
 
 class Scheduler:
-    """Puts steps together under a token budget, a limit of running sequences and the blocks that there are.
+    """Scheduler of steps within a token budget, a limit of running sequences and the free blocks.
 
     Args:
         cache: the block tables. Only the scheduler allocates and frees in it.
-        max_num_seqs: sequences running at once, forks still to come included.
+        max_num_seqs: limit of running sequences, pending forks included.
         max_num_batched_tokens: token budget of a step.
-        enable_chunked_prefill: a prompt may be computed in several steps; otherwise whole or not yet.
-        reserve_full_isl: a sequence is admitted when there is room for all of its tokens, not only for the first chunk.
+        enable_chunked_prefill: a prompt may be computed in several steps; otherwise it is computed in one.
+        reserve_full_isl: admit a sequence only if all of its tokens fit, not just the first chunk.
         policy: the order of admission; preemption takes the opposite order.
-        recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
-            one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
-            preempting would free nothing; a sequence without room sits the step out.
-        reserve_all: strategy `first_fit`. Admission takes all blocks that a sequence can ever need; it never grows.
+        recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget splits none: the
+            first sequence is always scheduled, further ones while the budget lasts. Nothing is held between steps, so
+            preemption would free nothing; a sequence that does not fit skips the step.
+        reserve_all: strategy `first_fit`. Admission allocates all blocks that a sequence can ever need.
         preemption_mode: what happens to the computed tokens of a preempted sequence.
         emit: receives every operation, in order.
-        connector: what knows of keys and values outside the pool.
+        connector: finds keys and values outside the pool.
     """
 
     def __init__(
@@ -93,45 +93,45 @@ class Scheduler:
         self._running: list[Sequence] = []  # in order of admission
         self.transfers = Transfers(cache, self._waiting, emit)
         self._num_finished = 0
-        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could go on
+        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could continue
         self._progress = Progress(cache, max_num_batched_tokens)
         self.speculation: Speculation | None = None  # set before the first step
-        self._step = Step(0)  # the last one that was put together
+        self._step = Step(0)  # the last one scheduled
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
     def waiting(self) -> list[Sequence]:
-        """Sequences that wait, preempted ones included; the head is admitted next. A copy."""
+        """Waiting sequences, preempted ones included; the head is admitted next. A copy."""
         return list(self._waiting)
 
     @property
     def running(self) -> list[Sequence]:
-        """Sequences that run, in order of admission. A copy."""
+        """Running sequences, in order of admission. A copy."""
         return list(self._running)
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any sequence waits, receives or runs."""
+        """Whether any sequence is waiting, receiving or running."""
         return bool(self._running) or len(self._waiting) > 0 or bool(self.transfers.receiving)
 
     @property
     def can_step(self) -> bool:
-        """Whether a step would do anything: not while all that is unfinished waits for another instance, or for blocks
-        that only another instance can free.
+        """Whether a step would do anything. False while every unfinished sequence waits for another instance, or for
+        blocks that only another instance can free.
         """
         return bool(self._running or len(self._waiting)) and self._stuck_at != self._changes
 
     @property
     def _changes(self) -> tuple[int, ...]:
-        """Different after whatever may let a waiting sequence in."""
+        """Counts that change with every event that may allow an admission."""
         return (self.transfers.num_changes, len(self._waiting), self._num_finished)
 
     def add(self, sequence: Sequence, prompt_token_bytes: list[bytes], sampling: dict[str, Setting]) -> None:
-        """Queue a new sequence; the last two only go into the trace.
+        """Append a new sequence to the waiting queue. `prompt_token_bytes` and `sampling` are only recorded.
 
         Raises:
-            ValueError: it has no token, or could never run to its end: it needs more blocks than the pool has, more
-                places than max_num_seqs, or (without chunked prefill) more tokens in a step than the budget.
+            ValueError: the sequence has no token, or could never finish: it needs more blocks than the pool has, more
+                sequences than max_num_seqs, or (without chunked prefill) more tokens in a step than the budget.
         """
         whole_step = None if self._splits or self._recompute_all else self._max_num_batched_tokens
         splits_at = self._max_num_batched_tokens if self._splits else None
@@ -156,29 +156,29 @@ class Scheduler:
         )
 
     def schedule(self) -> list[ScheduledSequence]:
-        """Put a step together. Call `commit` before the next.
+        """Schedule a step and return its batch. Call `commit` before the next.
 
-        The batch is empty in two cases: the beams of a request are complete because the last one came back from the CPU
-        store, and all that is left is to choose among their tokens; or no sequence can go on until a transfer ends.
+        The batch is empty in two cases. Either the last beam of a request was swapped in, so that only the choice among
+        the beams' tokens is left; or no sequence can continue until a transfer ends.
 
         Raises:
-            NoProgressError: many steps brought no sequence any further.
+            NoProgressError: no sequence made progress in many steps.
         """
         transfers = self.transfers
-        is_moving = bool(transfers.receiving or transfers.holding)  # which ends by itself, and is progress then
+        is_moving = bool(transfers.receiving or transfers.holding)  # a transfer ends by itself, which is progress
         if not is_moving:
             self._progress.step((self._num_finished, transfers.num_changes), chain(self._running, self._waiting))
         self._stuck_at = None
         step = Step(self._max_num_batched_tokens)
         receiving = len(transfers.receiving)
-        # 1) running sequences first, or those that hold blocks would wait for those that want some
+        # 1) running sequences first; otherwise holders of blocks would wait for sequences that need blocks
         self._schedule_running(step)
-        # 2) hashes only now: a sequence preempted in 1 leaves no promise behind
+        # 2) cache blocks only now, since a sequence preempted in 1 must not leave a promised block
         cache_blocks = self._cache.cache_blocks
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
-        # 3) waiting sequences; blocks that were just taken from one sequence are not given to another
-        #    one that preempted itself while all others wait for beams would run out of blocks at that token again
+        # 3) waiting sequences. Blocks that a preemption just freed are not used for an admission. A sequence that
+        #    preempted itself while all others wait for beams would run out of blocks at the same token again
         is_back = step.yielded is not None and self._waiting.head is step.yielded and not step.batch
         must_wait = is_moving and is_back
         if is_back and not is_moving and self._running:
@@ -188,8 +188,8 @@ class Scheduler:
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
-        # 4) no sequence can go on, because beams wait for others of their request that found no room, or because some
-        #    hold blocks that do not run: a transfer ends by itself, what has arrived makes way
+        # 4) no sequence can continue: beams wait for others of their request that were not admitted, or blocks are held
+        #    by sequences that do not run. A transfer ends by itself; arrived blocks are freed
         if not step.batch and not step.admitted and len(transfers.receiving) == receiving:
             is_deadlock = bool(self._running) and len(self._waiting) > 0 and not must_wait
             if is_deadlock:
@@ -202,16 +202,16 @@ class Scheduler:
         return list(step.batch.values())
 
     def add_drafts(self) -> list[ScheduledSequence]:
-        """Give what budget and blocks the step of `schedule` has left to drafts. Returns the batch with them."""
+        """Add drafts to the scheduled step within the remaining budget and free blocks. Returns the batch."""
         if self.speculation is not None:
             self.speculation.extend(self._step)
         return list(self._step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
-        """Note that the step's K and V are written: its tokens count as computed, and blocks out of sight are released.
+        """Mark the step's tokens as computed, and release blocks that no later query sees.
 
-        Releasing waits until all sequences have written: a promised block may be shared, and the sequence that made the
-        promise fills it. Under strategy `none` nothing is released, because `discard` frees everything.
+        Blocks are released after all sequences have written: a promised block may be shared, and the promising sequence
+        fills it. Strategy `none` releases nothing, because `discard` frees everything.
         """
         batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
@@ -230,12 +230,12 @@ class Scheduler:
             )
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
-        """A token was sampled from the sequence's last position, which must be computed.
+        """Append a token sampled from the sequence's last position, which must be computed.
 
-        `sampled_token_id` only goes into the trace: what the sampler took where another token was chosen from outside.
+        `sampled_token_id` is only recorded: the sampler's token where a caller has replaced it.
 
         Raises:
-            ValueError: the last position is not computed, so what was sampled does not follow from the sequence.
+            ValueError: the last position is not computed.
         """
         if sequence.num_computed_tokens != len(sequence.token_ids):
             raise ValueError(
@@ -250,7 +250,7 @@ class Scheduler:
         self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id, sampled_token_id=sampled_token_id))
 
     def settle_drafts(self, sequence: Sequence) -> None:
-        """Discard the drafts that were not accepted: the sequence samples no more in this step."""
+        """Discard the drafts that were not accepted, after the last sampling of the step."""
         assert self.speculation is not None
         self.speculation.settle(sequence)
 
@@ -262,9 +262,9 @@ class Scheduler:
         reason: ForkReason = "sample",
         seed: int | None = None,
     ) -> Sequence:
-        """Return a new running sequence with the parent's tokens and blocks, between `commit` and `append_token`.
+        """Return a new running sequence that shares the parent's tokens and blocks.
 
-        `reason` and `seed` only go into the trace.
+        Call it between `commit` and `append_token`. `reason` and `seed` are only recorded.
         """
         child = Sequence(
             seq_id=seq_id,
@@ -288,7 +288,7 @@ class Scheduler:
         return child
 
     def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
-        """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
+        """Finish a sequence and free its blocks. Not allowed between `schedule` and `commit`."""
         seq_id, lease = sequence.seq_id, None
         if self.speculation is not None and sequence.draft_token_ids:
             self.speculation.take_back(sequence)  # the step failed
@@ -312,7 +312,7 @@ class Scheduler:
             self.transfers.hold(sequence, sequence.transfer, lease)
 
     def abort(self, request_id: str, detail: str = "") -> list[Sequence]:
-        """Finish every sequence of a request; returns them (none: the request is unknown or done)."""
+        """Finish and return every sequence of a request; none if the request is unknown or finished."""
         receiving = [awaited.sequence for awaited in self.transfers.receiving.values()]
         found = [s for s in (*self._running, *self._waiting, *receiving) if s.request_id == request_id]
         for sequence in found:
@@ -320,7 +320,7 @@ class Scheduler:
         return found
 
     def discard(self, sequences: Iterable[Sequence]) -> None:
-        """Strategy `none`, at the end of a step: throw away the K and V of running sequences, forks included."""
+        """Discard the K and V of running sequences at the end of a step (strategy `none`)."""
         for sequence in sequences:
             self._cache.free(sequence.seq_id, "discard")
             sequence.num_computed_tokens = 0
@@ -332,7 +332,7 @@ class Scheduler:
         has_room = self._cache.has_room
         for sequence in list(self._running):
             if sequence.status != "running":
-                continue  # preempted for one before it
+                continue  # preempted for an earlier sequence of this loop
             num_computed = sequence.num_computed_tokens
             num_tokens = self._num_schedulable(len(sequence.token_ids) - num_computed, step)
             if not num_tokens:
@@ -342,7 +342,7 @@ class Scheduler:
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
-        """Return how many of a sequence's missing tokens this step may take: all, some, or none (0)."""
+        """Return how many of a sequence's missing tokens fit into the step's budget."""
         if num_missing <= step.budget:
             return num_missing
         if self._splits:
@@ -350,9 +350,9 @@ class Scheduler:
         return num_missing if self._recompute_all and not step.batch else 0
 
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
-        """Allocate for the next `num_tokens` tokens of a running sequence, preempting others where blocks are missing.
+        """Allocate the next `num_tokens` tokens of a running sequence, preempting others if blocks are missing.
 
-        False: the sequence itself had to go, or sits the step out.
+        Returns False if the sequence itself was preempted or skips the step.
         """
         start, reason = sequence.num_computed_tokens, self._reason_to_grow(sequence, num_tokens)
         while not self._cache.allocate(sequence.seq_id, start + num_tokens, reason):
@@ -361,7 +361,7 @@ class Scheduler:
             victim = self._preemption.victim()
             if victim is sequence:
                 if self._give_up_arrived(sequence):
-                    continue  # what has not begun makes way
+                    continue  # received blocks of a waiting sequence were freed
                 step.yielded = sequence
             step.take_back(victim)
             self._preemption.preempt(victim, sequence)
@@ -382,7 +382,7 @@ class Scheduler:
             pass
 
     def _admit(self, sequence: Sequence, step: Step) -> bool:
-        """Move the head of the waiting queue into the batch, or emit why not (the lookup is emitted only if so)."""
+        """Admit the head of the waiting queue, or emit why not. The lookup is emitted only with an admission."""
         places = self._max_num_seqs - sum(1 + s.num_forks for s in self._running)
         if 1 + sequence.num_forks > places:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
@@ -418,11 +418,11 @@ class Scheduler:
         return True
 
     def _reserved(self, sequence: Sequence) -> int:
-        """Tokens that must find room before the sequence is admitted, beside those of its first chunk."""
+        """Return the number of tokens that must fit before the sequence is admitted, besides its first chunk."""
         return sequence.num_tokens if self._reserve_full else 0
 
     def _admit_swapped(self, sequence: Sequence, step: Step) -> bool:
-        """Admit a sequence whose computed tokens wait in the CPU store. There may be no token left to compute."""
+        """Admit a swapped-out sequence. It may have no token left to compute."""
         num_swapped = self._cache.num_swapped_tokens(sequence.seq_id)
         num_missing = sequence.num_tokens - num_swapped
         num_tokens = self._num_schedulable(num_missing, step)
@@ -441,9 +441,9 @@ class Scheduler:
         return True
 
     def _await(self, sequence: Sequence, outside: External) -> bool:
-        """Let the sequence wait for blocks of another instance, beside the waiting queue; the next one may be admitted.
+        """Move the sequence out of the waiting queue until blocks of another instance arrive.
 
-        It takes its blocks now: where there is no room the other instance keeps them so long.
+        Its own blocks are allocated now. If they do not fit, the other instance holds its blocks until they do.
         """
         demand = self._cache.demand(sequence.seq_id, outside.end, outside.match.hits, outside.loading)
         if demand.needed > demand.available:
@@ -456,7 +456,7 @@ class Scheduler:
         return True
 
     def _admit_arrived(self, sequence: Sequence, step: Step) -> bool:
-        """Admit a sequence that has received what it awaited: it holds blocks, and some tokens are left to compute."""
+        """Admit a sequence whose transfer has arrived: it has blocks, and at least one token left to compute."""
         awaited = self.transfers.arrived[sequence.seq_id]
         start = sequence.num_computed_tokens
         num_tokens = self._num_schedulable(sequence.num_tokens - start, step)
@@ -476,13 +476,13 @@ class Scheduler:
         return True
 
     def _make_way(self, step: Step) -> None:
-        """Take received blocks from waiting sequences, the last one first, until the head of the queue is admitted."""
+        """Free received blocks of waiting sequences, the last one first, until the head of the queue is admitted."""
         head = next(iter(self._waiting), None)
         while head is not None and next(iter(self._waiting), None) is head and self._give_up_arrived(head):
             self._admit_waiting(step)
 
     def _give_up_arrived(self, needy: Sequence) -> bool:
-        """Take the received blocks of the last waiting sequence behind `needy`; False if none has any."""
+        """Free the received blocks of the last waiting sequence behind `needy`. Returns False if none has any."""
         for sequence in reversed(self._waiting.behind(needy)):
             if sequence.seq_id in self.transfers.arrived:
                 self.transfers.fail(sequence.seq_id, "no_room")
@@ -498,7 +498,7 @@ class Scheduler:
         num_swapped_tokens: int = 0,
         num_external_tokens: int = 0,
     ) -> None:
-        """waiting -> running."""
+        """Move a sequence from waiting to running."""
         self._emit(
             Admit(
                 seq_id=sequence.seq_id,
@@ -519,7 +519,7 @@ class Scheduler:
     # 4) beams that wait for each other
 
     def _break_deadlock(self, step: Step) -> None:
-        """Preempt every running sequence. They come back in order of rank, so the first request has the whole pool."""
+        """Preempt all running sequences. They are readmitted by rank, so the first request gets the whole pool."""
         needy = self._waiting.head
         for victim in reversed(self.running):
             self._preemption.preempt(victim, needy, "deadlock")
@@ -533,14 +533,14 @@ class Scheduler:
         needed, available, free = demand.needed, demand.available, demand.num_free
         if free is None or free < needed:
             return self._defer(sequence, "no_free_blocks", needed, available if free is None else free)
-        # enough blocks, but not beside each other
+        # enough free blocks, but not adjacent ones
         self._emit(
             Defer(seq_id=sequence.seq_id, reason="fragmented", needed=needed, available=available, num_free=free)
         )
         return False
 
     def _demand_of(self, sequence: Sequence) -> Demand:
-        """Return the blocks for the largest piece of a waiting sequence that one step could take."""
+        """Return the demand of a waiting sequence for the most tokens that one step could compute."""
         num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
         if sequence.seq_id in self.transfers.arrived:

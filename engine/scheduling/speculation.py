@@ -1,12 +1,12 @@
 """Draft tokens of a step: scheduling, allocation and verification.
 
-    schedule   the batch is put together first; what is left of budget and free blocks goes to drafts, so that a draft
+    schedule   the batch is scheduled first; drafts get the rest of the budget and of the free blocks, so that a draft
                never defers or preempts anything
     write      keys and values of the drafts are written beside those of the last token
     verify     each accepted draft becomes the sequence's next token; the others are taken back, with their blocks
 
-A sequence's `token_ids` are only ever tokens that were chosen. Hashes are made of them, so the prefix cache never has a
-draft. No draft outlives its step.
+A sequence's `token_ids` never contain drafts. Hashes are computed from `token_ids`, so no draft enters the prefix
+cache. No draft outlives its step.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from engine.trace.operations import Draft, DraftMethod, Op, Verify
 
 
 class Proposal(NamedTuple):
-    """Draft tokens of a sequence, and where they come from."""
+    """Draft tokens of a sequence, and their origin."""
 
     token_ids: list[int]
-    match_start: int | None = None  # n-gram: position at which the text repeats itself
-    match_length: int = 0  # n-gram: tokens that repeat
-    num_computed_tokens: int = 0  # that a draft model computed for them
-    num_bytes: int = 0  # keys and values that a draft model holds for the sequence
+    match_start: int | None = None  # n-gram: position of the earlier occurrence
+    match_length: int = 0  # n-gram: length of the repeated sequence
+    num_computed_tokens: int = 0  # computed by a draft model for this proposal
+    num_bytes: int = 0  # of the draft model's keys and values of the sequence
 
 
 NOTHING = Proposal([])
@@ -41,13 +41,13 @@ class Drafter(Protocol):
     def method(self) -> DraftMethod: ...
 
     def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Return up to so many draft tokens (at least one) for each sequence."""
+        """Return at most the given number of draft tokens, which is at least one, for each sequence."""
 
     def close(self) -> None: ...
 
 
 class Speculation:
-    """Drafts of one scheduler. `token_bytes` only goes into the trace."""
+    """Speculation of one scheduler. `token_bytes` is only used for the trace."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Speculation:
             )
 
     def settle(self, sequence: Sequence) -> None:
-        """Note how many drafts were accepted, and discard the K and V of the others."""
+        """Record the number of accepted drafts, and discard the K and V of the others."""
         drafts, accepted = sequence.draft_token_ids, sequence.num_accepted_drafts
         self._emit(Verify(seq_id=sequence.seq_id, num_drafted=len(drafts), num_accepted=accepted))
         self.take_back(sequence)
@@ -110,7 +110,7 @@ class Speculation:
         self._drafter.close()
 
     def _most(self, item: ScheduledSequence, step: Step) -> int:
-        """Return how many drafts a scheduled sequence may have: beside each accepted one the step samples one more."""
+        """Return the maximum number of drafts of a scheduled sequence. The step samples one token beyond them."""
         sequence, start, num_tokens = item
         if start + num_tokens < sequence.num_tokens or phase_of(sequence, start, num_tokens) != "decode":
             return 0

@@ -1,4 +1,4 @@
-"""A step while it is being put together: its batch, in packed order, and what is left of the token budget."""
+"""Step while it is being scheduled: its batch, in packed order, and the rest of the token budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.trace.records import Phase
 
 
 class ScheduledSequence(NamedTuple):
-    """Positions [start, start + num_tokens) of a sequence are to be computed in this step."""
+    """Positions [start, start + num_tokens) of a sequence, to be computed in this step."""
 
     sequence: Sequence
     start: int
@@ -19,8 +19,7 @@ class ScheduledSequence(NamedTuple):
 def phase_of(sequence: Sequence, start: int, num_tokens: int) -> Phase:
     """Return the phase of computing positions [start, start + num_tokens) of a sequence.
 
-    A decode step computes the one token that was sampled last, and drafts after it; everything else computes known
-    tokens.
+    Decode computes the token that was sampled last, and drafts after it. Everything else is prefill.
     """
     if start < sequence.num_prompt_tokens:
         return "prefill"
@@ -28,10 +27,10 @@ def phase_of(sequence: Sequence, start: int, num_tokens: int) -> Phase:
 
 
 class Step:
-    """The step being put together."""
+    """Step being scheduled."""
 
     def __init__(self, budget: int) -> None:
-        self.budget = budget  # tokens that may still be scheduled; below 0 where one sequence alone exceeds it
+        self.budget = budget  # tokens left; negative if a single sequence exceeds the budget
         self.batch: dict[int, ScheduledSequence] = {}  # by seq_id, in packed order
         self.preempted = False
         self.admitted = False
@@ -42,7 +41,7 @@ class Step:
         self.budget -= num_tokens
 
     def take_back(self, sequence: Sequence) -> None:
-        """The sequence leaves the batch, if it is in it, and its tokens go back to the budget."""
+        """Remove a sequence from the batch, if it is in it, and return its tokens to the budget."""
         item = self.batch.pop(sequence.seq_id, None)
         if item is not None:
             self.budget += item.num_tokens

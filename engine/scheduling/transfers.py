@@ -1,10 +1,10 @@
-"""Sequences whose keys and values move between instances: those that wait for some, and those that keep some.
+"""Sequences whose keys and values move between instances, at the receiver and at the sender.
 
     waiting ── await ──► receiving ── arrive ──► waiting ──► running      on the instance that decodes
-                             └─ transfer_failed ─► waiting                (it computes its tokens itself)
+                             └─ transfer_failed ─► waiting                (the tokens are computed here)
     running ── finish, hold ──► holding ── send | expire ──► gone         on the instance that computed the prompt
 
-A receiving sequence has its blocks, so what comes has room; one that has arrived keeps them while it waits.
+A receiving sequence already has its blocks; after the arrival it holds them while it waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.trace.operations import Arrive, Await, Expire, Hold, Op, Send, Trans
 
 
 class Came(NamedTuple):
-    """How a transfer went."""
+    """Facts of a finished transfer."""
 
     num_bytes: int
     link: str
@@ -29,27 +29,27 @@ class Came(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """Transfer that a sequence waits for, or has received."""
+    """Transfer that a sequence waits for or has received."""
 
     sequence: Sequence
     transfer: str
-    num_cached_tokens: int  # that hit
-    num_tokens: int  # after those
+    num_cached_tokens: int  # in prefix cache hits
+    num_tokens: int  # received, after the hits
     loading: Any
 
 
 class Transfers:
-    """Part of the scheduler: moves sequences out of its waiting queue and back."""
+    """Part of the scheduler that moves sequences out of its waiting queue and back."""
 
     def __init__(self, cache: Cache, waiting: WaitingQueue, emit: Callable[[Op], None]) -> None:
         self._cache, self._waiting, self._emit = cache, waiting, emit
-        self.receiving: dict[int, Awaited] = {}  # by seq_id, in the order in which they began
-        self.arrived: dict[int, Awaited] = {}  # those of the waiting queue that have blocks
+        self.receiving: dict[int, Awaited] = {}  # by seq_id, oldest first
+        self.arrived: dict[int, Awaited] = {}  # waiting sequences that hold received blocks
         self.holding: dict[int, tuple[Sequence, str]] = {}
-        self.num_changes = 0  # counts what ends a wait
+        self.num_changes = 0  # events that may end a wait
 
     def begin(self, sequence: Sequence, outside: External, transfer: str) -> None:
-        """Give a waiting sequence its blocks, which must be there, and let it wait for what comes into them."""
+        """Allocate the blocks of a waiting sequence, which must fit, and let it wait for the transfer into them."""
         seq_id, hits = sequence.seq_id, outside.match.num_tokens
         allocated = self._cache.allocate(seq_id, outside.end, "receive", outside.match.hits, outside.loading)
         assert allocated, "demand said that it fits"
@@ -59,7 +59,7 @@ class Transfers:
         self._emit(Await(seq_id=seq_id, transfer=transfer, num_cached_tokens=hits, num_tokens=outside.num_tokens))
 
     def arrive(self, seq_id: int, came: Came) -> None:
-        """Everything is in the sequence's blocks."""
+        """Move a sequence whose transfer is complete to the waiting queue."""
         self.num_changes += 1
         awaited = self.arrived[seq_id] = self.receiving.pop(seq_id)
         sequence = awaited.sequence
@@ -79,7 +79,7 @@ class Transfers:
         )
 
     def fail(self, seq_id: int, reason: TransferFault, detail: str = "") -> Sequence:
-        """Fail a transfer, before or after its arrival: the sequence waits again, without blocks."""
+        """Fail a transfer, before or after its arrival. The sequence waits again, without blocks."""
         self.num_changes += 1
         awaited = self.receiving.pop(seq_id, None)
         if awaited is None:
@@ -100,20 +100,18 @@ class Transfers:
         return sequence
 
     def awaited(self, seq_id: int) -> bool:
-        """Return whether the sequence holds blocks that come, or came, from another instance and has not been
-        admitted.
-        """
+        """Return whether the sequence waits with blocks for a transfer, arrived or not."""
         return seq_id in self.receiving or seq_id in self.arrived
 
     def hold(self, sequence: Sequence, transfer: str, lease: float) -> None:
-        """A sequence that has just finished keeps its blocks."""
+        """Hold the blocks of a sequence that has just finished."""
         self.holding[sequence.seq_id] = (sequence, transfer)
         self._emit(
             Hold(seq_id=sequence.seq_id, transfer=transfer, num_tokens=sequence.num_computed_tokens, lease=lease)
         )
 
     def sent(self, seq_id: int, block_ids: list[int], num_bytes: int) -> None:
-        """The other instance has what it wanted of a held sequence."""
+        """Release a held sequence that the other instance has read."""
         self.num_changes += 1
         _, transfer = self.holding.pop(seq_id)
         self._emit(Send(seq_id=seq_id, transfer=transfer, block_ids=block_ids, num_bytes=num_bytes))

@@ -1,4 +1,4 @@
-"""The sequences that wait, in the order in which they will be admitted."""
+"""Queue of waiting sequences, in order of admission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Policy = Literal["fcfs", "priority"]
 
 
 class WaitingQueue:
-    """In order of arrival (`fcfs`) or of `Sequence.rank`. Preempted sequences arrived before all that never ran."""
+    """Sequences in order of arrival (`fcfs`) or of `Sequence.rank` (`priority`).
+
+    Under `fcfs` preempted sequences precede new ones, because they arrived earlier.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._key = _rank if policy == "priority" else _arrival
@@ -26,21 +29,21 @@ class WaitingQueue:
 
     @property
     def head(self) -> Sequence:
-        """The next to be admitted. Raises IndexError when the queue is empty."""
+        """The sequence to be admitted next. Raises IndexError if the queue is empty."""
         return self._sequences[0]
 
     def behind(self, sequence: Sequence) -> list[Sequence]:
-        """Return the sequences that are admitted after this one, which need not wait itself."""
+        """Return the sequences that are admitted after this one, which may be outside the queue."""
         return self._sequences[bisect_right(self._sequences, self._key(sequence), key=self._key) :]
 
     def push(self, sequence: Sequence) -> int:
-        """Add a sequence, new or preempted; returns its position."""
+        """Insert a new or preempted sequence. Returns its position."""
         position = bisect_right(self._sequences, self._key(sequence), key=self._key)
         self._sequences.insert(position, sequence)
         return position
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out. Raises ValueError when it does not wait."""
+        """Remove a sequence. Raises ValueError if it is not in the queue."""
         self._sequences.remove(sequence)
 
 

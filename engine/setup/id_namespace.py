@@ -1,4 +1,4 @@
-"""Where an engine stands among several that share one log."""
+"""Id namespace of an engine that shares one log with others."""
 
 from __future__ import annotations
 

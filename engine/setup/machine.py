@@ -1,4 +1,4 @@
-"""Where a run happens: device, processor, versions, and what the machine reaches, for trace headers and the page."""
+"""Machine of a run: device, processor, versions, and measured roofs, for trace headers and the page."""
 
 from __future__ import annotations
 

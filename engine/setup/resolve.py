@@ -227,8 +227,10 @@ def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) ->
 
 
 def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
-    """Where a sequence has a piece of its own, the pool's slots in blocks of one sequence each; where that piece grows
-    by a token a step, in blocks of one slot.
+    """Return the block layout of strategies without paging.
+
+    If a sequence has one piece, a block holds a whole sequence; if the piece grows by a token a step, a block is one
+    slot.
     """
     num_slots = _num_slots(config)
     if config.strategy in ("concat", "dynamic"):

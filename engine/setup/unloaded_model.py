@@ -220,7 +220,7 @@ def _without_content(config: Any) -> Any:
 
 @contextmanager
 def _few_modules() -> Iterator[None]:
-    """Make this thread's models of so many modules at most: each takes time, even without content."""
+    """Limit the number of modules that this thread creates, since each takes time, even without weights."""
     thread, left = threading.get_ident(), MAX_MODULES
 
     def count(*_: object) -> None:

@@ -94,7 +94,7 @@ def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
 
 
 def _pread(file: int, length: int) -> bytes:
-    """Up to `length` bytes of payload: one call gives at most 2 GiB, and a file may have become shorter."""
+    """Read up to `length` bytes of payload. One call returns at most 2 GiB, and the file may be truncated."""
     first = os.pread(file, length, HEADER_BYTES)
     if len(first) == length or not first:
         return first
@@ -106,7 +106,7 @@ def _pread(file: int, length: int) -> bytes:
 
 
 def write_all(file: int, parts: list[bytes]) -> None:
-    """Every byte of `parts`, one after the other.
+    """Write all bytes of `parts`.
 
     Raises:
         OSError: the disk took fewer (it may take some of a write before it says that it is full).

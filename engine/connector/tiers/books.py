@@ -1,4 +1,4 @@
-"""Counters of a tier and the blocks that it dropped, with reasons: for metrics, verdicts and the page."""
+"""Counters of a tier, and its dropped blocks with reasons, for metrics and the page."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Literal, NamedTuple
 from engine.trace.operations import Medium
 
 DropReason = Literal[
-    # a block that was there and is not used
+    # a stored block that is not usable
     "truncated",  # fewer bytes, or more, than its header says
     "checksum",  # bits of the payload differ from those that were written
     "bad_header",  # not a block file, of another version, or damaged bits in the header
     "wrong_key",  # a sound block under another block's name
     "not_a_file",  # a link, folder, pipe or device where a block should be
     "foreign",  # another user wrote it, or could have
-    "unreadable",  # the system does not let it be read
+    "unreadable",  # a read error
     # a block that could not be stored
     "disk_full",  # no space, a quota, or a limit on the size of files
     "no_permission",
     "folder_gone",
-    "io_error",  # anything else that the system says
+    "io_error",  # any other error of the system
     "too_large",  # one block is more than the tier may hold
-    "queue_full",  # the disk is slower than what comes
-    "busy",  # another server held the folder's lock all the time
+    "queue_full",  # the disk is slower than the stores
+    "busy",  # another server held the folder's lock
     "closed",  # the server stopped before it was written
 ]
 
-KEPT_DROPS = 64  # the last ones, for the page
+KEPT_DROPS = 64  # most recent ones, for the page
 
 
 class Drop(NamedTuple):
@@ -40,7 +40,7 @@ class Drop(NamedTuple):
     tier: Medium
     reason: DropReason
     key: str  # in hexadecimal digits
-    detail: str  # what the system said, in its words, or ""
+    detail: str  # message of the system, or ""
     time: float  # seconds since the epoch
 
 
@@ -48,11 +48,11 @@ class TierCounters(NamedTuple):
     """A tier's counters since it was opened. Means and speeds are quotients of these."""
 
     tier: Medium
-    blocks: int  # in it now; a shared folder's: as last counted
-    bytes: int  # what they take of `max_bytes`
+    blocks: int  # of a shared folder: as last counted
+    bytes: int  # used of `max_bytes`
     max_bytes: int
-    hits: int  # loads that gave a block
-    misses: int  # loads that gave none
+    hits: int  # loads that returned a block
+    misses: int  # loads that returned none
     stores: int
     evictions: int  # by this process
     drops: dict[DropReason, int]
@@ -63,7 +63,7 @@ class TierCounters(NamedTuple):
 
 
 class TierBook:
-    """Counters of one tier. Any thread may count, and any may read."""
+    """Counters of one tier. Thread-safe."""
 
     def __init__(self, tier: Medium, clock: Callable[[], float] = time.time) -> None:
         self.tier = tier
@@ -102,7 +102,7 @@ class TierBook:
             self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
 
     def drops(self) -> list[Drop]:
-        """Return the last KEPT_DROPS at most, oldest first."""
+        """Return the last drops, at most KEPT_DROPS, oldest first."""
         with self._lock:
             return list(self._drops)
 

@@ -40,7 +40,7 @@ class CpuTier:
         return payload
 
     def store(self, key: bytes, payload: bytes) -> list[bytes]:
-        """Keep it, the most recently used; keys that were evicted for it. One larger than the tier is dropped."""
+        """Store a block as the most recently used one. Returns the evicted keys. Too large a block is dropped."""
         begin = time.perf_counter()
         if len(payload) > self.max_bytes:
             self.book.drop("too_large", key, f"{len(payload)} bytes")
@@ -58,7 +58,7 @@ class CpuTier:
         return evicted
 
     def touch(self, key: bytes) -> bool:
-        """From now on the most recently used. False: it is not here."""
+        """Mark a block as the most recently used one. Returns False if it is not stored."""
         with self._lock:
             if key in self._blocks:
                 self._blocks.move_to_end(key)

@@ -33,7 +33,7 @@ from engine.connector.tiers.shared_folder import (
     place_of,
 )
 
-_REFUSED = 4096  # keys remembered whose file can neither be used nor deleted
+_REFUSED = 4096  # remembered keys whose file can be neither used nor deleted
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR)
 _NO_FILE = (*_NO_FOLDER, errno.ENXIO)  # a link, a socket
 
@@ -42,9 +42,9 @@ class DiskTier:
     """The blocks of one folder, for any number of threads and processes."""
 
     def __init__(self, path: Path, max_bytes: int, write: Callable[[int, list[bytes]], None] = write_all) -> None:
-        """At most `max_bytes` of files. Servers with different bounds each keep their own when they write.
+        """Open the folder. Each server that writes enforces its own `max_bytes`.
 
-        `write(descriptor, parts)` puts bytes into an open file, or raises OSError.
+        `write(descriptor, parts)` writes to an open file, or raises OSError.
 
         Raises:
             FolderError: the folder cannot be used.
@@ -56,9 +56,7 @@ class DiskTier:
         self._refused: set[bytes] = set()
 
     def has(self, keys: Sequence[bytes]) -> int:
-        """Return how many of `keys`, from the first on, have a file here. None is opened: it may yet turn out
-        damaged.
-        """
+        """Return the number of leading `keys` with a file. Files are not opened, so they may be damaged."""
         with contextlib.suppress(OSError), self.folder.opened() as root:
             for index, key in enumerate(keys):
                 if key in self._refused or self._size(root, key) is None:
@@ -75,7 +73,7 @@ class DiskTier:
         return found.st_size if is_own_file(found) else None
 
     def load(self, key: bytes) -> bytes | None:
-        """Return the stored payload, or None. A file that is not that block is deleted, counted and reported."""
+        """Return the stored payload, or None. A file that is not this block is deleted, counted and reported."""
         begin = time.perf_counter()
         try:
             payload = self.read(key)
@@ -89,10 +87,10 @@ class DiskTier:
         return payload
 
     def read(self, key: bytes) -> bytes | None:
-        """As `load`, uncounted. None: it is not there.
+        """Return the stored payload without counting; None if there is no file.
 
         Raises:
-            BadBlock: something is there that is not used; it was deleted where that is possible.
+            BadBlock: the file is unusable; it was deleted if possible.
         """
         subfolder, name = place_of(key)
         try:
@@ -108,14 +106,14 @@ class DiskTier:
                     if _is_of_no_use(error):
                         self._delete(folder, name, key)
                     raise
-                with contextlib.suppress(OSError):  # used: a folder that became read-only can still be read
+                with contextlib.suppress(OSError):  # mark as used; fails in a read-only folder, which is readable
                     now = time.time_ns()
                     os.utime(file, ns=(now, now))
                 return payload
         except FileNotFoundError:  # never there, evicted by another server, or the whole folder is gone
             return None
         except OSError as error:
-            if error.errno in _NO_FOLDER:  # where its subfolder should be: nothing of ours is behind it
+            if error.errno in _NO_FOLDER:  # something else has the name of its subfolder
                 self._refuse(key)
             reason: DropReason = "not_a_file" if error.errno in _NO_FILE else "unreadable"
             raise BadBlock(reason, error.strerror or "") from error
@@ -123,7 +121,7 @@ class DiskTier:
             raise BadBlock("unreadable", "no memory for it") from error
 
     def _delete(self, folder: int, name: str, key: bytes) -> None:
-        """So that a sound block can take its place. What cannot be deleted is not offered again."""
+        """Delete an unusable file, so that a sound block can replace it. If that fails, its key is ignored."""
         try:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
@@ -165,7 +163,7 @@ class DiskTier:
             if there == size and key not in self._refused:
                 return False
             self.book.evicted(held.make_room(disk_bytes(size)))
-            there = self._size(held.root, key)  # it may have gone with them
+            there = self._size(held.root, key)  # the eviction may have deleted it
             held.add(disk_bytes(size), 1)  # before there is a file: see `shared_folder`
             try:
                 self._put(held, key, [header_of(key, payload), payload])
@@ -174,13 +172,13 @@ class DiskTier:
                     _delete_unfinished(held.root)
                     held.add(-disk_bytes(size), -1)
                 raise
-            if there is not None:  # of another length, so damaged: it was replaced
+            if there is not None:  # a damaged file of another length was replaced
                 held.add(-disk_bytes(there), -1)
             self._refused.discard(key)
         return True
 
     def _put(self, held: LockedFolder, key: bytes, parts: list[bytes]) -> None:
-        _delete_unfinished(held.root)  # a dead writer's
+        _delete_unfinished(held.root)  # of a dead writer
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(WRITING, flags, 0o600, dir_fd=held.root)
         try:
@@ -200,7 +198,7 @@ class DiskTier:
             held.recount()
 
     def forget(self, keys: Iterable[bytes]) -> None:
-        """Delete blocks, where they are there."""
+        """Delete the blocks of `keys` that exist."""
         with contextlib.suppress(BadBlock, OSError), self.folder.locked() as held:
             for key in keys:
                 if (size := self._size(held.root, key)) is not None:
@@ -213,9 +211,7 @@ class DiskTier:
 
 
 def _is_of_no_use(error: BadBlock | OSError) -> bool:
-    """Return whether the file will never be a block again. One of another user's, or no descriptor left: not its
-    fault.
-    """
+    """Return whether the file is permanently unusable, unlike another user's file or a lack of descriptors."""
     if isinstance(error, BadBlock):
         return error.reason != "foreign"
     return error.errno in (*_NO_FILE, errno.EACCES, errno.EPERM, errno.EIO)

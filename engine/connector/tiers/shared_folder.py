@@ -43,7 +43,7 @@ LOCK = ".kvtheater-lock"
 WRITING = ".kvtheater-writing"
 SUFFIX = ".kv"
 LOCK_SECONDS = 5.0  # an eviction among a million files takes about as long
-LOW_WATER = 0.9  # of the bound: evicting goes down to it, so that the files are not looked through for each block
+LOW_WATER = 0.9  # fraction of the bound that eviction reduces to, so that not every block lists all files
 PAGE = 4096
 
 _COUNT = struct.Struct("<QQ")  # bytes, blocks; then their CRC-32
@@ -65,7 +65,7 @@ class Count(NamedTuple):
 
 
 def place_of(key: bytes) -> tuple[str, str]:
-    """Subfolder and file name of a key's block."""
+    """Return the subfolder and the file name of a key's block."""
     digits = key.hex()
     return digits[:2], digits + SUFFIX
 
@@ -79,10 +79,10 @@ class SharedFolder:
     """Folder by its path. Every call opens it again, so that a deleted and recreated folder is found."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        """Made if there is none, for this user alone.
+        """Open the folder, or create it for this user alone.
 
         Raises:
-            FolderError: it cannot be made, is no folder, or cannot be written into.
+            FolderError: it cannot be created, is no folder, or is not writable.
         """
         self.max_bytes = max_bytes
         try:
@@ -96,7 +96,7 @@ class SharedFolder:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """Yield a descriptor of the folder. OSError: it is gone."""
+        """Yield a descriptor of the folder. Raises OSError if it was deleted."""
         root = os.open(self.path, _FOLDER)
         try:
             yield root
@@ -104,7 +104,7 @@ class SharedFolder:
             os.close(root)
 
     def count(self) -> Count:
-        """Return the count by the last holder of the lock; zero where it cannot be read."""
+        """Return the count of the last holder of the lock; zero if it cannot be read."""
         with contextlib.suppress(OSError), self.opened() as root:
             lock = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root)
             try:
@@ -161,9 +161,7 @@ class SharedFolder:
 
 
 def open_subfolder(root: int, name: str, make: bool = False) -> int:
-    """Return a descriptor of the folder's subfolder. OSError: it is not there, or something else is, a link for
-    instance.
-    """
+    """Return a descriptor of a subfolder. Raises OSError if it is missing, or is a link or a file."""
     if make:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
@@ -171,14 +169,14 @@ def open_subfolder(root: int, name: str, make: bool = False) -> int:
 
 
 def _read_count(lock: int) -> Count | None:
-    """None: never written, or not by us."""
+    """Return the stored count; None if there is none or its checksum is wrong."""
     written = os.pread(lock, _COUNT.size + _CHECK.size, 0)
     count, check = written[: _COUNT.size], written[_COUNT.size :]
     return Count(*_COUNT.unpack(count)) if check == _CHECK.pack(zlib.crc32(count)) else None
 
 
 class _Found(NamedTuple):
-    used: float  # when; nanoseconds
+    used: float  # time of the last use in nanoseconds
     subfolder: str
     name: str
     bytes: int
@@ -195,24 +193,24 @@ class LockedFolder:
 
     @property
     def held(self) -> Count:
-        """Upper bound of what the folder holds."""
+        """Upper bound of the folder's usage."""
         return self._count if self._count is not None else self.recount()
 
     def recount(self) -> Count:
-        """By looking at every file."""
+        """Count all files."""
         found = self._find()
         return self._set(Count(sum(block.bytes for block in found), len(found)))
 
     def add(self, num_bytes: int, num_blocks: int) -> None:
-        """Count what is about to be written, or (less than nothing) what was deleted."""
+        """Add to the count before a write; negative numbers after a deletion."""
         held = self.held
         self._set(Count(max(0, held.bytes + num_bytes), max(0, held.blocks + num_blocks)))
 
     def make_room(self, num_bytes: int) -> int:
-        """Delete the blocks that were not used for longest until there is room; how many. At most `max_bytes`.
+        """Delete least recently used blocks until `num_bytes`, at most `max_bytes`, fit. Returns their number.
 
         Raises:
-            BadBlock: they do not let themselves be deleted.
+            BadBlock: too few blocks could be deleted.
         """
         if self.held.bytes + num_bytes <= self._max_bytes:
             return 0
@@ -221,13 +219,13 @@ class LockedFolder:
         if total + num_bytes <= self._max_bytes:  # files were deleted manually
             self._set(Count(total, len(found)))
             return 0
-        # a tenth below the bound; the new block must fit in any case
+        # down to LOW_WATER, and at least until the new block fits
         keep = min(int(self._max_bytes * LOW_WATER), self._max_bytes - num_bytes)
         evicted = 0
         for block in found:
             if total <= keep:
                 break
-            with contextlib.suppress(OSError):  # another user's
+            with contextlib.suppress(OSError):  # a file of another user
                 self._delete(block)
                 total -= block.bytes
                 evicted += 1
@@ -251,7 +249,7 @@ class LockedFolder:
             os.close(folder)
 
     def _find(self) -> list[_Found]:
-        """Return every block file; what a dead writer has left unfinished is deleted first."""
+        """Return all block files. The unfinished file of a dead writer is deleted first."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(WRITING, dir_fd=self.root)
         found = list[_Found]()
@@ -260,7 +258,7 @@ class LockedFolder:
                 continue
             try:
                 folder = open_subfolder(self.root, subfolder)
-            except OSError:  # not a folder: nothing of ours
+            except OSError:  # not a folder
                 continue
             try:
                 found += _blocks_in(folder, subfolder)

@@ -49,7 +49,7 @@ class Planned(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether to load, and the two numbers of which the smaller decided. None: not measured yet, then it is loaded."""
+    """Decision between loading and computing, by the shorter time. Not measured yet (None): load."""
 
     load: bool
     load_seconds: float | None
@@ -121,7 +121,7 @@ class Speeds:
         self._placing = _Quotient()
 
     def opened(self, tier: Medium, line: Line | None) -> None:
-        """A tier is there, and what was measured of it, if it could be."""
+        """Add a tier, with its measured speed if there is one."""
         self._tiers[tier] = _TierSpeed(line, self._clock)
 
     def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:

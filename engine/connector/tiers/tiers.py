@@ -104,7 +104,7 @@ class Tiers:
         return Loaded(payload, "disk", seconds, queued=waiting is not None, promoted=promoted)
 
     def store(self, key: bytes, payload: bytes | bytearray | memoryview) -> list[Medium]:
-        """Keep a copy of the payload; the tiers that took it ("disk": into its queue) or had it already."""
+        """Store a copy of the payload. Returns the tiers that have it; "disk": at least in its queue."""
         if self._closed:
             return []
         took = list[Medium]()
@@ -156,7 +156,7 @@ def _measure_cpu(max_bytes: int) -> Line | None:
 
 
 def _measure_disk(disk: DiskTier) -> Line | None:
-    """By the way of real blocks: written, renamed, read, checked, and deleted again."""
+    """Measure the disk with probe blocks, which are written, read, verified and deleted like real ones."""
     keys = list[bytes]()
 
     def write(key: bytes, payload: bytes) -> None:

@@ -57,7 +57,7 @@ class DiskWriter:
             return self._changed.wait_for(lambda: not self._waiting, timeout)
 
     def close(self, timeout: float) -> int:
-        """Take no more, and write what waits within `timeout` seconds; how many blocks that was too short for."""
+        """Refuse new blocks, and write the queue within `timeout` seconds. Returns the number of unwritten blocks."""
         deadline = time.monotonic() + timeout
         with self._changed:
             self._closed = True

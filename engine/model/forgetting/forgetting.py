@@ -1,4 +1,4 @@
-"""Tokens that sequences have forgotten: from which query position on each KV head of a layer no longer sees a key.
+"""Forgotten tokens of sequences: the query position from which a KV head of a layer no longer sees a key.
 
     gone_at[layer][head, j] = the first query position that does not see key j; KEPT: all later ones do
 
@@ -107,7 +107,7 @@ class Forgetting:
         return pad(hidden, (0, end - hidden.shape[2])) if hidden.any() else None
 
     def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
-        """Let the policy see a layer's queries and their weights, and score the keys where a decision is due."""
+        """Pass a layer's queries and their weights to the policy, and score the keys if a decision is due."""
         layer, reach = call.layer, batch.reach(call.layer, call.sliding_window)
         rows: dict[int, tuple[Tensor | None, Tensor]] = {}  # by slice: weights [Hq, T, C], slots of the keys [C]
         for i, index in enumerate(batch.decode_indices):
@@ -142,7 +142,7 @@ class Forgetting:
         return pad(gone_at > count, (0, count - gone_at.shape[1]), value=True)
 
     def decide(self) -> list[Op]:
-        """Forget what the step's scores say; the forward pass has succeeded. Returns the operations."""
+        """Forget keys by the step's scores, after the forward pass has succeeded. Returns the operations."""
         for piece in self._slices:
             memory = self._memories[piece.seq_id]
             memory.observed.update(self._pending.get(piece.seq_id, {}))
@@ -176,7 +176,7 @@ class Forgetting:
         return ops
 
     def follow(self, ops: Iterable[Op]) -> None:
-        """Copy for forks, pin what is to be kept, and drop what belongs to finished sequences."""
+        """Copy the state for forks, pin kept tokens, and drop the state of finished sequences."""
         for op in ops:
             if isinstance(op, Fork):
                 self._memories[op.seq_id] = self._memories[op.parent_seq_id].copy()
@@ -190,7 +190,7 @@ class Forgetting:
         """Drop the tensors of all sequences: no step follows."""
         self._memories, self._pending, self.scores = {}, {}, {}
 
-    # looking at it
+    # figures
 
     def cannot_keep(self, seq_id: int, position: int, num_tokens: int) -> Sentence | None:
         """Return why a token cannot be kept from here on, one sentence; None: it can."""

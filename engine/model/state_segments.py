@@ -1,8 +1,8 @@
-"""The parts of a packed row that a state-bearing module runs one after the other.
+"""Segments of a packed row that a state-bearing module runs one after the other.
 
-A slice of several tokens ends a part at each block of states that its table names, so that a state is left there; a
-sequence with one token shares a part with the others. A part that begins from a state which another one leaves in the
-same step (a prefix hit on a promised block) comes after it.
+A slice of several tokens ends a segment at each block of states in its table, where its state is stored. Sequences with
+one token share a segment. A segment that continues from a state of the same step (a prefix hit on a promised block)
+runs after the segment that stores it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.trace.operations import RELEASED
 
 
 class RowSegment(NamedTuple):
-    """Tokens of the row that run together: adjacent ones of one sequence, or one of each of several sequences."""
+    """Tokens of the row that run together: adjacent tokens of one sequence, or one token each of several."""
 
     begin: int
     length: int
     rows: Tensor | None  # [n] the packed tokens of n sequences; None: [begin, begin + length) of one
-    read: Tensor | None  # [n] or [1] places of the states that they begin from; None: from nothing
-    write: Tensor  # [n] or [1] places of the states that they leave
+    read: Tensor | None  # [n] or [1] places of the states before them; None: no state
+    write: Tensor  # [n] or [1] places of the states after them
 
 
 class _Run(NamedTuple):
@@ -35,7 +35,7 @@ class _Run(NamedTuple):
     write: int
 
 
-def parts_of(
+def segments_of(
     slices: Sequence[SequenceSlice],
     tables: Sequence[Sequence[int]],
     block_size: int,
@@ -43,9 +43,13 @@ def parts_of(
     device: torch.device,
     one_by_one: bool = False,
 ) -> list[RowSegment]:
-    """`tables`: of states, of each slice. `one_by_one`: a module goes on from a state with one token at a time only."""
+    """Return the segments of a step, in order of execution.
+
+    `tables`: tables of states of each slice. `one_by_one`: modules take one token at a time if they continue from a
+    state.
+    """
     runs: list[_Run] = []
-    written: dict[int, int] = {}  # block -> wave after which it is there
+    written: dict[int, int] = {}  # block -> wave that writes it
     begin = 0
     for piece, table in zip(slices, tables, strict=True):
         position, end = piece.start, piece.start + len(piece.token_ids)
@@ -64,7 +68,7 @@ def parts_of(
 
 
 def _until(table: Sequence[int], position: int, end: int, block_size: int) -> int:
-    """Where the part that begins at `position` ends: with the next block that gets a state."""
+    """Return the end of the segment from `position`: the end of the next block that stores a state."""
     logical = position // block_size
     while (logical + 1) * block_size < end and table[logical] == RELEASED:
         logical += 1
@@ -72,7 +76,7 @@ def _until(table: Sequence[int], position: int, end: int, block_size: int) -> in
 
 
 def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> list[RowSegment]:
-    parts: list[RowSegment] = []
+    segments: list[RowSegment] = []
     single: list[_Run] = []
 
     def places(blocks: Sequence[int]) -> Tensor:
@@ -82,7 +86,7 @@ def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> li
         if single:
             rows = torch.tensor([run.begin for run in single], device=device)
             read = places([run.read for run in single if run.read is not None])
-            parts.append(RowSegment(0, len(single), rows, read, places([run.write for run in single])))
+            segments.append(RowSegment(0, len(single), rows, read, places([run.write for run in single])))
             single.clear()
 
     wave = 0
@@ -94,6 +98,6 @@ def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> li
             single.append(run)
         else:
             read = None if run.read is None else places([run.read])
-            parts.append(RowSegment(run.begin, run.length, None, read, places([run.write])))
+            segments.append(RowSegment(run.begin, run.length, None, read, places([run.write])))
     flush()
-    return parts
+    return segments
