@@ -266,8 +266,8 @@ class Engine:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
             ConfigError: sampling parameters out of range.
         """
-        stage = self._outputs
-        if not stage.requests:
+        outputs = self._outputs
+        if not outputs.requests:
             eager = eager or self._is_eager or self._runner.ablation is not None
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
             compiled = None if eager else self.model.compiled
@@ -277,10 +277,10 @@ class Engine:
         requests = self._accepted(specs)
         self._num_requests += len(requests)
         for request in requests:
-            stage.add(request)
+            outputs.add(request)
             self._scheduler.add(
                 request.sequence,
-                prompt_token_bytes=[stage.token_bytes(i) for i in request.sequence.token_ids],
+                prompt_token_bytes=[outputs.token_bytes(i) for i in request.sequence.token_ids],
                 sampling=request.sampling.as_map(),
             )
         if requests:
@@ -297,8 +297,8 @@ class Engine:
         self._accepted(specs)
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
-        stage = self._outputs
-        return self._inputs.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride)
+        outputs = self._outputs
+        return self._inputs.accept(specs, outputs.next_seq_id, self._num_requests, set(outputs.requests), self._stride)
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""

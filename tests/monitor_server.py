@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.observe.monitor.attachment import Attaching, Attachment
@@ -32,7 +32,7 @@ def attached_server(
             most_bytes=most_bytes,
         )
         attachment = Attachment(asked, record)
-        app = create_app(Models(Served(None)), ServerSettings(data_dir=folder), attachment=attachment)
+        app = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=folder), attachment=attachment)
         attachment.start()
         listener = Listener(app, bind("127.0.0.1", 0))
         try:

@@ -4,7 +4,7 @@ Usage: python -m tools.pictures
 
 - `first_look.webp`: the opening (a recorded run), then steps of a live run in the first look
 - `stage.png`: a live run of the scene "The same beginning twice"
-- `scheduler.png`: a live run of the scene "Too few blocks", with the scheduler's lanes
+- `scheduler.png`: a live run of the scene "Too few blocks", with the scheduler's tracks
 
 A font with Chinese characters must be installed: the page names its other language.
 """
@@ -124,15 +124,15 @@ def stills(browser: Browser, url: str) -> None:
     stage.screenshot(path=FOLDER / "stage.png")
     stage.context.close()
 
-    lanes = played(browser, url, "preemption", "scheduler")
+    panel = played(browser, url, "preemption", "scheduler")
     after = 0
     while after < STEPS_AFTER:
-        lanes.keyboard.press("s")
-        lanes.wait_for_timeout(700)
-        after += lanes.get_by_text("preempted", exact=True).count() > 0
-    lanes.wait_for_timeout(1000)
-    lanes.screenshot(path=FOLDER / "scheduler.png")
-    lanes.context.close()
+        panel.keyboard.press("s")
+        panel.wait_for_timeout(700)
+        after += panel.get_by_text("preempted", exact=True).count() > 0
+    panel.wait_for_timeout(1000)
+    panel.screenshot(path=FOLDER / "scheduler.png")
+    panel.context.close()
 
 
 def main() -> None:

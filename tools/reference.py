@@ -21,7 +21,7 @@ from msgspec import NODEFAULT, Struct
 import kvtheater
 from app.cli import build_parser
 from app.ground.paths import data_dir
-from app.metrics import lanes, names
+from app.metrics import client_queues, names
 from app.metrics.http import REFUSED
 from app.openai import bodies, endpoints
 from app.openai.messages_request import CountTokensBody, MessagesBody
@@ -311,7 +311,7 @@ def metrics() -> str:
     parts += [
         "## The server's own\n\n",
         "`http_requests` (counter) and `http_request_duration_seconds` (histogram) count requests by `handler`,\n"
-        f"`method` and `status`. `{REFUSED}` counts refused requests by exact status. `{lanes.WAITING}` is\n"
+        f"`method` and `status`. `{REFUSED}` counts refused requests by exact status. `{client_queues.WAITING}` is\n"
         "the number of API requests that wait for their client's turn. `process_resident_memory_bytes` and the other\n"
         "`process_` metrics come from the Prometheus client library.\n",
     ]

@@ -22,7 +22,7 @@ from app.bench.runs import RunStatus
 from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, KeptClassesAnswer, Mine
 from app.lessons.answers import LessonsAnswer
 from app.log_index.comparisons import ComparedRun
-from app.models.served import ModelStatus
+from app.models.model_entry import ModelStatus
 from app.recordings.endpoints import RecordingsAnswer
 from app.server import api_answers
 from app.server.dispatch import ALL_EVENTS

@@ -232,25 +232,25 @@ class ClassEvents:
 
     def _asked(self, found: Classroom) -> LessonQuestion:
         """Return the question that the lesson on stage stands before."""
-        room = self._lessons.find(found.session or "")
-        course = room.course
+        lesson_session = self._lessons.find(found.session or "")
+        course = lesson_session.course
         if not isinstance(course.checkpoint, Ask) or course.question is None or course.is_answered:
             raise refusal("refused", "poll.lesson_asks_nothing")
         words = worded(course.question, course.language)
-        return LessonQuestion(room.session.session_id, course.at, course.question.right, *words)
+        return LessonQuestion(lesson_session.session.session_id, course.at, course.question.right, *words)
 
     def _reveal(self, found: Classroom, asked: LessonQuestion) -> None:
         """Have the lesson say what is right, and go on."""
-        room = self._lessons.find(asked.session)
-        with room.lock:
-            course = room.course
+        lesson_session = self._lessons.find(asked.session)
+        with lesson_session.lock:
+            course = lesson_session.course
             if course.at == asked.item and not course.is_answered:
                 try:
                     course.answer(None)
                     course.go_on()
                 except LessonError as error:
                     raise refused(error) from error
-                room.show()
+                lesson_session.show()
             found.lesson_is_at(asked.session, course.at)
 
     def _newest(self, found: Classroom) -> int:

@@ -36,7 +36,7 @@ class _Round(NamedTuple):
     bars: list[_Bar]
 
 
-class _Asked(NamedTuple):
+class _AskedQuestion(NamedTuple):
     number: int
     text: str
     rounds: list[_Round]
@@ -73,7 +73,7 @@ def class_page(results: ClassResults, language: str, run: bytes | None, refusal:
     return text.replace("<!--run-->", html.escape(inside, quote=True), 1).encode()
 
 
-def _asked(question: QuestionResult, results: ClassResults, words: dict[str, str]) -> _Asked:
+def _asked(question: QuestionResult, results: ClassResults, words: dict[str, str]) -> _AskedQuestion:
     rounds = []
     for number, votes in enumerate(question.rounds, 1):
         bars = [
@@ -88,7 +88,7 @@ def _asked(question: QuestionResult, results: ClassResults, words: dict[str, str
         ]
         title = words["page.round"].format(number=number, answered=len(votes), students=len(results.students))
         rounds.append(_Round(title, bars))
-    return _Asked(question.number, question.text, rounds)
+    return _AskedQuestion(question.number, question.text, rounds)
 
 
 def _text(value: object) -> str:

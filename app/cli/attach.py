@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     asked = _asked(arguments)
     settings = server_settings(arguments)
     with bound_socket(arguments) as bound:
+        from app.models.model_entry import ModelEntry
         from app.models.registry import Models
-        from app.models.served import Served
         from app.server.application import create_app
 
         try:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(str(error)) from error
         except OSError as error:
             raise UserError(f"--record {arguments.record}: {error.strerror or error}") from error
-        app = create_app(Models(Served(None)), settings, attachment=attachment)
+        app = create_app(Models(ModelEntry(None)), settings, attachment=attachment)
         attachment.start()
         serve_until_stopped(app, bound, settings, f"attached to {asked.events}", arguments.open, recording="attached")
     return 0

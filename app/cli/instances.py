@@ -14,7 +14,7 @@ from app.cli.options import UserError, engine_config
 from engine.config import EngineConfig
 
 if TYPE_CHECKING:
-    from engine.cluster.messages import Source
+    from engine.cluster.messages import ModelSource
     from engine.cluster.worker_process import Workers
 
 SPARE = 1  # runs beside the first that may have processes, too; further ones share one thread
@@ -40,20 +40,20 @@ def add_ray_option(group: Any) -> None:
     )
 
 
-def _workers(source: Source, most: int) -> Workers:
+def _workers(source: ModelSource, most: int) -> Workers:
     from engine.cluster.worker_process import Workers
 
     return Workers(source, most=most)
 
 
-def _ray_workers(source: Source, address: str | None, most: int) -> Workers:
+def _ray_workers(source: ModelSource, address: str | None, most: int) -> Workers:
     from engine.cluster.ray_worker import RayWorkers
 
     return RayWorkers(source, address, most=most)
 
 
 @contextlib.contextmanager
-def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Callable[[Source], Workers] | None]:
+def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Callable[[ModelSource], Workers] | None]:
     """Yield a factory of workers by model source; None: this server runs no processes. All are ended at the end.
 
     `address`: of a Ray cluster.
@@ -66,11 +66,11 @@ def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Call
         return
     if config.instances == "ray" and importlib.util.find_spec("ray") is None:
         raise UserError("--instances ray needs the package ray: pip install 'kvtheater[ray]'")
-    made: dict[Source, Workers] = {}
+    made: dict[ModelSource, Workers] = {}
     # an actor for which there is no processor would be waited for without end
     most = config.num_instances if config.instances == "ray" else (1 + SPARE) * config.num_instances
 
-    def workers_of(source: Source) -> Workers:
+    def workers_of(source: ModelSource) -> Workers:
         if source not in made:
             made[source] = _ray_workers(source, address, most) if config.instances == "ray" else _workers(source, most)
         return made[source]

@@ -13,12 +13,12 @@ from app.cli.terminal import say
 from app.ground.settings import ServerSettings
 from app.ground.working import working
 from engine.model.gguf_file import is_gguf
-from engine.model.stages import IN_WORDS, Stage
+from engine.model.loading_stages import IN_WORDS, LoadingStage
 from engine.system.cgroup import memory
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel
-    from engine.cluster.messages import Source
+    from engine.cluster.messages import ModelSource
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
 
@@ -31,9 +31,9 @@ def load(
     device: str,
     settings: ServerSettings,
     aloud: bool | None = None,
-    on_progress: Callable[[Stage], object] = lambda stage: None,
+    on_progress: Callable[[LoadingStage], object] = lambda stage: None,
     tiers: Tiers | None = None,
-    workers_of: Callable[[Source], Workers] | None = None,
+    workers_of: Callable[[ModelSource], Workers] | None = None,
 ) -> LiveModel:
     """Load the model. Progress is printed, `aloud` or, if that is None, on a terminal; and passed to `on_progress`.
     `tiers`:
@@ -50,7 +50,7 @@ def load(
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
     is_told = sys.stderr.isatty() if aloud is None else aloud
 
-    def tell(stage: Stage) -> None:
+    def tell(stage: LoadingStage) -> None:
         on_progress(stage)
         if is_told:
             _say(f"loading {name}: {IN_WORDS[stage]}")

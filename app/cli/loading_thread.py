@@ -14,31 +14,31 @@ from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.errors import one_sentence
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import served_name
-from app.models.served import Served
 from engine.config import EngineConfig
 from engine.model.compiler_process import begin_early
 from engine.system.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel
-    from engine.cluster.messages import Source
+    from engine.cluster.messages import ModelSource
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
 
 
 class LoadingThread:
-    """Loader of a server's first model, and then of others on request. Progress is reported to each model's `Served`,
-    and in the terminal.
+    """Loader of a server's first model, and then of others on request. Progress is reported to the `ModelEntry` of each
+    model, and in the terminal.
     """
 
     def __init__(
         self,
         arguments: argparse.Namespace,
         settings: ServerSettings,
-        first: Served,
+        first: ModelEntry,
         tiers: Tiers | None = None,
-        workers_of: Callable[[Source], Workers] | None = None,
+        workers_of: Callable[[ModelSource], Workers] | None = None,
     ) -> None:
         """`arguments.model`: names and folders, the first one first. `tiers`: where all of them keep full blocks;
         `workers_of`: processes for the instances of their runs.
@@ -76,7 +76,7 @@ class LoadingThread:
 
         return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
 
-    def open(self, served: Served) -> None:
+    def open(self, served: ModelEntry) -> None:
         """Read a model; it is compiled only if it was named on the command line: one that a lesson or a race asks for
         is small, and gone again soon.
         """
@@ -116,12 +116,12 @@ class LoadingThread:
             return
         self._have(self._first, model, is_compiled=True)
 
-    def _read(self, served: Served) -> LiveModel:
+    def _read(self, served: ModelEntry) -> LiveModel:
         given = self._arguments
         name = self._sources.get(served.name, served.name)
         return load(name, given.dtype, given.device, self._settings, True, served.begin, self._tiers, self._workers_of)
 
-    def _have(self, served: Served, model: LiveModel, is_compiled: bool) -> None:
+    def _have(self, served: ModelEntry, model: LiveModel, is_compiled: bool) -> None:
         served.have(model)
         seconds = served.status()["seconds"]
         say(

@@ -32,12 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments.paths)
     settings = server_settings(arguments, recorded_lessons=arguments.lessons)
     with bound_socket(arguments) as bound:
+        from app.models.model_entry import ModelEntry
         from app.models.registry import Models
-        from app.models.served import Served
         from app.server.application import create_app
 
         try:
-            app = create_app(Models(Served(None)), settings, files)
+            app = create_app(Models(ModelEntry(None)), settings, files)
         except ValueError as error:  # of the recorded lessons
             raise UserError(str(error)) from error
         # named in the address, the first one opens even where a browser remembers another visit

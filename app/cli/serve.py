@@ -18,8 +18,8 @@ from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options
 from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models, served_name
-from app.models.served import Served
 from app.prompts.tokenizers import offered
 from engine.model.gguf_file import is_gguf
 from engine.model.shipped import BUNDLED, SHIPPED
@@ -176,14 +176,14 @@ def run(arguments: argparse.Namespace) -> int:
         kv_offload(arguments) as tiers,
         worker_processes(config, arguments.ray_address) as workers_of,
     ):
-        served = Served.loading(first)
+        served = ModelEntry.loading(first)
         loading = LoadingThread(arguments, settings, served, tiers, workers_of)
         loading.compile_early()
         from app.server.application import create_app
 
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
-        named = [Served.unloaded(name, "named") for name in others]
-        more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]
+        named = [ModelEntry.unloaded(name, "named") for name in others]
+        more = [*named, *(ModelEntry.unloaded(name, "at_hand") for name in at_hand)]
         app = create_app(Models(served, more, loading, loading.most_bytes), settings, access_log=log, spans=spans)
         what = f"{first}, being opened"
         view = {"teach": "1"} if arguments.is_class else {}

@@ -28,7 +28,7 @@ HITS, QUERIES = "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total
 PROMPT = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total")
 GENERATED = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
 BY_REASON = re.compile(r'preemptions\w*_total\{(?=.*reason=")(.*)\}$')
-LANE = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
+CLIENT_WAITING = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
 
 
 def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str = "") -> Group:
@@ -49,7 +49,7 @@ def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str 
         (rank, numbers, counted_since(numbers, before.by_rank.get(rank, {}) if before else {}))
         for rank, numbers in sorted(now.by_rank.items())
     ]
-    tables = (_pools(ranks, seconds), _requests(ranks, seconds), _reasons(ranks), _lanes(ranks))
+    tables = (_pools(ranks, seconds), _requests(ranks, seconds), _reasons(ranks), _clients(ranks))
     return Group(*said, *(table for table in tables if table is not None))
 
 
@@ -107,13 +107,14 @@ def _reasons(ranks: Ranks) -> Table | None:
     return table
 
 
-def _lanes(ranks: Ranks) -> Table | None:
+def _clients(ranks: Ranks) -> Table | None:
     """Return the clients' queues, the longest first; None: the server has none, or all are empty."""
-    lanes = [(found[1], value) for _, now, _ in ranks for name, value in now.items() if (found := LANE.match(name))]
-    if not any(value for _, value in lanes):
+    values = [(name, value) for _, now, _ in ranks for name, value in now.items()]
+    clients = [(found[1], value) for name, value in values if (found := CLIENT_WAITING.match(name))]
+    if not any(value for _, value in clients):
         return None
-    table = _table(("client", False), ("waiting in its lane", True))
-    for client, value in sorted(lanes, key=lambda lane: (-lane[1], lane[0])):
+    table = _table(("client", False), ("waiting for its turn", True))
+    for client, value in sorted(clients, key=lambda row: (-row[1], row[0])):
         table.add_row(client, f"{value:,.0f}")
     return table
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from app.lessons.course import Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Lesson, LessonError, Text
+from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.markup import OPEN, claims
 from app.lessons.numbers import agrees, number_in
 from app.lessons.parse import settings_of
 from app.lessons.race import race_faults
 from app.lessons.scene import Undecided
-from app.lessons.stage import EngineStage
 from app.models.engine_face import BuildEngine
 from engine.model.shipped import as_seen
 
@@ -40,8 +40,8 @@ def seen_otherwise(lesson: Lesson) -> list[LessonError]:
 
 
 def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
-    course = Course(lesson, language, stage)
+    engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, language, engine)
     found: list[LessonError] = []
     told = 0
     try:
@@ -60,7 +60,7 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
     except LessonError as error:
         return [*found, LessonError(error.line, f"[{language}] {error.sentence}")]
     finally:
-        stage.close()
+        engine.close()
 
 
 def _wrong_claims(course: Course, index: int, item: Text, language: str) -> list[LessonError]:

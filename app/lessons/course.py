@@ -19,6 +19,7 @@ from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
 from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
+from app.lessons.lesson_engine import LessonEngine
 from app.lessons.prompt_order import (
     Mended,
     Mending,
@@ -36,7 +37,6 @@ from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.runs import Runs
 from app.lessons.scene import Scene, Undecided, shown
-from app.lessons.stage import Stage
 from engine.trace.log import TraceReader
 
 NO_STEP = ("restart", "fork", "race")  # actions that compute nothing of the present run
@@ -61,11 +61,11 @@ class Course:
         self,
         lesson: Lesson,
         language: str,
-        stage: Stage,
+        engine: LessonEngine,
         changes: Mapping[str, Any] = MappingProxyType({}),
         again: Mapping[str, Ask] = MappingProxyType({}),
     ) -> None:
-        """Start the course. `stage` runs with the lesson's settings and the learner's `changes` of them.
+        """Start the course. `engine` runs with the lesson's settings and the learner's `changes` of them.
 
         `again`: questions of earlier lessons, by the page's name for them. Each is repeated before the first action
         that decides it, unless the lesson itself has a question of the same rule.
@@ -73,7 +73,7 @@ class Course:
         self.lesson = lesson
         self.language = language
         self.changes = dict(changes)
-        self._runs = Runs(lesson, language, stage, changes)
+        self._runs = Runs(lesson, language, engine, changes)
         self._items: list[Item] = lesson.items
         self._sections = [i for i, section in enumerate(lesson.sections) for _ in section.items]
         self._performed: dict[int, Moment] = {}  # by item

@@ -13,10 +13,10 @@ from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
 from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
+from app.lessons.lesson_engine import NO_TIERS, LessonPrompt
 from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.review import review
-from app.lessons.stage import NO_TIERS, LessonPrompt
 from app.lessons.tiers import LessonTiers, TierSizes
 from app.lessons.transcript import lesson_page, record
 from app.models.engine_face import OwnTiers
@@ -38,7 +38,7 @@ def _no_lesson(lesson_id: str) -> AppError:
     return refuse("not_found", "lesson.none", name=lesson_id)
 
 
-class SessionStage:
+class SessionLessonEngine:
     """A lesson's run on a session: nothing that it does is shown by itself."""
 
     def __init__(self, session: Session) -> None:
@@ -93,8 +93,8 @@ class LessonSession:
         self, lesson: Lesson, language: str, session: Session, changes: dict[str, object], again: dict[str, Ask]
     ) -> None:
         self.session = session
-        self.stage = SessionStage(session)
-        self.course = Course(lesson, language, self.stage, changes, again)
+        self.engine = SessionLessonEngine(session)
+        self.course = Course(lesson, language, self.engine, changes, again)
         self.lock = threading.Lock()  # a learner's clicks come one after another
 
     def show(self) -> None:
@@ -106,7 +106,7 @@ class LessonSession:
             self.session.hold_back(None if is_free else course.moment.records)
 
     def close(self) -> None:
-        self.stage.close()
+        self.engine.close()
 
 
 class LessonSessions:
@@ -117,7 +117,7 @@ class LessonSessions:
     ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
         self._sessions, self._models = sessions, models
-        self._rooms: dict[str, LessonSession] = {}
+        self._by_session: dict[str, LessonSession] = {}
         self._lock = threading.Lock()
         self._exporting = threading.Lock()
 
@@ -148,18 +148,18 @@ class LessonSessions:
         Raises:
             AppError: `unknown_theater`.
         """
-        room = self._rooms.get(session_id)
-        if room is None or room.session.is_closed:
+        lesson_session = self._by_session.get(session_id)
+        if lesson_session is None or lesson_session.session.is_closed:
             raise refuse("unknown_theater", "lesson.gone")
-        return room
+        return lesson_session
 
     def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
         """Return the lesson on a session, if it is this one."""
-        room = self._rooms.get(session_id or "")
-        if room is None or room.session.is_closed:
+        lesson_session = self._by_session.get(session_id or "")
+        if lesson_session is None or lesson_session.session.is_closed:
             return None
-        course = room.course
-        return room if (course.lesson.id, course.language) == (lesson_id, language) else None
+        course = lesson_session.course
+        return lesson_session if (course.lesson.id, course.language) == (lesson_id, language) else None
 
     def open(
         self,
@@ -198,17 +198,17 @@ class LessonSessions:
         session = self._sessions.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
-            room = LessonSession(lesson, language, session, changes, self._earlier(earlier))
-            undo.callback(room.close)
+            lesson_session = LessonSession(lesson, language, session, changes, self._earlier(earlier))
+            undo.callback(lesson_session.close)
             try:
-                replay(room.course, at, answers)
+                replay(lesson_session.course, at, answers)
             except LessonError as error:
                 raise refuse("refused", "lesson.wrong", error=error) from error
-            room.show()
+            lesson_session.show()
             with self._lock:
-                self._rooms[session.session_id] = room
+                self._by_session[session.session_id] = lesson_session
             undo.pop_all()
-        return room
+        return lesson_session
 
     def _review(self, earlier: list[tuple[str, int]]) -> Lesson | None:
         """Return the questions of the first of these lessons, on its own run."""
@@ -255,9 +255,9 @@ class LessonSessions:
 
     def _forget_closed(self) -> None:
         with self._lock:
-            closed = [name for name, room in self._rooms.items() if room.session.is_closed]
+            closed = [name for name, lesson_session in self._by_session.items() if lesson_session.session.is_closed]
             for name in closed:
-                self._rooms.pop(name).close()
+                self._by_session.pop(name).close()
 
 
 def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:

@@ -16,14 +16,14 @@ from app.lessons.lesson_sessions import LessonSessions
 class LessonsContext(NamedTuple):
     """Context of the endpoints."""
 
-    rooms: LessonSessions
+    sessions: LessonSessions
 
 
 def lessons(context: LessonsContext, request: Request) -> Response:
     """Return every lesson, and why some cannot be played."""
-    catalogue = context.rooms.catalogue
+    catalogue = context.sessions.catalogue
     answer: LessonsAnswer = {
-        "lessons": context.rooms.cards,
+        "lessons": context.sessions.cards,
         "faults": [
             {"file": path.name, "line": error.line, "sentence": error.sentence} for path, error in catalogue.errors()
         ],
@@ -33,7 +33,7 @@ def lessons(context: LessonsContext, request: Request) -> Response:
 
 def export(context: LessonsContext, request: Request, lesson_id: str) -> Response:
     """Return a lesson as one HTML file."""
-    response = Response(context.rooms.exported(lesson_id), mimetype="text/html")
+    response = Response(context.sessions.exported(lesson_id), mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{lesson_id}.html"'
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -42,6 +42,6 @@ def export(context: LessonsContext, request: Request, lesson_id: str) -> Respons
 ROUTES = [Route("GET", "/lessons", lessons), Route("GET", "/lessons/<lesson_id>/export.html", export)]
 
 
-def blueprint(rooms: LessonSessions) -> flask.Blueprint:
+def blueprint(sessions: LessonSessions) -> flask.Blueprint:
     """`/api/lessons`."""
-    return routing.blueprint("lessons", "/api", LessonsContext(rooms), ROUTES)
+    return routing.blueprint("lessons", "/api", LessonsContext(sessions), ROUTES)

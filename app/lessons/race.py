@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from app.lessons.answers import ToldRace
 from app.lessons.lesson import Action, Do, Lesson, LessonError
+from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import settings_of
-from app.lessons.stage import EngineStage, LessonPrompt
 from app.models.engine_face import BuildEngine
 from engine.config import Strategy
 
@@ -44,10 +44,10 @@ def _run(lesson: Lesson, prompt: str, strategy: Strategy, builder: Callable[[str
     if strategy in STRATEGIES["caches"][:-1]:
         changes["kv_cache_dtype"] = "auto"  # transformers' caches keep what the model hands them
     config, sampling = settings_of(lesson, changes)
-    stage = EngineStage(builder, config, lesson.model)
+    engine = BareLessonEngine(builder, config, lesson.model)
     try:
-        stage.submit([LessonPrompt(text=prompt)], sampling)
-        while stage.step():
+        engine.submit([LessonPrompt(text=prompt)], sampling)
+        while engine.step():
             pass
     finally:
-        stage.close()
+        engine.close()

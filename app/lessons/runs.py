@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.lessons.lesson import Action, Lesson, LessonError
+from app.lessons.lesson_engine import LessonEngine, LessonPrompt
 from app.lessons.parse import model_of, settings_of
-from app.lessons.stage import LessonPrompt, Stage
 from app.lessons.tiers import tiers_of
 from engine.lab.change import Change, KeepChange, TokenChange
 from engine.trace.log import TraceReader
@@ -19,10 +19,10 @@ MAX_STEPS = 1024  # that one action takes
 class Runs:
     """The runs of one way through a lesson."""
 
-    def __init__(self, lesson: Lesson, language: str, stage: Stage, changes: Mapping[str, Any]) -> None:
-        """`stage` has begun the first, with the lesson's settings and what the learner changed of them, `changes`."""
-        self.logs: list[TraceReader] = [stage.log]
-        self._lesson, self._language, self._stage = lesson, language, stage
+    def __init__(self, lesson: Lesson, language: str, engine: LessonEngine, changes: Mapping[str, Any]) -> None:
+        """`engine` has begun the first, with the lesson's settings and what the learner changed of them, `changes`."""
+        self.logs: list[TraceReader] = [engine.log]
+        self._lesson, self._language, self._engine = lesson, language, engine
         self._wished = dict(changes)
         self._changes: dict[str, Any] = dict(changes)  # of the present run
         self._submitted: set[int] = set()
@@ -34,17 +34,17 @@ class Runs:
             LessonError: it cannot be done here.
             ValueError: the engine's own sentence.
         """
-        stage = self._stage
+        engine = self._engine
         match action.verb:
             case "submit":
                 self._submit(action.prompts, action.after)
             case "prefill":
                 if not self._submitted:
                     self._submit([], 0)
-                stage.prefill()
+                engine.prefill()
             case "step":
                 for _ in range(action.count):
-                    if not stage.step():
+                    if not engine.step():
                         raise LessonError(line, "step: nothing is left to compute")
             case "run":
                 self._run(action, line)
@@ -53,14 +53,14 @@ class Runs:
                 model = model_of(self._lesson, self._changes)
                 config = settings_of(self._lesson, self._changes)[0]
                 try:
-                    stage.restart(config, model, tiers_of(action.changes))
+                    engine.restart(config, model, tiers_of(action.changes))
                 except OSError as error:
                     raise LessonError(line, f"restart: no folder can be used for blocks: {error}") from error
                 self._begun()
             case "fork":
                 self._fork(action, line)
             case "lose":
-                stage.lose(action.count)
+                engine.lose(action.count)
             case "race":
                 pass  # the page runs the lanes
 
@@ -72,12 +72,12 @@ class Runs:
         """
         config, sampling = settings_of(self._lesson, self._changes)
         try:
-            self._stage.restart(config, model_of(self._lesson, self._changes))
+            self._engine.restart(config, model_of(self._lesson, self._changes))
             self._begun()
             steps = 0
             for text in texts:
-                self._stage.submit([LessonPrompt(text=text)], sampling)
-                while self._stage.step():
+                self._engine.submit([LessonPrompt(text=text)], sampling)
+                while self._engine.step():
                     steps += 1
                     if steps > MAX_STEPS:
                         raise LessonError(line, f"work: mend: {MAX_STEPS} steps, and still not finished")
@@ -85,16 +85,16 @@ class Runs:
             raise
         except ValueError as error:
             raise LessonError(line, f"work: mend: {error}") from None
-        return self._stage.log
+        return self._engine.log
 
     def back_to(self, count: int, texts: list[str], line: int) -> None:
         """Drop the runs after the first `count`. The last of these, of the prompts `texts`, is run again where the
-        stage has left it.
+        engine has left it.
 
         Raises:
             LessonError: it cannot be run again; its log stays.
         """
-        if self._stage.log is self.logs[count - 1]:
+        if self._engine.log is self.logs[count - 1]:
             return
         try:
             again = self.anew(texts, line)
@@ -104,7 +104,7 @@ class Runs:
             self.logs[-1] = again
 
     def _begun(self) -> None:
-        self.logs.append(self._stage.log)
+        self.logs.append(self._engine.log)
         self._submitted = set()
 
     def _submit(self, which: list[int], after: int) -> None:
@@ -112,24 +112,24 @@ class Runs:
         wanted = which or [i for i in range(len(texts)) if i not in self._submitted]
         self._submitted |= set(wanted)
         sampling = settings_of(self._lesson, self._changes)[1]
-        self._stage.submit([LessonPrompt(text=texts[i], after_steps=after) for i in wanted], sampling)
+        self._engine.submit([LessonPrompt(text=texts[i], after_steps=after) for i in wanted], sampling)
 
     def _run(self, action: Action, line: int) -> None:
         if not self._submitted:
             self._submit([], 0)
-        log = self._stage.log
+        log = self._engine.log
         first = len(log)
         for _ in range(MAX_STEPS):
             if self._holds(action, first):
                 return
-            if not self._stage.step():
+            if not self._engine.step():
                 if action.until == "finished":
                     return
                 raise LessonError(line, f"run: everything finished, and {action.until} never came")
         raise LessonError(line, f"run: {MAX_STEPS} steps, and still not {action.until}")
 
     def _holds(self, action: Action, first: int) -> bool:
-        log = self._stage.log
+        log = self._engine.log
         if action.until == "finished":
             return False  # until no step is left
         if action.until == "tokens":
@@ -140,13 +140,13 @@ class Runs:
 
     def _fork(self, action: Action, line: int) -> None:
         at, change = self._keep_change(action, line) if action.keep else self._token_change(action, line)
-        self._stage.fork(at, change, settings_of(self._lesson, self._changes)[0])
+        self._engine.fork(at, change, settings_of(self._lesson, self._changes)[0])
         self._begun()
         self._submitted = set(range(len(self._lesson.prompts[self._language])))
 
     def _token_change(self, action: Action, line: int) -> tuple[int, Change]:
         """Another next token for the sequence that was computed last."""
-        log = self._stage.log
+        log = self._engine.log
         at = self._outputs_before(line)
         output = log.record(at).outputs[0]
         if action.rank >= len(output.top):
@@ -155,7 +155,7 @@ class Runs:
 
     def _keep_change(self, action: Action, line: int) -> tuple[int, Change]:
         """The token at a position stays, from before the step in which a head forgot it first."""
-        log, position = self._stage.log, action.keep[self._language]
+        log, position = self._engine.log, action.keep[self._language]
         for index in range(len(log)):
             for op in log.record(index).ops:
                 if isinstance(op, Forget) and any(position in own for own in op.positions):
@@ -163,7 +163,7 @@ class Runs:
         raise LessonError(line, f"fork: no head has forgotten the token at position {position}")
 
     def _outputs_before(self, line: int) -> int:
-        log = self._stage.log
+        log = self._engine.log
         for index in range(len(log) - 1, -1, -1):
             if log.record(index).outputs:
                 return index

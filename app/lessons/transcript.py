@@ -21,10 +21,10 @@ from app.lessons.answers import Card, Told, ToldAsk, ToldMend, ToldWork
 from app.lessons.course import TRIES, Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
+from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.parse import settings_of
 from app.lessons.prompt_order import Mended
 from app.lessons.questions.rules import Evidence
-from app.lessons.stage import EngineStage
 from app.lessons.words import question_texts
 from app.models.engine_face import BuildEngine
 from app.page.onefile import MAX_LOG_BYTES, TooLarge, page_with, trace_bytes
@@ -85,21 +85,21 @@ def record(
     builder: Callable[[str], BuildEngine],
     turns: AbstractContextManager[object] | None = None,
 ) -> Recorded:
-    """Play a lesson to its end, every question answered right. `builder` and `turns`: as a stage takes them.
+    """Play a lesson to its end, every question answered right. `builder` and `turns`: as `BareLessonEngine` takes them.
 
     Raises:
         LessonError: it does not hold.
     """
-    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model, turns)
+    engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model, turns)
     try:
-        course = Course(lesson, language, stage)
+        course = Course(lesson, language, engine)
         course.go_on()
         while course.checkpoint is not None:
             course.answer_right()
             course.go_on()
         return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])
     finally:
-        stage.close()
+        engine.close()
 
 
 def write_recorded(recorded: Recorded, folder: Path) -> None:

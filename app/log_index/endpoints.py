@@ -69,7 +69,7 @@ class ClassesAnswer(TypedDict):
     num_more: int  # classes that are left out
 
 
-class AskedPrompt(msgspec.Struct, kw_only=True):
+class PromptQuery(msgspec.Struct, kw_only=True):
     """Body of a POST to /api/theaters/<session_id>/survey/heard/chains."""
 
     record: int
@@ -223,7 +223,7 @@ def content_chains(context: LogIndexContext, request: Request, session_id: str) 
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, told = _watched(context, session_id)
     try:
-        asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
+        asked = msgspec.json.decode(request.get_data(), type=PromptQuery)
     except msgspec.MsgspecError as error:
         raise AppError("bad_request", f"this is no prompt: {error}") from error
     record = _known(log_index, asked.record)

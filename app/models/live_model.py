@@ -10,7 +10,7 @@ from app.models.engine_face import BuildEngine
 from app.models.live_engine import check_limits, engine_builder
 from app.models.pool_bytes import pool_bytes
 from engine.accounting.memory import kv_bytes_per_token
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
@@ -19,9 +19,9 @@ from engine.model.compiled import Compilation, compile_in_background
 from engine.model.device_facts import DeviceFacts
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model, resolve_device
+from engine.model.loading_stages import LoadingStage
 from engine.model.projections import projection_of
 from engine.model.shipped import SHIPPED
-from engine.model.stages import Stage
 from engine.model.tokenizer import normalize_prompt
 from engine.model.weighing import bytes_to_come, weight_bytes
 from engine.setup.device_pool import with_pool
@@ -94,7 +94,7 @@ class LiveModel:
     @property
     def free_bytes(self) -> int:
         """Free bytes of the device's memory, or the machine's."""
-        return devices.ALLOCATOR.room(self._model.device).free
+        return devices.ALLOCATOR.memory(self._model.device).free
 
     @property
     def device(self) -> DeviceFacts:
@@ -165,9 +165,9 @@ def load(
     dtype: str,
     device: str,
     settings: ServerSettings,
-    on_progress: Callable[[Stage], object],
+    on_progress: Callable[[LoadingStage], object],
     tiers: Tiers | None = None,
-    workers_of: Callable[[Source], Workers] | None = None,
+    workers_of: Callable[[ModelSource], Workers] | None = None,
 ) -> LiveModel:
     """Load a model to serve it.
 
@@ -179,7 +179,7 @@ def load(
     """
     model = load_model(name_or_path, dtype, device, telling=on_progress)
     config = settings.config_of(model.facts.name)
-    source = Source(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
+    source = ModelSource(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
     workers = workers_of(source) if workers_of else None
     if workers is not None:
         workers.warm(config.num_instances)
@@ -201,4 +201,4 @@ def memory(device: str) -> int:
     Raises:
         ModelError: there is no such device.
     """
-    return devices.ALLOCATOR.room(resolve_device(device)).total
+    return devices.ALLOCATOR.memory(resolve_device(device)).total

@@ -16,7 +16,7 @@ from typing import Protocol
 from app.ground.errors import one_sentence, refuse
 from app.ground.settings import MIB
 from app.models.engine_face import ServedModel
-from app.models.served import ModelStatus, Served
+from app.models.model_entry import ModelEntry, ModelStatus
 from engine.model.naming import model_name
 from engine.model.shipped import SHIPPED
 
@@ -30,7 +30,7 @@ class Opener(Protocol):
     def weigh(self, name: str) -> int:
         """Return the bytes that its weights will take, before they are read."""
 
-    def open(self, served: Served) -> None:
+    def open(self, served: ModelEntry) -> None:
         """Read it, and tell `served`."""
 
 
@@ -42,7 +42,7 @@ def served_name(name_or_path: str) -> str:
 class Lease:
     """Lease of a loaded model: it is not unloaded before this is closed."""
 
-    def __init__(self, served: Served, ended: Callable[[], object]) -> None:
+    def __init__(self, served: ModelEntry, ended: Callable[[], object]) -> None:
         self._served, self._ended = served, ended
         self._lock = threading.Lock()
         self._is_open = True
@@ -77,8 +77,8 @@ class Models:
 
     def __init__(
         self,
-        first: Served,
-        others: Iterable[Served] = (),
+        first: ModelEntry,
+        others: Iterable[ModelEntry] = (),
         opener: Opener | None = None,
         most_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -87,8 +87,8 @@ class Models:
         self._all = [first, *others]
         self._opener = opener
         self._most_bytes = most_bytes
-        self._under_way: set[Served] = set()
-        self._untold: set[Served] = set()  # failed, and not yet reported to a requester
+        self._under_way: set[ModelEntry] = set()
+        self._untold: set[ModelEntry] = set()  # failed, and not yet reported to a requester
         self._one_at_a_time = threading.Lock()
         self._changed = threading.Condition()  # guards the counts of leases
         self._is_closed = False
@@ -100,14 +100,14 @@ class Models:
         """Whether there is a model, or one on its way."""
         return self.first.is_live
 
-    def all(self) -> list[Served]:
+    def all(self) -> list[ModelEntry]:
         """Return every model, the first one first."""
         return list(self._all)
 
     def knows(self, name: str) -> bool:
         return any(served.name == name for served in self._all)
 
-    def find(self, name: str | None) -> Served:
+    def find(self, name: str | None) -> ModelEntry:
         """Return the model of that name; None: the first.
 
         Raises:
@@ -184,12 +184,12 @@ class Models:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _ended(self, served: Served) -> None:
+    def _ended(self, served: ModelEntry) -> None:
         with self._changed:
             served.leases -= 1
             served.use()
 
-    def _have(self, served: Served, wait: float) -> None:
+    def _have(self, served: ModelEntry, wait: float) -> None:
         """Request the model, if needed, and wait until it is loaded or fails."""
         with self._changed:
             if served.is_there:
@@ -205,7 +205,7 @@ class Models:
             if served not in self._under_way:
                 self._untold.discard(served)
 
-    def _open(self, served: Served) -> None:
+    def _open(self, served: ModelEntry) -> None:
         """Load on a thread of its own: waiting clients may give up."""
         try:
             with self._one_at_a_time:
@@ -223,7 +223,7 @@ class Models:
                 self._under_way.discard(served)
                 self._changed.notify_all()
 
-    def _make_room(self, served: Served, needed: int) -> None:
+    def _make_room(self, served: ModelEntry, needed: int) -> None:
         """Unload models, the one idle for longest first, until `needed` bytes fit.
 
         Raises:
@@ -246,7 +246,7 @@ class Models:
                 idle.pop(0).let_go()
         gc.collect()  # engines and modules refer to each other
 
-    def _is_idle(self, served: Served) -> bool:
+    def _is_idle(self, served: ModelEntry) -> bool:
         return served is not self.first and served.is_there and not served.leases and not served.is_compiling
 
 

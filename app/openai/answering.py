@@ -11,12 +11,12 @@ import msgspec
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
 from app.openai.shape import Shape
-from app.transport.late import LateAnswer
+from app.transport.async_response import AsyncResponse
 
 PATIENCE = 15.0  # seconds without a byte of a stream, after which a sign of life is sent: proxies end reading after 60
 
 
-class Answering(LateAnswer):
+class Answering(AsyncResponse):
     """Waits for what the log says of the call. Who stops reading loses the call, and nobody else anything."""
 
     def __init__(
@@ -40,15 +40,15 @@ class Answering(LateAnswer):
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         call = self._call
-        while not call.is_done and not (call.asked.stream and call.first_record is not None):
-            if not self._wait() and call.asked.stream:
+        while not call.is_done and not (call.request.stream and call.first_record is not None):
+            if not self._wait() and call.request.stream:
                 break
         if call.is_gone:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left")  # gevent looks at the number
         if call.error is not None:
             status, headers, self._body = call.error.response(self._shape.path)
             return status, [*headers, *self._about()]
-        if call.asked.stream:
+        if call.request.stream:
             kind = [("Content-Type", "text/event-stream; charset=utf-8"), ("X-Accel-Buffering", "no")]  # nginx's word
             return "200 OK", [*kind, *self._about()]
         self._body = msgspec.json.encode(self._shape.whole())
@@ -56,7 +56,7 @@ class Answering(LateAnswer):
         return "200 OK", [*headers, *self._about()]
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._body or not self._call.asked.stream:
+        if self._body or not self._call.request.stream:
             yield self._body
             return
         call = self._call

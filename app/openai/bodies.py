@@ -115,7 +115,7 @@ class CompletionBody(Sampled, kw_only=True):
     logprobs: Int | None = None
 
 
-class Part(Struct, kw_only=True):
+class ContentPart(Struct, kw_only=True):
     type: str
     text: str | None = None
 
@@ -133,7 +133,7 @@ class ToolCall(Struct, kw_only=True):
 
 class ChatMessage(Struct, kw_only=True):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
@@ -215,7 +215,7 @@ def _check_messages(messages: Any) -> None:
         content = message.get("content")
         for place, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, dict) and part.get("type") == "text":  # for others the type itself is the error
-                _check_others(part, Part, HARMLESS_OF_PART, {}, f"{where}.content[{place}]")
+                _check_others(part, ContentPart, HARMLESS_OF_PART, {}, f"{where}.content[{place}]")
 
 
 def _check_others(

@@ -14,7 +14,7 @@ from gevent.event import Event
 
 from app.openai.errors import ApiError
 from app.openai.generated import Reader
-from app.openai.request import Asked, Prompt
+from app.openai.request import ApiRequest, Prompt
 from engine.trace.records import Output, PromptLogprob
 
 
@@ -28,7 +28,7 @@ class Choice:
         self.num_tokens = 0
         self.num_characters = 0  # sent so far, for text offsets
         self.unfinished = b""  # bytes of an incomplete character whose tokens are sent
-        reading = call.asked.reading
+        reading = call.request.reading
         self.reader = None if reading is None else Reader(reading)
         self.is_begun = False  # its first chunk has been sent
         self.finish_reason: str | None = None
@@ -37,14 +37,14 @@ class Choice:
         self.around: tuple[bytes, bytes] | None = None  # bytes around the text in events that differ only in it
 
 
-class Part:
+class SubRequest:
     """Prompt of a call, submitted as one request of the engine."""
 
     def __init__(self, call: Call, prompt: Prompt, request_id: str, first_index: int, count: int) -> None:
         """`count`: number of sequences that will run for the prompt."""
         self.call, self.prompt, self.request_id = call, prompt, request_id
         self.first_index, self.count = first_index, count
-        self.sampling = call.asked.sampling
+        self.sampling = call.request.sampling
         self.record: int | None = None  # index of the record that submitted it
         self.num_cached_tokens = 0
         self.num_findable_tokens = 0  # leading tokens in full blocks that other requests can now hit
@@ -58,7 +58,7 @@ class Part:
     @property
     def told_choices(self) -> list[Choice]:
         """Choices of the response, in order."""
-        n = self.call.asked.n
+        n = self.call.request.n
         return (self.ranked or self.choices)[:n]
 
     def add_choice(self, seq_id: int) -> Choice:
@@ -72,30 +72,32 @@ class Call:
     """API call in progress. `wait` sleeps until the state in the fields changes; `wake` ends that sleep."""
 
     def __init__(
-        self, asked: Asked, client: str, model: str, session_id: str, arrived_at: float, id_prefix: str = ""
+        self, request: ApiRequest, client: str, model: str, session_id: str, arrived_at: float, id_prefix: str = ""
     ) -> None:
         """`arrived_at`: monotonic time at which the request was complete; `id_prefix`: "" selects OpenAI's prefix."""
-        prefix = id_prefix or ("chatcmpl-" if asked.kind == "chat" else "cmpl-")
+        prefix = id_prefix or ("chatcmpl-" if request.kind == "chat" else "cmpl-")
         self.id = prefix + secrets.token_hex(12)
         self.created = int(time.time())
-        self.asked, self.client, self.model, self.session_id = asked, client, model, session_id
+        self.request, self.client, self.model, self.session_id = request, client, model, session_id
         self.arrived_at = arrived_at
-        many = len(asked.prompts) > 1
-        self.parts = [
-            Part(self, prompt, f"{self.id}-{i}" if many else self.id, i * asked.n, asked.sampling.num_sequences)
-            for i, prompt in enumerate(asked.prompts)
+        many = len(request.prompts) > 1
+        self.sub_requests = [
+            SubRequest(
+                self, prompt, f"{self.id}-{i}" if many else self.id, i * request.n, request.sampling.num_sequences
+            )
+            for i, prompt in enumerate(request.prompts)
         ]
-        self.changed: dict[Choice, Part] = {}  # choices with output that is not sent yet
+        self.changed: dict[Choice, SubRequest] = {}  # choices with output that is not sent yet
         self.error: ApiError | None = None
         self.is_gone = False  # its client has disconnected, or was answered
-        self._unfinished = len(self.parts)
+        self._unfinished = len(self.sub_requests)
         self._event: Event | None = None
         self.tell: Callable[[], bool] | None = None  # sends changes at once; False: the greenlet must
 
     @property
     def first_record(self) -> int | None:
-        """Index of the record that submitted the first prompt; None while the prompt waits in its lane."""
-        return self.parts[0].record
+        """Index of the record that submitted the first prompt; None while the prompt waits in the fair queue."""
+        return self.sub_requests[0].record
 
     @property
     def is_done(self) -> bool:
@@ -104,22 +106,24 @@ class Call:
 
     @property
     def num_prompt_tokens(self) -> int:
-        return sum(len(part.prompt.token_ids) for part in self.parts)
+        return sum(len(sub_request.prompt.token_ids) for sub_request in self.sub_requests)
 
     @property
     def num_cached_tokens(self) -> int:
-        return sum(part.num_cached_tokens for part in self.parts)
+        return sum(sub_request.num_cached_tokens for sub_request in self.sub_requests)
 
     @property
     def num_newly_cached_tokens(self) -> int:
         """Prompt tokens that missed the prefix cache and are in blocks that the next request can hit."""
-        return sum(max(0, part.num_findable_tokens - part.num_cached_tokens) for part in self.parts)
+        return sum(
+            max(0, sub_request.num_findable_tokens - sub_request.num_cached_tokens) for sub_request in self.sub_requests
+        )
 
     @property
     def num_output_tokens(self) -> int:
-        if self.asked.only_echo:
+        if self.request.only_echo:
             return 0
-        return sum(choice.num_tokens for part in self.parts for choice in part.told_choices)
+        return sum(choice.num_tokens for sub_request in self.sub_requests for choice in sub_request.told_choices)
 
     def part_ended(self) -> None:
         self._unfinished -= 1

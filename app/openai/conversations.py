@@ -56,7 +56,7 @@ def conversation_of(body: Mapping[str, Any]) -> Conversation:
     try:
         if "input" in read:
             answered = msgspec.convert(read, responses_request.ResponsesBody)
-            responses_request.asked(answered, responses_request.messages(answered), model)
+            responses_request.api_request(answered, responses_request.messages(answered), model)
         elif "system" in read or not _is_chat(read):
             messages_request.count(msgspec.convert(read, messages_request.CountTokensBody), model)
         else:

@@ -19,8 +19,8 @@ from app.ground.malloc_trim import TRIM
 from app.ground.routing import Route, json_answer
 from app.ground.settings import Policy
 from app.metrics.observer import SPANS
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.openai import messages_request, responses_request
 from app.openai import request as asking
 from app.openai.answering import Answering
@@ -33,7 +33,7 @@ from app.openai.keys import ApiKeys
 from app.openai.messages_request import CountTokensBody, MessagesBody
 from app.openai.messages_response import Messages
 from app.openai.paths import MAX_BYTES, SESSION
-from app.openai.request import Asked
+from app.openai.request import ApiRequest
 from app.openai.response import Completions
 from app.openai.responses_request import ResponsesBody
 from app.openai.responses_response import Responses
@@ -77,7 +77,9 @@ def messages(context: OpenAIContext, request: Request) -> Response:
     """Continue a conversation in Anthropic's shape."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), MessagesBody)
-    return _answer(context, request, policy, body, partial(messages_request.asked, body), Messages, Messages.id_prefix)
+    return _answer(
+        context, request, policy, body, partial(messages_request.api_request, body), Messages, Messages.id_prefix
+    )
 
 
 def count_tokens(context: OpenAIContext, request: Request) -> Response:
@@ -97,15 +99,15 @@ def responses(context: OpenAIContext, request: Request) -> Response:
     conversation = context.stored.get(policy.name, previous) if previous is not None else []
     conversation += responses_request.messages(body)
     told = msgspec.json.encode(responses_request.told_again(body))
-    asked = b"" if body.store is False else msgspec.json.encode(conversation)
+    stored = b"" if body.store is False else msgspec.json.encode(conversation)
 
     def store(response_id: str, message: ChatMessage) -> None:
-        if asked:
-            context.stored.put(policy.name, response_id, asked[:-1] + b"," + msgspec.json.encode(message) + b"]")
+        if stored:
+            context.stored.put(policy.name, response_id, stored[:-1] + b"," + msgspec.json.encode(message) + b"]")
 
     shape = partial(Responses, told_again=told, store=store)
-    make = partial(responses_request.asked, body, conversation)
-    held = len(told) + len(asked)
+    make = partial(responses_request.api_request, body, conversation)
+    held = len(told) + len(stored)
     return _answer(context, request, policy, body, make, shape, Responses.id_prefix, held)
 
 
@@ -229,7 +231,7 @@ def _answer(
     request: Request,
     policy: Policy,
     body: CompletionBody | ChatBody | MessagesBody | ResponsesBody,
-    make: Callable[[Any, int | None], Asked],
+    make: Callable[[Any, int | None], ApiRequest],
     shape: ShapeOf,
     id_prefix: str = "",
     held_bytes: int = 0,
@@ -241,12 +243,12 @@ def _answer(
     served = context.sessions.named(session_id, body.model) if session_id else None
     found = context.sessions.model(served.session.model_name if served else body.model)
     usual = context.sessions.resolved(found.facts) if served is None else None
-    asked = make(found, usual.max_model_len if usual else None)
-    _check_policy(asked, policy)
-    over = context.held.take(policy.name, bytes_of(asked) + held_bytes)
+    api_request = make(found, usual.max_model_len if usual else None)
+    _check_policy(api_request, policy)
+    over = context.held.take(policy.name, bytes_of(api_request) + held_bytes)
     try:
         session, engine = served or context.sessions.of_model(body.model)
-        call = Call(asked, policy.name, found.facts.name, session.session_id, request.environ[ARRIVED], id_prefix)
+        call = Call(api_request, policy.name, found.facts.name, session.session_id, request.environ[ARRIVED], id_prefix)
         return _begun(request, policy, shape(call, found.token_bytes), engine, over)
     except BaseException:
         over()
@@ -264,22 +266,22 @@ def _begun(
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
     spans = flask.current_app.extensions[SPANS]
-    for part in call.parts if spans else ():
-        spans.expect(part.request_id, request.headers)
+    for sub_request in call.sub_requests if spans else ():
+        spans.expect(sub_request.request_id, request.headers)
     engine.ask(call, policy)
-    late = Answering(shape, engine, request.host_url, policy.deadline, said, over)
-    return Response(late, direct_passthrough=True)
+    body = Answering(shape, engine, request.host_url, policy.deadline, said, over)
+    return Response(body, direct_passthrough=True)
 
 
-def _check_policy(asked: Asked, policy: Policy) -> None:
+def _check_policy(api_request: ApiRequest, policy: Policy) -> None:
     """Check max_tokens against the client's limit; without max_tokens, the engine's thread chooses a number."""
-    most, wanted = policy.max_tokens, asked.sampling.max_tokens
+    most, wanted = policy.max_tokens, api_request.sampling.max_tokens
     if most is not None and wanted is not None and wanted > most:
-        name = asked.names.get("max_tokens", "max_tokens")
+        name = api_request.names.get("max_tokens", "max_tokens")
         raise ApiError(f"{name} is {wanted}; this client may ask for {most}", name)
 
 
-def _told(context: OpenAIContext, served: Served) -> dict[str, Any]:
+def _told(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
     engine = context.sessions.resolved(served.facts) if served.facts else None
     found: dict[str, Any] = {
         "id": served.name,

@@ -1,7 +1,7 @@
 """Many asynchronous clients on one synchronous engine: the counterpart of vLLM's AsyncLLMEngine.
 
     any thread      `ask`: enqueue a call
-    engine thread   `tend`, between two steps: move calls into the lanes and from there into the engine's queue, abort;
+    engine thread   `tend`, between two steps: move calls through the fair queue into the engine's queue, abort;
                     `took`: hand a record to the hub thread
     hub thread      `_deliver`: apply the record to its calls; `leave`: abandon a call
 
@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from app.ground.errors import AppError
 from app.ground.settings import Policy
 from app.models.engine_face import EngineLike
-from app.openai.call import Call, Choice, Part
+from app.openai.call import Call, Choice, SubRequest
 from app.openai.errors import ApiError, of_refusal
-from app.openai.fair_queue import Full, Lanes
+from app.openai.fair_queue import FairQueue, Full
 from app.openai.streams import Streams
 from app.session.answers import ApiStatus
 from engine.cluster.router import RejectedError
@@ -62,22 +62,22 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 class AsyncEngine:
-    """Implements `app.session.source.Source` for one session."""
+    """Implements `app.session.request_source.RequestSource` for one session."""
 
     def __init__(
         self, call_hub: Callable[[Callable[[], None]], None], wake: Callable[[], None], most_waiting: int
     ) -> None:
         """`call_hub`: runs a function on the hub thread; `wake`: wakes the engine thread, which then calls `tend`."""
         self._call_hub, self._wake = call_hub, wake
-        self._lanes: Lanes[Part] = Lanes(most_waiting)  # engine thread only
+        self._queue: FairQueue[SubRequest] = FairQueue(most_waiting)  # engine thread only
         self._arrived: deque[tuple[Call, Policy]] = deque()
-        self._leaving: deque[Part] = deque()
+        self._leaving: deque[SubRequest] = deque()
         self._over: AppError | None = None  # why the session has ended; None: it has not
         self._left_waiting = 0  # sequences that the last step left waiting
         self._calls: set[Call] = set()  # from `ask` until they end or are abandoned
-        self._parts: dict[str, Part] = {}  # by request id; hub thread only, as the rest
-        self._of_sequence: dict[int, tuple[Part, Choice]] = {}
-        self._of_prefill: dict[int, Part] = {}  # by the sequence that prefills it for another instance
+        self._sub_requests: dict[str, SubRequest] = {}  # by request id; hub thread only, as the rest
+        self._of_sequence: dict[int, tuple[SubRequest, Choice]] = {}
+        self._of_prefill: dict[int, SubRequest] = {}  # by the sequence that prefills it for another instance
         self._instance_of: dict[int, int] = {}  # by sequence
         self._first_told = threading.Event()
         self._streams = Streams(urgent_told=self._first_told.set)
@@ -99,28 +99,28 @@ class AsyncEngine:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._arrived or self._leaving or len(self._lanes))
+        return bool(self._arrived or self._leaving or len(self._queue))
 
     @property
     def has_more(self) -> bool:
         return bool(self._arrived)
 
     def status(self) -> ApiStatus:
-        return {"waiting": self._lanes.waiting(), "active": len(self._calls)}
+        return {"waiting": self._queue.waiting(), "active": len(self._calls)}
 
     # On the engine thread
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
         while self._leaving:
-            part = self._leaving.popleft()
-            if not self._lanes.remove(part.call.client, part):
-                engine.abort(part.request_id)
+            sub_request = self._leaving.popleft()
+            if not self._queue.remove(sub_request.call.client, sub_request):
+                engine.abort(sub_request.request_id)
         if may_enter:
             self._let_in(engine)
         until = time.monotonic() + TENDING
         while self._arrived and time.monotonic() < until:
             self._take_in(engine, *self._arrived.popleft())
-            if may_enter:  # after each call, or its lane could be full while the engine has room
+            if may_enter:  # after each call, or its queue could be full while the engine has room
                 self._let_in(engine)
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
@@ -137,55 +137,55 @@ class AsyncEngine:
     def failed(self, refusal: AppError) -> None:
         if refusal.code == "unknown_theater":
             self._over = refusal
-        waiting = self._lanes.clear()
+        waiting = self._queue.clear()
         while self._arrived:
-            waiting += self._arrived.popleft()[0].parts
+            waiting += self._arrived.popleft()[0].sub_requests
         self._call_hub(partial(self._fail_all, of_refusal(refusal), waiting))
 
     def _take_in(self, engine: EngineLike, call: Call, policy: Policy) -> None:
-        """Check a whole call and put its prompts into the lane of its client."""
+        """Check a whole call and put its prompts into the fair queue."""
         try:
-            for part in call.parts:
-                part.sampling = _sampling_that_fits(engine, part, policy)
-            if call.asked.priority and engine.config.scheduling_policy != "priority":
+            for sub_request in call.sub_requests:
+                sub_request.sampling = _sampling_that_fits(engine, sub_request, policy)
+            if call.request.priority and engine.config.scheduling_policy != "priority":
                 raise ApiError("priority needs a server with --scheduling-policy priority", "priority")
-            taken: list[Part] = []
+            taken: list[SubRequest] = []
             try:
-                for part in call.parts:
-                    self._lanes.put(call.client, part, policy.max_waiting, call.asked.priority)
-                    taken.append(part)
+                for sub_request in call.sub_requests:
+                    self._queue.put(call.client, sub_request, policy.max_waiting, call.request.priority)
+                    taken.append(sub_request)
             except Full as error:
-                for part in taken:
-                    self._lanes.remove(call.client, part)
+                for sub_request in taken:
+                    self._queue.remove(call.client, sub_request)
                 raise self._too_many(str(error)) from error
         except ApiError as error:
             self._call_hub(partial(call.fail, error))
         except ValueError as error:  # ConfigError, RequestError
-            self._call_hub(partial(call.fail, call.asked.refusal(error)))
+            self._call_hub(partial(call.fail, call.request.refusal(error)))
         else:
             self._call_hub(partial(self._register, call))
 
     def _let_in(self, engine: EngineLike) -> None:
-        if not len(self._lanes):
+        if not len(self._queue):
             return
         running, waiting = engine.queue_lengths()
         places = 0 if self._left_waiting else engine.config.num_places - running
         for _ in range(places + AHEAD - waiting):
-            if not len(self._lanes):
+            if not len(self._queue):
                 return
-            part = self._lanes.take()
-            asked = _ask(part, time.monotonic() - part.call.arrived_at)
+            sub_request = self._queue.take()
+            ask = _ask(sub_request, time.monotonic() - sub_request.call.arrived_at)
             try:
-                engine.send([asked], part.sampling)
+                engine.send([ask], sub_request.sampling)
             except RejectedError as error:
-                self._call_hub(partial(self._fail, part, self._too_many(str(error))))
+                self._call_hub(partial(self._fail, sub_request, self._too_many(str(error))))
             except ValueError as error:  # valid on arrival; a run with other settings has begun since
-                self._call_hub(partial(self._fail, part, part.call.asked.refusal(error)))
+                self._call_hub(partial(self._fail, sub_request, sub_request.call.request.refusal(error)))
 
     def _too_many(self, sentence: str) -> ApiError:
         now = time.monotonic()
         recent = sum(now - at < RATE_SECONDS for at in tuple(self._ended))
-        seconds = math.ceil(len(self._lanes) * RATE_SECONDS / recent) if recent else LONGEST_RETRY
+        seconds = math.ceil(len(self._queue) * RATE_SECONDS / recent) if recent else LONGEST_RETRY
         retry_after = min(max(1, seconds), LONGEST_RETRY)
         return ApiError(sentence, status=429, code="rate_limit_exceeded", retry_after=retry_after)
 
@@ -200,15 +200,15 @@ class AsyncEngine:
         """Abandon a call, which its client no longer waits for: abort its unfinished requests."""
         call.is_gone = True
         self._calls.discard(call)
-        for part in call.parts:
-            if self._parts.pop(part.request_id, None) is not None:
-                self._leaving.append(part)
+        for sub_request in call.sub_requests:
+            if self._sub_requests.pop(sub_request.request_id, None) is not None:
+                self._leaving.append(sub_request)
         if self._leaving:
             self._wake()
 
     def _register(self, call: Call) -> None:
-        for part in call.parts:
-            self._parts[part.request_id] = part
+        for sub_request in call.sub_requests:
+            self._sub_requests[sub_request.request_id] = sub_request
         if call.is_gone:  # meanwhile
             self.leave(call)
 
@@ -218,7 +218,7 @@ class AsyncEngine:
             self._deliver(record)
         except Exception:
             logger.exception("delivering record %d", record.index)
-            for call in {part.call for part in self._parts.values()}:
+            for call in {sub_request.call for sub_request in self._sub_requests.values()}:
                 call.fail(ApiError("the server made a mistake; its terminal says more", status=500))
                 self.leave(call)
                 call.is_gone = False  # its client is connected and gets the error
@@ -231,16 +231,16 @@ class AsyncEngine:
             if type(op) not in HEARD:  # most are not
                 continue
             if isinstance(op, (Submit, Fork)):
-                part = self._parts.get(plain_id(op.request_id))
-                if part is not None:
+                sub_request = self._sub_requests.get(plain_id(op.request_id))
+                if sub_request is not None:
                     self._instance_of[op.seq_id] = record.instance
                     if isinstance(op, Submit) and op.kv_role == "kv_producer":
-                        self._of_prefill[op.seq_id] = part
+                        self._of_prefill[op.seq_id] = sub_request
                     else:
-                        self._of_sequence[op.seq_id] = (part, part.add_choice(op.seq_id))
-                    if part.record is None:
-                        part.record = record.index
-                        woken[part.call] = True
+                        self._of_sequence[op.seq_id] = (sub_request, sub_request.add_choice(op.seq_id))
+                    if sub_request.record is None:
+                        sub_request.record = record.index
+                        woken[sub_request.call] = True
             elif isinstance(op, Admit):
                 found = self._of_sequence.get(op.seq_id)
                 admitted = found[0] if found else self._of_prefill.get(op.seq_id)
@@ -249,10 +249,10 @@ class AsyncEngine:
                     admitted.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
             elif isinstance(op, Cache):
                 found = self._of_sequence.get(op.seq_id)
-                if (part := found[0] if found else self._of_prefill.get(op.seq_id)) is not None:
+                if (sub_request := found[0] if found else self._of_prefill.get(op.seq_id)) is not None:
                     findable = (op.logical + 1) * len(op.token_ids)
-                    if part.num_findable_tokens < findable <= len(part.prompt.token_ids):
-                        part.num_findable_tokens = findable
+                    if sub_request.num_findable_tokens < findable <= len(sub_request.prompt.token_ids):
+                        sub_request.num_findable_tokens = findable
             elif isinstance(op, (Finish, Rank)):
                 ends.append(op)
             elif isinstance(op, Lost):
@@ -262,23 +262,23 @@ class AsyncEngine:
                 found[0].prompt_logprobs.append(scored)
         for output in record.outputs:
             if (found := self._of_sequence.get(output.seq_id)) is not None:
-                part, choice = found
+                sub_request, choice = found
                 choice.outputs.append(output)
                 choice.num_tokens += 1
-                part.call.changed[choice] = part
-                woken.setdefault(part.call, choice.num_tokens == 1)
+                sub_request.call.changed[choice] = sub_request
+                woken.setdefault(sub_request.call, choice.num_tokens == 1)
         ranks = [op for op in ends if isinstance(op, Rank)]
         for rank in ranks:
-            part = self._parts.get(rank.request_id)
-            if part is not None and part.count > part.call.asked.n:
-                part.ranked = [part.of_sequence[seq_id] for seq_id in rank.seq_ids]
+            sub_request = self._sub_requests.get(rank.request_id)
+            if sub_request is not None and sub_request.count > sub_request.call.request.n:
+                sub_request.ranked = [sub_request.of_sequence[seq_id] for seq_id in rank.seq_ids]
         for end in ends:
             if isinstance(end, Finish):
                 self._instance_of.pop(end.seq_id, None)
-                part = self._of_prefill.pop(end.seq_id, None)
-                if part is not None and end.reason == "abort":
-                    self._fail(part, _aborted(end))
-                    woken[part.call] = True
+                sub_request = self._of_prefill.pop(end.seq_id, None)
+                if sub_request is not None and end.reason == "abort":
+                    self._fail(sub_request, _aborted(end))
+                    woken[sub_request.call] = True
             if isinstance(end, Finish) and (found := self._of_sequence.pop(end.seq_id, None)) is not None:
                 self._finish(*found, end)
                 woken[found[0].call] = True
@@ -292,29 +292,29 @@ class AsyncEngine:
         why = "the instance that served it has ended; send it again"
         return [Finish(seq_id=seq_id, reason="abort", detail=why) for seq_id in gone]
 
-    def _finish(self, part: Part, choice: Choice, end: Finish) -> None:
-        call = part.call
-        part.unfinished -= 1
+    def _finish(self, sub_request: SubRequest, choice: Choice, end: Finish) -> None:
+        call = sub_request.call
+        sub_request.unfinished -= 1
         if end.reason == "abort":
             call.fail(_aborted(end))
         choice.finish_reason, choice.stopped_by = end.reason, end.detail
-        call.changed[choice] = part
-        if not part.unfinished:
+        call.changed[choice] = sub_request
+        if not sub_request.unfinished:
             self._ended.append(time.monotonic())
-            if self._parts.pop(part.request_id, None) is not None:
+            if self._sub_requests.pop(sub_request.request_id, None) is not None:
                 call.part_ended()
             if call.is_done:
                 self._calls.discard(call)
 
-    def _fail(self, part: Part, error: ApiError) -> None:
-        part.call.fail(error)
-        self.leave(part.call)
+    def _fail(self, sub_request: SubRequest, error: ApiError) -> None:
+        sub_request.call.fail(error)
+        self.leave(sub_request.call)
 
-    def _fail_all(self, error: ApiError, waiting: list[Part]) -> None:
-        for part in [*self._parts.values(), *waiting]:
-            part.call.fail(error)
-            self._calls.discard(part.call)
-        self._parts.clear()
+    def _fail_all(self, error: ApiError, waiting: list[SubRequest]) -> None:
+        for sub_request in [*self._sub_requests.values(), *waiting]:
+            sub_request.call.fail(error)
+            self._calls.discard(sub_request.call)
+        self._sub_requests.clear()
         self._forget_sequences()
 
 
@@ -323,16 +323,16 @@ def _aborted(end: Finish) -> ApiError:
     return ApiError(why, status=500 if end.detail else 409, code="aborted")
 
 
-def _sampling_that_fits(engine: EngineLike, part: Part, policy: Policy) -> SamplingParams:
+def _sampling_that_fits(engine: EngineLike, sub_request: SubRequest, policy: Policy) -> SamplingParams:
     """Return the checked sampling parameters of a prompt. Without max_tokens, the smaller of the default and the
     client's limit applies; if the context has no room for that, as many tokens as fit.
 
     Raises:
         ValueError: as `engine.submit`.
     """
-    asked, prompts = part.call.asked, [_ask(part, 0.0)]
-    given = asked.sampling
-    usual = [most for most in (asked.default_tokens, policy.max_tokens) if most is not None]
+    request, prompts = sub_request.call.request, [_ask(sub_request, 0.0)]
+    given = request.sampling
+    usual = [most for most in (request.default_tokens, policy.max_tokens) if most is not None]
     if given.max_tokens is None and usual:
         found = replace(given, max_tokens=min(usual))
         try:
@@ -346,13 +346,13 @@ def _sampling_that_fits(engine: EngineLike, part: Part, policy: Policy) -> Sampl
     return given
 
 
-def _ask(part: Part, waited: float) -> Ask:
-    asked = part.call.asked
+def _ask(sub_request: SubRequest, waited: float) -> Ask:
+    request = sub_request.call.request
     return Ask(
-        text=part.prompt.token_ids,
-        request_id=part.request_id,
-        priority=asked.priority,
-        cache_salt=asked.cache_salt,
-        client=part.call.client,
+        text=sub_request.prompt.token_ids,
+        request_id=sub_request.request_id,
+        priority=request.priority,
+        cache_salt=request.cache_salt,
+        client=sub_request.call.client,
         waited=waited,
     )

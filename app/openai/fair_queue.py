@@ -1,6 +1,6 @@
-"""Where requests wait before an engine takes them: one lane a client, and the lanes take turns.
+"""Round-robin queue of requests before an engine takes them: one queue per client, served in turn.
 
-A thousand requests of one client wait in one lane, so the single one of another is the next but one.
+A thousand requests of one client wait in its queue, so the single request of another client is next but one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Full(Exception):
-    """A lane, or all of them together, have as many as they may."""
+    """The queue of a client, or all queues together, are at their limit."""
 
 
 class _Waiting(NamedTuple):
@@ -21,66 +21,66 @@ class _Waiting(NamedTuple):
     item: object  # never compared: no two have one arrival
 
 
-class Lanes(Generic[T]):
-    """In a lane the lowest `priority` goes first, of equals who came first. Not thread-safe."""
+class FairQueue(Generic[T]):
+    """Within a client the lowest `priority` goes first, then the earliest arrival. Not thread-safe."""
 
     def __init__(self, most: int) -> None:
-        """`most` wait in all lanes together."""
+        """`most`: limit over all clients."""
         self._most = most
-        self._lanes: dict[str, list[_Waiting]] = {}  # whose turn it is next, first; none is empty
+        self._queues: dict[str, list[_Waiting]] = {}  # by client, the next turn first; none is empty
         self._arrivals = 0
         self._count = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting items."""
         return self._count
 
     def waiting(self) -> dict[str, int]:
-        """How many of each client wait, in the order of their turns. Any thread may ask."""
-        return {client: len(lane) for client, lane in tuple(self._lanes.items())}
+        """Return the number of waiting items per client, in the order of their turns. May be called on any thread."""
+        return {client: len(queue) for client, queue in tuple(self._queues.items())}
 
     def put(self, client: str, item: T, most: int, priority: int = 0) -> None:
-        """Into the client's lane, which holds `most`.
+        """Append to the queue of the client, which holds at most `most`.
 
         Raises:
             Full: one sentence.
         """
-        lane = self._lanes.get(client, [])
-        if len(lane) >= most:
-            raise Full(f"{len(lane)} requests of this client wait already; a client may have {most}")
+        queue = self._queues.get(client, [])
+        if len(queue) >= most:
+            raise Full(f"{len(queue)} requests of this client wait already; a client may have {most}")
         if self._count >= self._most:
             raise Full(f"{self._count} requests wait already; this server takes no more than {self._most}")
         self._arrivals += 1
         self._count += 1
-        insort(self._lanes.setdefault(client, lane), _Waiting(priority, self._arrivals, item))
+        insort(self._queues.setdefault(client, queue), _Waiting(priority, self._arrivals, item))
 
     def take(self) -> T:
-        """The next one, whose lane goes to the end of the line. Raises IndexError when nobody waits."""
-        if not self._lanes:
-            raise IndexError("nobody waits")
-        client = next(iter(self._lanes))
-        lane = self._lanes.pop(client)
-        found = lane.pop(0)
-        if lane:
-            self._lanes[client] = lane
+        """Return the next item; its client's turn comes last then. Raises IndexError if the queue is empty."""
+        if not self._queues:
+            raise IndexError("the queue is empty")
+        client = next(iter(self._queues))
+        queue = self._queues.pop(client)
+        found = queue.pop(0)
+        if queue:
+            self._queues[client] = queue
         self._count -= 1
         return found.item  # type: ignore[return-value]
 
     def remove(self, client: str, item: T) -> bool:
-        """Whether it waited; it does no more."""
-        lane = self._lanes.get(client, [])
-        for at, waiting in enumerate(lane):
+        """Remove an item. Returns whether it was waiting."""
+        queue = self._queues.get(client, [])
+        for at, waiting in enumerate(queue):
             if waiting.item is item:
-                del lane[at]
-                if not lane:
-                    del self._lanes[client]
+                del queue[at]
+                if not queue:
+                    del self._queues[client]
                 self._count -= 1
                 return True
         return False
 
     def clear(self) -> list[T]:
-        """Everybody who waited."""
+        """Remove and return all items, in the order of their turns."""
         found: list[T] = []
-        while self._lanes:
+        while self._queues:
             found.append(self.take())
         return found

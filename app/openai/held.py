@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from app.ground.malloc_trim import TRIM
 from app.openai.errors import ApiError
-from app.openai.request import Asked
+from app.openai.request import ApiRequest
 
 MIB = 1024 * 1024
 MAX_OF_ONE = 128 * MIB  # bytes of one client's requests
@@ -17,9 +17,9 @@ CHARACTER_BYTES = 4
 REQUEST_BYTES = 64 * 1024  # per request: its sampling parameters and its connection
 
 
-def bytes_of(asked: Asked) -> int:
+def bytes_of(request: ApiRequest) -> int:
     """Return the approximate bytes that a request holds."""
-    prompts = (len(one.token_ids) * TOKEN_BYTES + len(one.text or "") * CHARACTER_BYTES for one in asked.prompts)
+    prompts = (len(one.token_ids) * TOKEN_BYTES + len(one.text or "") * CHARACTER_BYTES for one in request.prompts)
     return REQUEST_BYTES + sum(prompts)
 
 

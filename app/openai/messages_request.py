@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from app.models.engine_face import ServedModel
 from app.openai import request
-from app.openai.bodies import Body, CalledFunction, ChatBody, ChatMessage, Part, Tool, ToolCall
+from app.openai.bodies import Body, CalledFunction, ChatBody, ChatMessage, ContentPart, Tool, ToolCall
 from app.openai.errors import ApiError
-from app.openai.request import Asked
+from app.openai.request import ApiRequest
 from engine.trace.limits import MAX_WHOLE, Int
 
 NAMES = {"prompt": "messages", "max_tokens": "max_tokens", "stop": "stop_sequences"}
@@ -117,7 +117,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
     top_k: Int | None = None
 
 
-def asked(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
+def api_request(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> ApiRequest:
     """Return what the body asks for. Raises ApiError, naming the field.
 
     As at Anthropic's, `max_tokens` may be more than there is room for.
@@ -169,8 +169,8 @@ def _chat(body: CountTokensBody, **more: Any) -> ChatBody:
     )
 
 
-def _parts(content: str | list[TextBlock]) -> str | list[Part]:
-    return content if isinstance(content, str) else [Part(type="text", text=block.text) for block in content]
+def _parts(content: str | list[TextBlock]) -> str | list[ContentPart]:
+    return content if isinstance(content, str) else [ContentPart(type="text", text=block.text) for block in content]
 
 
 def _user(message: UserMessage) -> list[ChatMessage]:
@@ -178,16 +178,16 @@ def _user(message: UserMessage) -> list[ChatMessage]:
     if isinstance(message.content, str):
         return [ChatMessage(role="user", content=message.content)]
     found: list[ChatMessage] = []
-    texts: list[Part] | None = None
+    texts: list[ContentPart] | None = None
     for block in message.content:
         if isinstance(block, ToolResultBlock):
             found.append(ChatMessage(role="tool", content=_parts(block.content), tool_call_id=block.tool_use_id))
             texts = None
         elif texts is None:
-            texts = [Part(type="text", text=block.text)]
+            texts = [ContentPart(type="text", text=block.text)]
             found.append(ChatMessage(role="user", content=texts))
         else:
-            texts.append(Part(type="text", text=block.text))
+            texts.append(ContentPart(type="text", text=block.text))
     return found
 
 
@@ -202,7 +202,7 @@ def _assistant(message: AssistantMessage) -> ChatMessage:
     ]
     return ChatMessage(
         role="assistant",
-        content=[Part(type="text", text=block.text) for block in blocks if isinstance(block, TextBlock)],
+        content=[ContentPart(type="text", text=block.text) for block in blocks if isinstance(block, TextBlock)],
         reasoning_content="".join(block.thinking for block in blocks if isinstance(block, ThinkingBlock)) or None,
         tool_calls=calls or None,
     )

@@ -95,13 +95,13 @@ class Messages(Shape):
 
     @property
     def _choice(self) -> Choice:
-        return self.call.parts[0].choices[0]
+        return self.call.sub_requests[0].choices[0]
 
     def _ended(self, choice: Choice, reason: str) -> tuple[str, str | None]:
         """Return why it ended, and the stop sequence that did it."""
-        if reason == "stop" and choice.stopped_by in self.call.asked.sampling.stop:
+        if reason == "stop" and choice.stopped_by in self.call.request.sampling.stop:
             return "stop_sequence", choice.stopped_by
-        if reason == "length" and self.call.parts[0].sampling.max_tokens is None:
+        if reason == "length" and self.call.sub_requests[0].sampling.max_tokens is None:
             return "model_context_window_exceeded", None
         return STOP_REASONS[reason], None
 

@@ -30,7 +30,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     text: str | None = None  # as it was sent, where it is echoed; None: token ids were sent, or no echo
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """Request parsed from a body."""
 
     kind: Literal["completion", "chat"]
@@ -62,7 +62,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return ApiError(sentence, self.names.get(field, field), code=code)
 
 
-def completion(body: CompletionBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
+def completion(body: CompletionBody, model: ServedModel, max_model_len: int | None = None) -> ApiRequest:
     """Parse a completion body. Raises ApiError, naming the field."""
     prompts = _prompts(body.prompt, model, max_model_len, bool(body.echo))
     _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
@@ -75,7 +75,7 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
     prompt_logprobs = body.prompt_logprobs
     if body.echo and body.logprobs is not None:
         prompt_logprobs = max(body.logprobs, prompt_logprobs or 0)
-    return Asked(
+    return ApiRequest(
         kind="completion",
         prompts=prompts,
         sampling=_sampling(
@@ -93,7 +93,7 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
 
 def chat(
     body: ChatBody, model: ServedModel, max_model_len: int | None = None, names: Mapping[str, str] = NAMES
-) -> Asked:
+) -> ApiRequest:
     """Parse a chat body. Raises ApiError, naming the field. `names`: field names of the body that it is made from."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
@@ -113,7 +113,7 @@ def chat(
     is_parallel = body.parallel_tool_calls is not False
     usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     names = {**usual, **names}
-    return Asked(
+    return ApiRequest(
         kind="chat",
         prompts=[Prompt(token_ids=token_ids)],
         reading=reading_of(model, token_ids, bool(tools), is_parallel),

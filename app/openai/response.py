@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.openai.call import Call, Choice, Part
+from app.openai.call import Call, Choice, SubRequest
 from app.openai.shape import Shape, TokenBytes, event
 from app.openai.tool_calls import Calls
 from engine.trace.records import Candidate, Output
@@ -35,13 +35,13 @@ class Completions(Shape):
 def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
     """Return the whole response of a finished call."""
     choices = [
-        whole(call, part, choice, place, token_bytes)
-        for part in call.parts
-        for place, choice in enumerate(part.told_choices, part.first_index)
+        whole(call, sub_request, choice, place, token_bytes)
+        for sub_request in call.sub_requests
+        for place, choice in enumerate(sub_request.told_choices, sub_request.first_index)
     ]
     found = {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
-    if call.asked.kind == "chat" and call.asked.prompt_logprobs is not None:  # as in vLLM's response
-        found["prompt_logprobs"] = _prompt_logprobs(call, call.parts[0], token_bytes)
+    if call.request.kind == "chat" and call.request.prompt_logprobs is not None:  # as in vLLM's response
+        found["prompt_logprobs"] = _prompt_logprobs(call, call.sub_requests[0], token_bytes)
     return found
 
 
@@ -49,33 +49,33 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
     """Return the events since the last call, one for each choice with something to send."""
     found: list[bytes] = []
     changed, call.changed = call.changed, {}
-    for choice, part in changed.items():
+    for choice, sub_request in changed.items():
         if choice.around is not None and choice.finish_reason is None:
             text = "".join([output.text for output in choice.outputs])
             choice.outputs = []
             if text:
                 found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
-        elif (told := delta(call, part, choice, token_bytes)) is not None:
+        elif (told := delta(call, sub_request, choice, token_bytes)) is not None:
             found.append(_chunk(call, told))
-            asked = call.asked
-            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.reading):
-                choice.around = _around(call, part, choice, token_bytes)
+            request = call.request
+            if request.logprobs is None and not (request.only_echo or request.continuous_usage or request.reading):
+                choice.around = _around(call, sub_request, choice, token_bytes)
     return found
 
 
 def _chunk(call: Call, told: dict[str, Any]) -> bytes:
     chunk = {**_head(call, is_chunk=True), "choices": [told]}
-    if call.asked.include_usage:
-        chunk["usage"] = usage(call) if call.asked.continuous_usage else None
+    if call.request.include_usage:
+        chunk["usage"] = usage(call) if call.request.continuous_usage else None
     return event(chunk)
 
 
-def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
+def _around(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
     """Return the bytes before and after the text in each event of a choice between its first and its last one."""
     between = Choice(call, choice.index)
     between.is_begun = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
-    told = delta(call, part, between, token_bytes)
+    told = delta(call, sub_request, between, token_bytes)
     assert told is not None
     before, after = _chunk(call, told).split(msgspec.json.encode(PLACE))
     return before, after
@@ -83,7 +83,7 @@ def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> 
 
 def last_chunks(call: Call) -> list[bytes]:
     """Return the events that end a successful stream."""
-    if not call.asked.include_usage:
+    if not call.request.include_usage:
         return [DONE]
     return [event({**_head(call, is_chunk=True), "choices": [], "usage": usage(call)}), DONE]
 
@@ -101,7 +101,7 @@ def usage(call: Call) -> dict[str, Any]:
 
 def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
     kind = "text_completion"
-    if call.asked.kind == "chat":
+    if call.request.kind == "chat":
         kind = "chat.completion.chunk" if is_chunk else "chat.completion"
     return {
         "id": call.id,
@@ -112,11 +112,11 @@ def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
     }
 
 
-def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
+def whole(call: Call, sub_request: SubRequest, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
     """Return a choice of a response that is not streamed."""
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
-    if call.asked.kind == "chat":
+    if call.request.kind == "chat":
         reasoning, content, calls = choice.reader.read(choice.outputs, True) if choice.reader else ("", text, [])
         said["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
         if reasoning:
@@ -126,18 +126,18 @@ def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Token
             said["finish_reason"] = _reason(choice.finish_reason)
         said["logprobs"] = _chat_logprobs(call, choice.outputs)
     else:
-        echoed = _echo(call, part, token_bytes)
-        outputs = [] if call.asked.only_echo else choice.outputs
-        said["text"] = echoed + ("" if call.asked.only_echo else text)
-        said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt=call.asked.echo)
-        if call.asked.only_echo:
+        echoed = _echo(call, sub_request, token_bytes)
+        outputs = [] if call.request.only_echo else choice.outputs
+        said["text"] = echoed + ("" if call.request.only_echo else text)
+        said["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt=call.request.echo)
+        if call.request.only_echo:
             said["finish_reason"] = "length"
-        if call.asked.prompt_logprobs is not None:
-            said["prompt_logprobs"] = _prompt_logprobs(call, part, token_bytes)
+        if call.request.prompt_logprobs is not None:
+            said["prompt_logprobs"] = _prompt_logprobs(call, sub_request, token_bytes)
     return said
 
 
-def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
+def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
     """Return what is new in a choice of a stream; None if no character is complete and nothing else is new."""
     is_first, ended = not choice.is_begun, choice.finish_reason
     outputs, choice.outputs = choice.outputs, []  # their text is held back, or sent now
@@ -145,15 +145,15 @@ def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> di
         reasoning, text, calls = choice.reader.read(outputs, ended is not None)
     else:
         reasoning, text, calls = "", "".join(output.text for output in outputs), Calls()
-    echoed = _echo(call, part, token_bytes) if is_first and call.asked.kind == "completion" else ""
-    is_silent = not (text or reasoning) and (call.asked.logprobs is None or not choice.reader)
+    echoed = _echo(call, sub_request, token_bytes) if is_first and call.request.kind == "completion" else ""
+    is_silent = not (text or reasoning) and (call.request.logprobs is None or not choice.reader)
     if choice.is_told or (is_silent and not (ended or echoed)):
         choice.outputs = [] if choice.reader else outputs
         return None
     choice.is_begun = True
     choice.is_told = ended is not None
     said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
-    if call.asked.kind == "chat":
+    if call.request.kind == "chat":
         said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
         if reasoning:
             said["delta"]["reasoning_content"] = reasoning
@@ -162,12 +162,12 @@ def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> di
             said["finish_reason"] = _reason(ended)
         said["logprobs"] = _chat_logprobs(call, outputs)
         return said
-    if call.asked.only_echo:
+    if call.request.only_echo:
         text, outputs = "", []
         said["finish_reason"] = ended and "length"
     said["text"] = echoed + text
-    with_prompt = is_first and call.asked.echo
-    said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt, choice)
+    with_prompt = is_first and call.request.echo
+    said["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt, choice)
     return said
 
 
@@ -176,12 +176,12 @@ def _reason(reason: str | None) -> str | None:
     return "tool_calls" if reason == "stop" else reason
 
 
-def _echo(call: Call, part: Part, token_bytes: TokenBytes) -> str:
-    if not call.asked.echo:
+def _echo(call: Call, sub_request: SubRequest, token_bytes: TokenBytes) -> str:
+    if not call.request.echo:
         return ""
-    if part.prompt.text is not None:
-        return part.prompt.text
-    return b"".join(map(token_bytes, part.prompt.token_ids)).decode("utf-8", "replace")
+    if sub_request.prompt.text is not None:
+        return sub_request.prompt.text
+    return b"".join(map(token_bytes, sub_request.prompt.token_ids)).decode("utf-8", "replace")
 
 
 def label(token: bytes) -> str:
@@ -193,7 +193,7 @@ def label(token: bytes) -> str:
 
 
 def _chat_logprobs(call: Call, outputs: list[Output]) -> dict[str, Any] | None:
-    count = call.asked.logprobs
+    count = call.request.logprobs
     if count is None:
         return None
     content = [
@@ -209,20 +209,20 @@ def _told(token: bytes, logprob: float) -> dict[str, Any]:
 
 def _completion_logprobs(
     call: Call,
-    part: Part,
+    sub_request: SubRequest,
     outputs: list[Output],
     token_bytes: TokenBytes,
     with_prompt: bool,
     choice: Choice | None = None,
 ) -> dict[str, Any] | None:
     """Return four parallel lists, one entry per token; an echoed prompt's first token has no probability."""
-    count = call.asked.logprobs
+    count = call.request.logprobs
     if count is None:
         return None
     rows: list[tuple[bytes, float | None, list[Candidate] | None]] = []
     if with_prompt:
-        scored = {one.position: one for one in part.prompt_logprobs}
-        for position, token_id in enumerate(part.prompt.token_ids):
+        scored = {one.position: one for one in sub_request.prompt_logprobs}
+        for position, token_id in enumerate(sub_request.prompt.token_ids):
             one = scored.get(position)
             figures = (None, None) if one is None else (one.logprob, one.top[:count])
             rows.append((token_bytes(token_id), *figures))
@@ -244,11 +244,11 @@ def _completion_logprobs(
     return told
 
 
-def _prompt_logprobs(call: Call, part: Part, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
+def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
     """Return, as vLLM does, a map from token id to its figures for each prompt token; None for the first."""
-    count = call.asked.prompt_logprobs or 0
+    count = call.request.prompt_logprobs or 0
     found: list[dict[str, Any] | None] = [None]
-    for one in sorted(part.prompt_logprobs, key=lambda scored: scored.position):
+    for one in sorted(sub_request.prompt_logprobs, key=lambda scored: scored.position):
         places = {candidate.token_id: place for place, candidate in enumerate(one.top, 1)}
         own = Candidate(one.token_id, token_bytes(one.token_id), one.logprob)
         told = [own, *(c for c in one.top[:count] if c.token_id != one.token_id)]

@@ -9,9 +9,9 @@ from msgspec import Meta, Struct, field
 
 from app.models.engine_face import ServedModel
 from app.openai import request
-from app.openai.bodies import HARMLESS, Body, CalledFunction, ChatBody, ChatMessage, Part, Tool, ToolCall
+from app.openai.bodies import HARMLESS, Body, CalledFunction, ChatBody, ChatMessage, ContentPart, Tool, ToolCall
 from app.openai.errors import ApiError
-from app.openai.request import Asked
+from app.openai.request import ApiRequest
 from engine.trace.limits import Int
 
 NAMES = {"prompt": "input", "max_tokens": "max_output_tokens"}
@@ -133,9 +133,9 @@ def messages(body: ResponsesBody) -> list[ChatMessage]:
     return found
 
 
-def asked(
+def api_request(
     body: ResponsesBody, conversation: Sequence[ChatMessage], model: ServedModel, max_model_len: int | None = None
-) -> Asked:
+) -> ApiRequest:
     """Return what the body asks for. `conversation`: without its instructions. Raises ApiError, naming the field."""
     first = [] if body.instructions is None else [ChatMessage(role="system", content=body.instructions)]
     settings: dict[str, Any] = {}
@@ -179,10 +179,10 @@ def _assistants(found: list[ChatMessage]) -> ChatMessage:
     return found[-1]
 
 
-def _parts(content: str | list[Content]) -> list[Part]:
+def _parts(content: str | list[Content]) -> list[ContentPart]:
     if isinstance(content, str):
-        return [Part(type="text", text=content)]
-    return [Part(type="text", text=one.text) for one in content]
+        return [ContentPart(type="text", text=content)]
+    return [ContentPart(type="text", text=one.text) for one in content]
 
 
 def _missing(where: str, field: str) -> ApiError:

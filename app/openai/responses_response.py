@@ -144,7 +144,7 @@ class Responses(Shape):
 
     def _usage(self) -> dict[str, Any]:
         call = self.call
-        reader = call.parts[0].choices[0].reader
+        reader = call.sub_requests[0].choices[0].reader
         cached, written = call.num_cached_tokens, call.num_newly_cached_tokens
         return {
             "input_tokens": call.num_prompt_tokens,
@@ -168,10 +168,10 @@ class Responses(Shape):
             "incomplete_details": None,
             "model": call.model,
             "output": [*self._output],
-            "parallel_tool_calls": call.asked.parallel_tool_calls,
-            "temperature": call.asked.sampling.temperature,
+            "parallel_tool_calls": call.request.parallel_tool_calls,
+            "temperature": call.request.sampling.temperature,
             "text": {"format": {"type": "text"}},
-            "top_p": call.asked.sampling.top_p,
+            "top_p": call.request.sampling.top_p,
             "truncation": "disabled",
             "usage": None,
         }

@@ -24,7 +24,7 @@ from engine.trace.records import ModelFacts
 NAME = "API"
 
 
-class Served(NamedTuple):
+class ServedSession(NamedTuple):
     """Session and engine that serve a request."""
 
     session: Session
@@ -39,8 +39,8 @@ class ApiSessions:
     ) -> None:
         self._sessions, self._models, self._hub = sessions, models, hub
         self._settings, self._api = settings, api
-        self._own: dict[str, Served] = {}  # by model
-        self._named: dict[str, Served] = {}  # by session id
+        self._own: dict[str, ServedSession] = {}  # by model
+        self._named: dict[str, ServedSession] = {}  # by session id
         self._lock = threading.Lock()
 
     def model(self, name: str | None) -> ServedModel:
@@ -58,7 +58,7 @@ class ApiSessions:
         with self._models.lease(name, wait=0) as lease:  # worker threads are few, so none waits
             return lease.model
 
-    def of_model(self, name: str | None) -> Served:
+    def of_model(self, name: str | None) -> ServedSession:
         """Return the API's session on a model; create it if there is none.
 
         Raises:
@@ -101,7 +101,7 @@ class ApiSessions:
                 del self._own[name]
                 self._sessions.remove(served.session, Closing("let_go"))
 
-    def named(self, session_id: str, model: str | None) -> Served:
+    def named(self, session_id: str, model: str | None) -> ServedSession:
         """Return the session of the page that a request names.
 
         Raises:
@@ -126,7 +126,7 @@ class ApiSessions:
             served = self._named[session_id] = self._serve(session)
             return served
 
-    def _serve(self, session: Session) -> Served:
+    def _serve(self, session: Session) -> ServedSession:
         engine = AsyncEngine(self._hub.call, session.look, self._api.max_waiting)
         session.serve(engine)
-        return Served(session, engine)
+        return ServedSession(session, engine)

@@ -59,12 +59,12 @@ def imports_of(folder: Path, name: str) -> list[str]:
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
 
-LATE = "late"  # in a panel's folder: style sheets that begin so come with its code (static/js/kit/lazy.js)
+LAZY = "lazy"  # prefix of a panel's style sheets that are loaded with its code (static/js/kit/lazy.js)
 
 
-def panel_sheets(folder: Path, late: bool = False) -> list[str]:
-    """Return the style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
-    found = [path for path in folder.glob("js/panels/*/*.css") if late or not path.name.startswith(LATE)]
+def panel_sheets(folder: Path, lazy: bool = False) -> list[str]:
+    """Return the style sheets that panels have in their folders, as paths below `folder`; `lazy`: the lazy ones too."""
+    found = [path for path in folder.glob("js/panels/*/*.css") if lazy or not path.name.startswith(LAZY)]
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 

@@ -15,7 +15,7 @@ from app.ground.paths import static_dir
 from app.page import assets
 
 FIRST = "first.css"  # below static/, as the one file of modules
-OVER = "over.css"  # what has a say over all panels: static/js/kit/lazy.js puts a panel's late sheets before it
+OVER = "over.css"  # what has a say over all panels: static/js/kit/lazy.js puts a panel's lazy sheets before it
 _CHARTS = "css/charts.css"
 _REPORTS = (
     "css/tokens.css", "css/base.css", "js/panels/header/style.css", _CHARTS, "css/overlays.css", "css/bench.css",
@@ -65,8 +65,8 @@ class PageSheets:
         return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
 
     def one_by_one(self) -> list[Sheet]:
-        """Return all sheets of the stage, late ones too, for a page that has everything in itself."""
-        names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, late=True), *_OVER_PANELS]
+        """Return all sheets of the stage, lazy ones too, for a page that has everything in itself."""
+        names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, lazy=True), *_OVER_PANELS]
         return [Sheet(name, name == _CHARTS) for name in names]
 
     def parts(self, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Words of the pages: each room of `static/js` has a file per language, and a page fetches its language's in one
 answer: the benchmark page all, the other one all but those that only the benchmark page uses.
 
-Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `late.<code>.json` and are
+Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `lazy.<code>.json` and are
 fetched as they are, with the code; so are the long texts of operations, which only such panels use.
 """
 
@@ -102,12 +102,12 @@ def scale_words_of(language: str) -> dict[str, Any]:
 
 
 def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """As `words_of`, with all that comes late, but of panels `without`: what a page in one file needs."""
+    """As `words_of`, with all lazily loaded words, except those of panels `without`: what a page in one file needs."""
     found = words_of(language)
-    late = {name: texts for name, texts in _rooms("late", language).items() if not name.startswith(without)}
+    lazy = {name: texts for name, texts in _rooms("lazy", language).items() if not name.startswith(without)}
     return {
         **found,
-        "texts": _together({"the page": found["texts"], "the messages at length": long_texts(language), **late}),
+        "texts": _together({"the page": found["texts"], "the messages at length": long_texts(language), **lazy}),
     }
 
 
@@ -143,7 +143,7 @@ def _of_options(language: str) -> dict[str, str]:
 
 
 def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
-    """Return each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
+    """Return each room's words of a kind, `words` or `lazy`, by the file's name, in English what the language lacks.
 
     `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
     """

@@ -56,7 +56,7 @@ class Library:
         self._folder = folder
         self._shelves = list(shelves)
         self._rows = Rows(folder, _now) if folder else None
-        self._room = Quota(folder, settings.max_recordings, settings.max_library_bytes) if folder else None
+        self._quota = Quota(folder, settings.max_recordings, settings.max_library_bytes) if folder else None
         self._recorders: dict[str, Recorder] = {}
 
     @property
@@ -109,16 +109,16 @@ class Library:
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
         """Begin to record a run: its records so far, then each new one."""
-        folder, rows, room = self._place()
+        folder, rows, quota = self._place()
         recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
         row = Row(recording_id=recording_id, file=recording_id + SUFFIX, name=name, tags=tags, added=_now())
         with _one_sentence("recording.no_write"), contextlib.ExitStack() as undo:
-            room.claim(row.file, run.log.num_bytes)
-            undo.callback(room.release, row.file)
+            quota.claim(row.file, run.log.num_bytes)
+            undo.callback(quota.release, row.file)
             rows.put(row)
             undo.callback(rows.remove, recording_id)
-            grow = functools.partial(room.grow, row.file)
+            grow = functools.partial(quota.grow, row.file)
             recorder = Recorder(recording_id, name, folder / row.file, run, grow, self._recorded)
             undo.pop_all()
         if recorder.ended is None:
@@ -130,10 +130,10 @@ class Library:
         """Yield a file of the folder to write an upload of `size` bytes into; gone afterwards unless `take` has
         taken it.
         """
-        folder, _, room = self._place()
+        folder, _, quota = self._place()
         with _one_sentence("recording.file"):
             path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
-            with room.claimed(path.name, size), path.open("xb") as file:
+            with quota.claimed(path.name, size), path.open("xb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 try:
                     yield file
@@ -195,18 +195,18 @@ class Library:
             self._rows.close()
 
     def _place(self) -> tuple[Path, Rows, Quota]:
-        """Folder, rows and room; the folder is made when it is first needed, and when it is gone."""
-        if self._folder is None or self._rows is None or self._room is None:
+        """Folder, rows and quota; the folder is made when it is first needed, and when it is gone."""
+        if self._folder is None or self._rows is None or self._quota is None:
             raise refuse("refused", "recording.no_folder")
         with _one_sentence("recordings.no_write"):
             self._rows.place()
-        return self._folder, self._rows, self._room
+        return self._folder, self._rows, self._quota
 
     def _recorded(self, recorder: Recorder) -> None:
         """A recording has ended: its row says how, and what the file has."""
-        assert self._rows and self._room
+        assert self._rows and self._quota
         self._recorders.pop(recorder.recording_id, None)
-        self._room.release(recorder.path.name)
+        self._quota.release(recorder.path.name)
         row = self._row(recorder.recording_id)
         if row is None:
             return

@@ -24,14 +24,14 @@ from app.session.answers import Ended
 from app.session.summary import Summary, summarize
 from engine.trace.codec import TraceFormatError
 
-Source = Literal["library", "shipped", "file"]
+RecordingSource = Literal["library", "shipped", "file"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
     """Recording of any source. Only those of the library can be changed."""
 
     id: str
-    source: Source  # library: stored by this server; shipped: comes with the program; file: given on the command line
+    source: RecordingSource  # library: stored by this server; shipped: part of the program; file: on the command line
     name: str
     title: Translated | None = None  # a shipped one's
     text: Translated | None = None  # what there is to see in it
@@ -61,7 +61,7 @@ class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Shelf:
     """Some trace files, each opened when it is first listed."""
 
-    def __init__(self, source: Source, files: Iterable[Path], taken: Collection[str] = ()) -> None:
+    def __init__(self, source: RecordingSource, files: Iterable[Path], taken: Collection[str] = ()) -> None:
         """`taken`: ids that other shelves have. Files of one name, or of such an id, are called after their folders."""
         self.source = source
         files = list(dict.fromkeys(files))

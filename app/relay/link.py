@@ -132,7 +132,7 @@ class Link:
             return over()
         number = next(self._numbers)
         self._over[number] = over
-        self._say(wire.Asked(client, number, message))
+        self._say(wire.EventPacket(client, number, message))
 
     # The link
 

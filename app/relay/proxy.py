@@ -56,8 +56,8 @@ class Proxy:
         except HTTPException as error:  # too long, or too slow
             status, headers, data = of_http(error).response(request.path)
             return Response(data, status, headers)
-        late = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
-        return Response(late, direct_passthrough=True)
+        answer = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
+        return Response(answer, direct_passthrough=True)
 
 
 def _target(environ: dict[str, Any]) -> str:

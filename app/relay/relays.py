@@ -200,7 +200,7 @@ class Relays:
 
     def _take(self, relay: Relay, message: wire.Up) -> None:
         match message:
-            case wire.Asked(client, number, packet):
+            case wire.EventPacket(client, number, packet):
                 gevent.spawn(self._carry_out, relay, client, number, packet)
             case wire.Has(number, clients):
                 for client in clients:

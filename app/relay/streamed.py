@@ -13,7 +13,7 @@ import gevent.socket
 
 from app.openai.errors import of_refusal
 from app.relay.link import away
-from app.transport.late import LateAnswer
+from app.transport.async_response import AsyncResponse
 
 CONNECTING = 10.0  # seconds
 PIECE = 64 * 1024  # bytes
@@ -24,7 +24,7 @@ OWN = (
 )
 
 
-class Streamed(LateAnswer):
+class Streamed(AsyncResponse):
     """Answer to one request. A stream may last, so no thread is held; a client that leaves here leaves there too."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Streamed(LateAnswer):
             self._upstream = http.client.HTTPConnection(parts.hostname or "", parts.port)
             self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECTING)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.settimeout(None)  # a request may wait in its lane for as long as its deadline lets it
+            self._socket.settimeout(None)  # a request may wait for its client's turn until its deadline
             self._upstream.sock = self._socket
             self._upstream.request(*self._asked)
             self._found = self._upstream.getresponse()

@@ -31,7 +31,7 @@ class Gone(Struct, tag="gone", array_like=True, frozen=True):
     client: int
 
 
-class Asked(Struct, tag="asked", array_like=True, frozen=True):
+class EventPacket(Struct, tag="asked", array_like=True, frozen=True):
     """An event, as its client sent it: a Socket.IO packet in msgpack."""
 
     client: int
@@ -53,7 +53,7 @@ class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
     seconds: float
 
 
-Up = Hello | Who | Came | Gone | Asked | Has | Wrote
+Up = Hello | Who | Came | Gone | EventPacket | Has | Wrote
 
 
 # The engine's process says

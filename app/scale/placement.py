@@ -14,7 +14,7 @@ from flask import Request, Response
 
 from app.ground.routing import json_answer
 from app.scale.bounds import PLACEMENT
-from app.scale.request import Asked, known_of, real, refusal, refused, whole
+from app.scale.request import ListOption, Query, known_of, real, refusal, refused, whole
 from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.simulate.instance_options import Demand, Nodes, PlacementError
@@ -33,13 +33,6 @@ MAX_INSTANCES = 16
 trying = threading.Lock()  # one trial at a time: it takes a core
 
 
-class Choice(TypedDict):
-    """Choice of a list."""
-
-    id: str
-    name: str
-
-
 class Found(TypedDict):
     """Result of one of the three ways."""
 
@@ -52,8 +45,8 @@ class Found(TypedDict):
 class PlacementAnswer(TypedDict):
     """/api/scale/placement."""
 
-    models: list[Choice]
-    gpus: list[Choice]
+    models: list[ListOption]
+    gpus: list[ListOption]
     asked: Demand
     ways: list[Found]
     source: str
@@ -75,14 +68,14 @@ class Wanted(TypedDict):
     demand: Demand
 
 
-def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
+def answer(query: Query, known: Presets | None = None) -> PlacementAnswer:
     """Return the three ways for these settings.
 
     Raises:
         AppError: a setting cannot be.
     """
     known = known or presets()
-    wanted = read(asked, known)
+    wanted = read(query, known)
     return {
         "models": [{"id": one.id, "name": one.name} for one in known.timed_models],
         "gpus": [{"id": one.id, "name": one.name} for one in known.timed_gpus],
@@ -93,14 +86,14 @@ def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
     }
 
 
-def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
+def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
     """Return a placement of these settings, with requests served on it by the engine's scheduler.
 
     Raises:
         AppError: a setting cannot be, or it cannot be tried.
     """
-    wanted = read(asked, known or presets())
-    way: Way = next((one for one in _WAYS if one == asked.get("way")), "apart")
+    wanted = read(query, known or presets())
+    way: Way = next((one for one in _WAYS if one == query.get("way")), "apart")
     demand = wanted["demand"]
     number = min(REQUESTS, MAX_OUTPUT // demand.output_tokens, MAX_PROMPT // demand.prompt_tokens)
     if not trying.acquire(blocking=False):
@@ -117,31 +110,31 @@ def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
         trying.release()
 
 
-def read(asked: Asked, known: Presets) -> Wanted:
+def read(query: Query, known: Presets) -> Wanted:
     """Return the settings of an address.
 
     Raises:
         AppError: one of them cannot be.
     """
     chat, gpus = TABLE[0], known.timed_gpus
-    model = _one("model", asked, known.timed_models)
+    model = _one("model", query, known.timed_models)
     return {
         "cards": (
-            Card(model, _one("prefill_gpu", asked, gpus), known.layers),
-            Card(model, _one("decode_gpu", asked, gpus), known.layers),
+            Card(model, _one("prefill_gpu", query, gpus), known.layers),
+            Card(model, _one("decode_gpu", query, gpus), known.layers),
         ),
         "nodes": Nodes(
-            number=whole(asked, "nodes", 4, PLACEMENT["nodes"]),
-            gpus=whole(asked, "node_gpus", 8, PLACEMENT["node_gpus"]),
-            network=real(asked, "network", 25.0, PLACEMENT["network"]) * 1e9,
+            number=whole(query, "nodes", 4, PLACEMENT["nodes"]),
+            gpus=whole(query, "node_gpus", 8, PLACEMENT["node_gpus"]),
+            network=real(query, "network", 25.0, PLACEMENT["network"]) * 1e9,
         ),
         "demand": Demand(
-            rate=real(asked, "rate", 10.0, PLACEMENT["rate"]),
-            prompt_tokens=whole(asked, "prompt_tokens", 512, PLACEMENT["prompt_tokens"], model.max_position - 1),
-            output_tokens=whole(asked, "output_tokens", 128, PLACEMENT["output_tokens"]),
-            ttft=real(asked, "ttft", chat.ttft, PLACEMENT["ttft"]),
-            tpot=real(asked, "tpot", chat.tpot, PLACEMENT["tpot"]),
-            share=real(asked, "share", 0.9, PLACEMENT["share"]),
+            rate=real(query, "rate", 10.0, PLACEMENT["rate"]),
+            prompt_tokens=whole(query, "prompt_tokens", 512, PLACEMENT["prompt_tokens"], model.max_position - 1),
+            output_tokens=whole(query, "output_tokens", 128, PLACEMENT["output_tokens"]),
+            ttft=real(query, "ttft", chat.ttft, PLACEMENT["ttft"]),
+            tpot=real(query, "tpot", chat.tpot, PLACEMENT["tpot"]),
+            share=real(query, "share", 0.9, PLACEMENT["share"]),
         ),
     }
 
@@ -162,8 +155,8 @@ def _found(way: Way, wanted: Wanted) -> Found:
         return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.said}}
 
 
-def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
-    wanted = asked.get(name, known[0].id)
+def _one(name: str, query: Query, known: list[Preset]) -> Preset:
+    wanted = query.get(name, known[0].id)
     found = next((one for one in known if one.id == wanted), None)
     if found is None:
         ids = ", ".join(one.id for one in known)

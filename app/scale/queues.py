@@ -13,7 +13,7 @@ from flask import Request, Response
 
 from app.ground.routing import json_answer
 from app.scale.bounds import QUEUES
-from app.scale.request import Asked, known_of, one_of, real, refused, whole
+from app.scale.request import ListOption, Query, known_of, one_of, real, refused, whole
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -48,7 +48,7 @@ class Line(TypedDict):
     curve: list[CurvePoint]
 
 
-class Served(TypedDict):
+class ArrangementRate(TypedDict):
     """Rate that an arrangement on both sides serves within an application's objectives. Requests per second."""
 
     arrangement: Arrangement
@@ -62,7 +62,7 @@ class ApplicationRow(TypedDict):
     """Row of an application."""
 
     application: Application
-    served: list[Served]
+    served: list[ArrangementRate]
 
 
 class CrossingPoint(TypedDict):
@@ -72,19 +72,12 @@ class CrossingPoint(TypedDict):
     rate: float
 
 
-class Choice(TypedDict):
-    """Choice of a list."""
-
-    id: str
-    name: str
-
-
 class Split(TypedDict):
     """K of a model, a card, a link and a length, derived; `refused`: why there is none, by language."""
 
-    models: list[Choice]
-    gpus: list[Choice]
-    links: list[Choice]
+    models: list[ListOption]
+    gpus: list[ListOption]
+    links: list[ListOption]
     numbers: list[Derived]
     refused: dict[str, str] | None
 
@@ -101,24 +94,24 @@ class QueuesAnswer(TypedDict):
     source: str
 
 
-def answer(asked: Asked, known: Presets | None = None) -> QueuesAnswer:
+def answer(query: Query, known: Presets | None = None) -> QueuesAnswer:
     """Return all curves and tables for these settings.
 
     Raises:
         AppError: one of them cannot be.
     """
-    rate = real(asked, "rate", 2.0, QUEUES["rate"])
-    gpus = whole(asked, "gpus", 2, QUEUES["gpus"])
+    rate = real(query, "rate", 2.0, QUEUES["rate"])
+    gpus = whole(query, "gpus", 2, QUEUES["gpus"])
     prefill = Prefill(
-        service=real(asked, "service", 0.25, QUEUES["service"]),
+        service=real(query, "service", 0.25, QUEUES["service"]),
         gpus=gpus,
-        speedup=real(asked, "speedup", 1.5, QUEUES["speedup"]),
+        speedup=real(query, "speedup", 1.5, QUEUES["speedup"]),
     )
-    step, batch = real(asked, "step", 0.05, QUEUES["step"]), whole(asked, "batch", 128, QUEUES["batch"])
-    decode_speedup = real(asked, "decode_speedup", 1.7, QUEUES["decode_speedup"])
+    step, batch = real(query, "step", 0.05, QUEUES["step"]), whole(query, "batch", 128, QUEUES["batch"])
+    decode_speedup = real(query, "decode_speedup", 1.7, QUEUES["decode_speedup"])
     output_tokens, share = (
-        whole(asked, "output_tokens", 64, QUEUES["output_tokens"]),
-        real(asked, "share", 0.9, QUEUES["share"]),
+        whole(query, "output_tokens", 64, QUEUES["output_tokens"]),
+        real(query, "share", 0.9, QUEUES["share"]),
     )
     try:
         prefill.checked()
@@ -149,19 +142,19 @@ def answer(asked: Asked, known: Presets | None = None) -> QueuesAnswer:
                 }
                 for row in TABLE
             ],
-            "split": _split(asked, gpus, known or presets()),
+            "split": _split(query, gpus, known or presets()),
             "source": SOURCE,
         }
     except ValueError as error:
         raise refused(error) from error
 
 
-def _split(asked: Asked, gpus: int, known: Presets) -> Split:
+def _split(query: Query, gpus: int, known: Presets) -> Split:
     counted = {id: one for id, one in known.models.items() if one.is_counted}
-    model = one_of("model", asked, counted, MODEL)
-    gpu = one_of("gpu", asked, known.gpus, CARD)
-    link = one_of("link", asked, known.links, LINK)
-    tokens = whole(asked, "prompt_tokens", PROMPT_TOKENS, QUEUES["prompt_tokens"])
+    model = one_of("model", query, counted, MODEL)
+    gpu = one_of("gpu", query, known.gpus, CARD)
+    link = one_of("link", query, known.links, LINK)
+    tokens = whole(query, "prompt_tokens", PROMPT_TOKENS, QUEUES["prompt_tokens"])
     numbers: list[Derived] = []
     why = None
     try:
@@ -169,15 +162,15 @@ def _split(asked: Asked, gpus: int, known: Presets) -> Split:
     except ImpossibleInput as error:
         why = {"en": str(error), **error.said}
     return {
-        "models": _choices(counted.values()),
-        "gpus": _choices(known.gpus.values()),
-        "links": _choices(known.links.values()),
+        "models": _options(counted.values()),
+        "gpus": _options(known.gpus.values()),
+        "links": _options(known.links.values()),
         "numbers": numbers,
         "refused": why,
     }
 
 
-def _choices(among: Iterable[ModelPreset | GpuPreset | LinkPreset]) -> list[Choice]:
+def _options(among: Iterable[ModelPreset | GpuPreset | LinkPreset]) -> list[ListOption]:
     return [{"id": one.id, "name": one.name} for one in among]
 
 
@@ -213,7 +206,7 @@ def _served(
     row: Application,
     output_tokens: int,
     share: float,
-) -> Served:
+) -> ArrangementRate:
     gpus = prefill.num_gpus(arrangement)
     degree = next(degree for degree in degrees if degree.gpus == gpus)
     split = arrangement == "intra"

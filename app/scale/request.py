@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
@@ -14,9 +14,16 @@ from app.scale.bounds import Bounds
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.presets import Presets, presets
 
-Asked = MultiDict[str, str]
+Query = MultiDict[str, str]
 T = TypeVar("T")
 MAX_VALUES = 12  # of a list
+
+
+class ListOption(TypedDict):
+    """Option of a list that a section offers."""
+
+    id: str
+    name: str
 
 
 def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
@@ -41,47 +48,47 @@ def known_of(own: Sequence[Path]) -> Presets:
         raise refused(error, "bad_request") from error
 
 
-def one_of(name: str, asked: Asked, known: Mapping[str, T], usual: str) -> T:
+def one_of(name: str, query: Query, known: Mapping[str, T], usual: str) -> T:
     """Return the chosen one of a list, by its id.
 
     Raises:
         AppError: the list has no such id.
     """
-    id = asked.get(name, usual)
+    id = query.get(name, usual)
     if id not in known:
         raise refusal("unknown", name=name, asked=id[:40], known=", ".join(known))
     return known[id]
 
 
-def real(asked: Asked, name: str, default: float, bounds: Bounds) -> float:
+def real(query: Query, name: str, default: float, bounds: Bounds) -> float:
     """Return a number within its bounds.
 
     Raises:
         AppError: it is none.
     """
-    return _within(asked.get(name), name, default, bounds)
+    return _within(query.get(name), name, default, bounds)
 
 
-def whole(asked: Asked, name: str, default: int, bounds: Bounds, most: int | None = None) -> int:
+def whole(query: Query, name: str, default: int, bounds: Bounds, most: int | None = None) -> int:
     """Return a whole number within its bounds, and of at most `most`.
 
     Raises:
         AppError: it is none.
     """
     narrowed = bounds if most is None else replace(bounds, max=min(most, bounds.max or most))
-    found = _within(asked.get(name), name, default, narrowed)
+    found = _within(query.get(name), name, default, narrowed)
     if found != int(found):
         raise refusal("no_whole", name=name, asked=f"{found:g}")
     return int(found)
 
 
-def wholes(asked: Asked, name: str, default: list[int], bounds: Bounds, most: int | None = None) -> list[int]:
+def wholes(query: Query, name: str, default: list[int], bounds: Bounds, most: int | None = None) -> list[int]:
     """Whole numbers with commas between, each once and in order.
 
     Raises:
         AppError: one is none, or there are too many.
     """
-    text = asked.get(name)
+    text = query.get(name)
     if text is None:
         return default
     parts = text.split(",")

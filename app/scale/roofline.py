@@ -16,9 +16,9 @@ from app.ground import routing
 from app.ground.routing import Route, json_answer
 from app.models.registry import Models
 from app.scale.errors import MeasuredOn, measured_on
-from app.scale.request import Asked, known_of, refusal, refused
+from app.scale.request import ListOption, Query, known_of, refusal, refused
 from app.scale.size import own_presets
-from app.scale.steps import Choice, Served, Subject, answer, published, served_in
+from app.scale.steps import ServedDtype, Subject, answer, published, served_in
 from app.session.session_manager import SessionManager
 from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
 from engine.accounting.roofline_steps import Roof
@@ -43,7 +43,7 @@ class RooflineContext(NamedTuple):
     presets: Path | None = None
 
 
-def subject(here: RooflineContext, asked: Asked) -> Subject:
+def subject(here: RooflineContext, query: Query) -> Subject:
     """Return the requested model and roofs: those here where there are some, else the first of the lists.
 
     This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
@@ -55,8 +55,8 @@ def subject(here: RooflineContext, asked: Asked) -> Subject:
     live = here.models.first.facts if here.models.is_live else None
     known = known_of(own_presets(here.data_dir, here.presets))
     counted = [preset for preset in known.models.values() if preset.is_counted]
-    models = [_choice(preset) for preset in counted]
-    gpus = [_choice(preset) for preset in known.gpus.values()]
+    models = [_option(preset) for preset in counted]
+    gpus = [_option(preset) for preset in known.gpus.values()]
     recorded: Machine | None = None
     if live:
         models.insert(0, {"id": HERE, "name": live.name})
@@ -65,12 +65,12 @@ def subject(here: RooflineContext, asked: Asked) -> Subject:
         if record and _is_such(record.environment.machine, here.models.first.model.machine):
             recorded = record.environment.machine
             gpus.insert(0, {"id": RECORDED, "name": RECORDED})
-    model = _chosen(asked, "model", models)
-    gpu = _chosen(asked, "gpu", gpus)
+    model = _chosen(query, "model", models)
+    gpu = _chosen(query, "gpu", gpus)
     shape: ModelShape | None = live if model == HERE else known.models[model]
     assert shape is not None
     dtypes: list[str] = []
-    served: Served | None = None
+    served: ServedDtype | None = None
     measured: MeasuredOn | None = None
     sources: list[Told] = [] if model == HERE else known.models[model].told(OF_MODELS)
     if gpu in (HERE, RECORDED):
@@ -80,7 +80,7 @@ def subject(here: RooflineContext, asked: Asked) -> Subject:
     else:
         card = known.gpus[gpu]
         dtypes = list(card.flops_per_second)
-        dtype = asked.get("dtype") or (shape.dtype if shape.dtype in dtypes else DTYPE)
+        dtype = query.get("dtype") or (shape.dtype if shape.dtype in dtypes else DTYPE)
         if dtype not in dtypes:
             raise refusal("no_such_dtype", gpu=card.name, dtype=dtype[:40], known=", ".join(dtypes))
         served = served_in(shape, dtype)
@@ -100,13 +100,13 @@ def _is_such(one: Machine, other: Machine) -> bool:
     return of[0] == of[1] and one.roofs is not None
 
 
-def _choice(preset: ModelPreset | GpuPreset) -> Choice:
+def _option(preset: ModelPreset | GpuPreset) -> ListOption:
     return {"id": preset.id, "name": preset.name}
 
 
-def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:
-    ids = [choice["id"] for choice in choices]
-    found = asked.get(name, ids[0])
+def _chosen(query: Query, name: str, options: list[ListOption]) -> str:
+    ids = [option["id"] for option in options]
+    found = query.get(name, ids[0])
     if found not in ids:
         raise refusal("unknown", name=name, asked=found[:40], known=", ".join(ids))
     return found

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict
 from app.recordings.shelf import file_stamp
 from app.scale.bounds import MAX_CONTEXT, ROOFLINE
 from app.scale.errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
-from app.scale.request import Asked, refusal, whole, wholes
+from app.scale.request import ListOption, Query, refusal, whole, wholes
 from engine.accounting.derived import Derived
 from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
 from engine.accounting.mla import absorbed_flops, expanded_flops
@@ -62,13 +62,6 @@ class MeasuredStep(TypedDict):
     flops_per_second: float
 
 
-class Choice(TypedDict):
-    """Choice of a list."""
-
-    id: str
-    name: str
-
-
 Span = tuple[int | None, int | None]  # from the least to the most; None: there is none
 
 
@@ -97,8 +90,8 @@ class RooflineAnswer(TypedDict):
 
     model: str
     max_position: int
-    models: list[Choice]  # `here`, if there is a live model, is the first
-    gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
+    models: list[ListOption]  # `here`, if there is a live model, is the first
+    gpus: list[ListOption]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
     is_loading: bool  # a model here is loading: retry shortly, there will be more to choose
     dtypes: list[str]  # to choose from; empty: it runs in the model's own
     dtype: str
@@ -118,7 +111,7 @@ class RooflineAnswer(TypedDict):
     saturation: Saturation | None
 
 
-class Served(NamedTuple):
+class ServedDtype(NamedTuple):
     """A model with weights in another dtype than its own. K and V stay as wide as they are served beside such weights:
     in two bytes where weights take one (`kv_cache_dtype` auto). Experts that were published narrower stay so.
     """
@@ -129,7 +122,7 @@ class Served(NamedTuple):
     expert_element_bytes: float | None = None
 
 
-def served_in(shape: ModelShape, dtype: str) -> Served:
+def served_in(shape: ModelShape, dtype: str) -> ServedDtype:
     """Return the served sizes of a model in a dtype.
 
     Raises:
@@ -138,7 +131,7 @@ def served_in(shape: ModelShape, dtype: str) -> Served:
     size, experts = bytes_per_element(dtype), None
     if isinstance(shape, ModelPreset) and shape.published == "mxfp4":
         experts = min(size, PUBLISHED["mxfp4"])
-    return Served(dtype, size, kv_bytes_per_token(shape, max(size, 2)), experts)
+    return ServedDtype(dtype, size, kv_bytes_per_token(shape, max(size, 2)), experts)
 
 
 class Subject(NamedTuple):
@@ -148,16 +141,16 @@ class Subject(NamedTuple):
     roof: Roof
     is_here: bool  # this model runs on this machine
     is_recorded: bool  # the roofs are those of the record of `step-time`
-    models: list[Choice]
-    gpus: list[Choice]
+    models: list[ListOption]
+    gpus: list[ListOption]
     is_loading: bool = False  # a model here is on its way; then there will be more to choose
     dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
-    served: Served | None = None  # None: in the model's own dtype
+    served: ServedDtype | None = None  # None: in the model's own dtype
     measured: MeasuredOn | None = None  # None: it is this machine
     sources: Sequence[Told] = ()  # of the figures of the model and of the card, where they are presets
 
 
-def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
+def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     """Return all curves and figures for these settings.
 
     Raises:
@@ -165,15 +158,15 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     """
     shape, roof, is_here = subject.shape, subject.roof, subject.is_here
     furthest = min(MAX_CONTEXT, shape.max_position)
-    batches = wholes(asked, "batches", BATCHES, ROOFLINE["batch"])
+    batches = wholes(query, "batches", BATCHES, ROOFLINE["batch"])
     usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
     fitting = [n for n in usual if n <= furthest] or [furthest]
-    contexts = wholes(asked, "contexts", fitting, ROOFLINE["context"], furthest)
-    batch = whole(asked, "batch", 16, ROOFLINE["batch"])
-    context = whole(asked, "context", min(256, furthest), ROOFLINE["context"], furthest)
+    contexts = wholes(query, "contexts", fitting, ROOFLINE["context"], furthest)
+    batch = whole(query, "batch", 16, ROOFLINE["batch"])
+    context = whole(query, "context", min(256, furthest), ROOFLINE["context"], furthest)
     if batch * context > MAX_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
-    served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
+    served = subject.served or ServedDtype(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
     sizes = served.weight_element_bytes, served.kv_bytes_per_token, served.expert_element_bytes
     times = StepTimes(shape, roof, *sizes)
     step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)

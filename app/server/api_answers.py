@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from app.models.served import ModelStatus
+from app.models.model_entry import ModelStatus
 from app.scenes.museum import Exhibit
 from app.scenes.presets import Preset
 from app.scenes.scene_texts import Translated, TranslatedList

@@ -31,8 +31,8 @@ from app.lessons.recorded import recorded_lessons
 from app.log_index import endpoints as log_index_api
 from app.log_index.derived_files import LogIndexes, LogTables
 from app.metrics import endpoint as metrics_endpoint
+from app.metrics.client_queues import ClientQueueRequests
 from app.metrics.http import HttpRequests
-from app.metrics.lanes import LaneRequests
 from app.metrics.observer import SPANS, Metrics
 from app.models.registry import Models
 from app.openai import endpoints as openai
@@ -152,8 +152,8 @@ def create_app(
     tables = LogTables(settings.data_dir)
     sessions.on_close(tables.close)
     app.register_blueprint(api.blueprint(sessions, models, tables))
-    lanes = [LaneRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
-    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *lanes))
+    client_queues = [ClientQueueRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
+    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *client_queues))
     app.register_error_handler(Exception, _answer_error)
 
     recognize = recognizer(settings.token, classrooms.known)

@@ -30,7 +30,7 @@ class LessonEvents:
 
     def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
         known = self._lessons.known(message.session, message.lesson, message.language)
-        room = known or self._lessons.open(
+        lesson_session = known or self._lessons.open(
             message.lesson,
             message.language,
             message.at,
@@ -38,7 +38,7 @@ class LessonEvents:
             message.changes,
             [(one.lesson, one.item) for one in message.again],
         )
-        return _lesson_opened(room, message.language, 0)
+        return _lesson_opened(lesson_session, message.language, 0)
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
         """Return a lesson as far as its class has come."""
@@ -46,32 +46,32 @@ class LessonEvents:
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
         """Carry out what the learner stands before, and go on to what stands next."""
-        room = self._lessons.find(message.session)
-        with room.lock, _of_lesson():
+        lesson_session = self._lessons.find(message.session)
+        with lesson_session.lock, _of_lesson():
             self._check_not_asked(message)
-            first = room.course.at
+            first = lesson_session.course.at
             if message.item == first:  # else another click was faster
                 try:
-                    room.course.go_on()
+                    lesson_session.course.go_on()
                 finally:
-                    room.show()
-            self._classrooms.lesson_is_at(message.session, room.course.at)
-        return _lesson_state(room, message.item)
+                    lesson_session.show()
+            self._classrooms.lesson_is_at(message.session, lesson_session.course.at)
+        return _lesson_state(lesson_session, message.item)
 
     def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> LessonState:
-        room = self._lessons.find(message.session)
-        with room.lock, _of_lesson():
+        lesson_session = self._lessons.find(message.session)
+        with lesson_session.lock, _of_lesson():
             self._check_not_asked(message)
-            course = room.course
+            course = lesson_session.course
             if message.item == course.at:
                 try:
                     course.answer(message.given)
                     if course.is_answered:
                         course.go_on()
                 finally:
-                    room.show()
-            self._classrooms.lesson_is_at(message.session, room.course.at)
-        return _lesson_state(room, message.item)
+                    lesson_session.show()
+            self._classrooms.lesson_is_at(message.session, lesson_session.course.at)
+        return _lesson_state(lesson_session, message.item)
 
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonRetold:
         lessons = self._lessons.recorded
@@ -117,11 +117,11 @@ LESSON_EVENTS: dict[str, Event] = {
 }
 
 
-def _lesson_opened(room: LessonSession, wanted: str, since: int) -> LessonOpened:
+def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
     """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
-    lesson, language = room.course.lesson, room.course.language
+    lesson, language = lesson_session.course.lesson, lesson_session.course.language
     return {
-        **_lesson_state(room, since),
+        **_lesson_state(lesson_session, since),
         "lesson": lesson.id,
         "language": language,
         "kind": lesson.kind,
@@ -131,10 +131,10 @@ def _lesson_opened(room: LessonSession, wanted: str, since: int) -> LessonOpened
     }
 
 
-def _lesson_state(room: LessonSession, first: int) -> LessonState:
-    course = room.course
+def _lesson_state(lesson_session: LessonSession, first: int) -> LessonState:
+    course = lesson_session.course
     return {
-        "theater": room.session.session_id,
+        "theater": lesson_session.session.session_id,
         "first": first,
         "items": plain(told(course, first)),
         "progress": plain(course.progress),

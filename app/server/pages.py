@@ -9,7 +9,7 @@ from flask import Request, Response
 
 from app.ground import routing
 from app.ground.routing import Route
-from app.models.served import Served
+from app.models.model_entry import ModelEntry
 from app.page import modules as page_modules
 from app.page import plotly as plotly_asset
 from app.page import sheets as page_sheets
@@ -21,7 +21,7 @@ class PagesContext(NamedTuple):
     """Context of a page's default run: the server's settings, and the model once it is loaded."""
 
     config: EngineConfig
-    served: Served
+    served: ModelEntry
 
 
 def page(context: PagesContext, request: Request) -> Response:
@@ -56,6 +56,6 @@ ROUTES = [
 ]
 
 
-def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
+def blueprint(config: EngineConfig, served: ModelEntry) -> flask.Blueprint:
     """Return the addresses outside /api and /bench, of a server with these settings."""
     return routing.blueprint("pages", "", PagesContext(config, served), ROUTES)

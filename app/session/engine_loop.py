@@ -16,8 +16,8 @@ from app.models.pool_bytes import pool_bytes
 from app.models.registry import Lease
 from app.session.engine_lock import EngineLock, LabLock
 from app.session.jobs import Fork, ForkJob, StepJob
+from app.session.request_source import RequestSource
 from app.session.run import Run
-from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.records import Objection, StepRecord
 
@@ -57,7 +57,7 @@ class EngineLoop:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # the fork that this run began as
-        self.source: Source | None = None  # what sends requests besides the page
+        self.source: RequestSource | None = None  # what sends requests besides the page
         self._is_watched = True
         self._later: list[_Later] = []  # what comes in by itself, by the step after which it does
         self._steps = 0  # taken since the log began
@@ -125,7 +125,7 @@ class EngineLoop:
             self.source.took(record, num_waiting)
         self._changed()
 
-    def serve(self, source: Source) -> None:
+    def serve(self, source: RequestSource) -> None:
         """Take the source's requests from now on, and step by itself while there are any."""
         self.source = source
         self.play(0)
@@ -180,7 +180,7 @@ class EngineLoop:
         if unfinished > limit:
             raise refuse("refused", "run.unfinished", num_prompts=len(prompts), unfinished=unfinished, limit=limit)
         self._check_not_forking()
-        self._check_room()
+        self._check_log_size()
         engine = self.current.engine
         engine.check(prompts, sampling)
         now = [prompt for prompt in prompts if not prompt.after_steps]
@@ -293,7 +293,7 @@ class EngineLoop:
     def _advance_fork(self, job: ForkJob) -> None:
         """Advance the fork by a record, or end it."""
         try:
-            self._check_room()
+            self._check_log_size()
             with self._turns:
                 going = job.advance()
         except AppError as error:
@@ -333,7 +333,7 @@ class EngineLoop:
         is preserved.
         """
         try:
-            self._check_room()
+            self._check_log_size()
             run, is_free = self.current, self.mode == "running" and not self.speed
             run.was_halted |= not is_free
             with self._writing():
@@ -388,7 +388,7 @@ class EngineLoop:
         if any(isinstance(job, ForkJob) for job in self._jobs):
             raise refuse("busy", "run.forking")
 
-    def _check_room(self) -> None:
+    def _check_log_size(self) -> None:
         """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
         if self._over:
             raise self._over

@@ -51,7 +51,7 @@ class StepJob:
         self.future.set_result(Performed(num_records, self.performed))
 
 
-class Source(Protocol):
+class RunHolder(Protocol):
     """A session or an open recording."""
 
     @property

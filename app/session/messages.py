@@ -18,7 +18,7 @@ from engine.trace.residual import ProjectionPart
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
-Choice = Annotated[list[Index], Meta(max_length=4096)]
+IndexList = Annotated[list[Index], Meta(max_length=4096)]
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
 MAX_LENS = 256  # positions whose logit lens one answer has
@@ -99,8 +99,8 @@ class Configure(OfSession, frozen=True, kw_only=True):
 
 
 class Focus(OfSession, frozen=True, kw_only=True):
-    layers: Choice | None
-    heads: Choice | None
+    layers: IndexList | None
+    heads: IndexList | None
 
 
 class ForkToken(Message, frozen=True, kw_only=True, tag_field="kind", tag="token"):

@@ -29,8 +29,8 @@ from app.session.engine_lock import EngineLock, LabLock
 from app.session.engine_loop import EngineLoop
 from app.session.jobs import Fork, ForkJob, Performed, StepJob
 from app.session.recorder import Recorder
+from app.session.request_source import RequestSource
 from app.session.run import Run, is_large, joined
-from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams
 
 T = TypeVar("T")
@@ -239,12 +239,12 @@ class Session:
         """End an instance of the run, as if its process were killed, and restart it."""
         self._ask(lambda: self._loop.lose_instance(index))
 
-    def serve(self, source: Source) -> None:
+    def serve(self, source: RequestSource) -> None:
         """Take the requests of `source` from now on."""
         self._ask(lambda: self._loop.serve(source))
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> RequestSource | None:
         """Source of requests besides the page."""
         return self._loop.source
 

@@ -25,8 +25,8 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.lesson import Lesson
 from app.lessons.recording import recorded_by
 from app.lessons.transcript import cards, write_recorded
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.page import assets
 from app.page.plotly import script_path
 from app.page.sheets import SHEETS
@@ -141,7 +141,7 @@ def _write_static(folder: Path) -> None:
 
 def _write_answers(folder: Path, base: str) -> None:
     """Write the answers of a recordings-only server as files."""
-    client = create_app(Models(Served(None)), ServerSettings()).test_client()
+    client = create_app(Models(ModelEntry(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
     words = [f"words/{name}{code}.json" for code in languages() for name in ("", "telling/")]

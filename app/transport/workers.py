@@ -12,9 +12,9 @@ from gevent.lock import Semaphore
 from werkzeug.exceptions import ClientDisconnected, RequestTimeout
 
 from app.ground.limits import MIB, Limits
+from app.transport.async_response import AsyncResponse, watch
 from app.transport.connection import CONNECTION
 from app.transport.hub import Hub, Workers
-from app.transport.late import LateAnswer, watch
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -81,9 +81,9 @@ class OnWorkers:
             return lambda _: None
 
         parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
-        if isinstance(parts, LateAnswer):
+        if isinstance(parts, AsyncResponse):
             environ["wsgi.input"].close()  # its body has been read, and is not held while the answer is waited for
-            return _late(parts, environ, start_response)
+            return _responding(parts, environ, start_response)
         start_response(*told[0])
         if rest is None:
             return [first]
@@ -93,7 +93,7 @@ class OnWorkers:
 def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
     """On a worker: the answer's head, its first piece, and an iterator over the rest."""
     parts = app(environ, tell)
-    if isinstance(parts, LateAnswer):
+    if isinstance(parts, AsyncResponse):
         return parts, b"", None
     rest = iter(parts)
     try:
@@ -106,8 +106,8 @@ def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes
     return parts, first, rest if more else None
 
 
-def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
-    """Run a late answer on the hub thread, for as long as its client is connected."""
+def _responding(parts: AsyncResponse, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
+    """Run an asynchronous response on the hub thread, for as long as its client is connected."""
     parts.connection = environ.get(CONNECTION)
     watching = watch(environ, parts.gone)
     try:

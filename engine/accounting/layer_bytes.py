@@ -18,7 +18,7 @@ from engine.accounting.kv_shape import KvShape
 WIDE_BYTES = 4  # float32
 
 
-class Part(NamedTuple):
+class ShapeBytes(NamedTuple):
     """Layers that are alike: bytes of a token in all of them, or of a state."""
 
     shape: KvShape
@@ -86,7 +86,7 @@ class Kept:
         """
         alone = len(_growing(shapes)) == 1
         counted: Counter[str] = Counter()
-        self.parts: list[Part] = []
+        self.parts: list[ShapeBytes] = []
         for shape in shapes:
             kind = shape.kind
             counted[kind] += 1
@@ -98,7 +98,7 @@ class Kept:
                 whole = alone and kind != "cross"
                 id, symbol = ("kv_token", "k") if whole else (f"kv_token_{kind}", f"k_{kind}")
                 number = kv_token(shape, element_bytes, scale_bytes, tensor_parallel, id + more)
-            self.parts.append(Part(shape, number, symbol + more, "w" + (f"{counted[kind]}" if more else "")))
+            self.parts.append(ShapeBytes(shape, number, symbol + more, "w" + (f"{counted[kind]}" if more else "")))
 
     @property
     def token(self) -> Derived | None:
@@ -157,7 +157,7 @@ class Kept:
         formula = " + ".join(one for one in said if one) or "0"
         return derive_with(id, "B", formula, *self._symbols(formula, self.parts), tokens, *others)
 
-    def _symbols(self, formula: str, parts: Sequence[Part]) -> list[Factor]:
+    def _symbols(self, formula: str, parts: Sequence[ShapeBytes]) -> list[Factor]:
         factors = [part.number.as_factor(part.symbol) for part in parts]
         windows = {part.window: Factor(part.window, part.shape.window, "window") for part in parts if part.shape.window}
         return [*factors, *(windows.values() if formula else ())]

@@ -23,7 +23,7 @@ OF_MODELS = {  # the meaning of a factor: the figure of a model that it is
 NO_FIGURES = ("id", "name", "announced", "sources", "mistaken_for")
 
 
-class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FigureSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where figures stand. They are named as in the file; `flops_per_second.int8` is one of a table, and
     `flops_per_second` those of the table that are not named alone.
     """
@@ -51,7 +51,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[FigureSource, ...]
 
     def __post_init__(self) -> None:
         """Refuse figures that have no source.
@@ -83,7 +83,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found += [f"{field.name}.{key}" for key in value] if isinstance(value, dict) else [field.name]
         return tuple(found)
 
-    def source_of(self, figure: str) -> Source:
+    def source_of(self, figure: str) -> FigureSource:
         """Return where one of `figures` stands."""
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
@@ -41,7 +41,7 @@ class Clusters:
         return cluster
 
     def _of_processes(self, model: LoadedModel, source: str, config: EngineConfig) -> Cluster:
-        workers = Workers(Source(model=source, dtype=model.facts.dtype))
+        workers = Workers(ModelSource(model=source, dtype=model.facts.dtype))
         self._closing.append(workers.close)
         cluster = process_cluster(model, config, workers)
         self._closing.append(cluster.close)

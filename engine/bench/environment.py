@@ -59,7 +59,7 @@ def environment(
         system=f"{platform.system()} {platform.machine()}",
         machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=devices.ALLOCATOR.room(torch.device("cpu")).total,
+        memory_bytes=devices.ALLOCATOR.memory(torch.device("cpu")).total,
         seed=seed,
         quiet=quiet,
         busy_cpus=busy_cpus,

@@ -15,7 +15,7 @@ from engine.bench import formulas as f
 from engine.bench.formulas import Formula, of_work
 from engine.bench.text import Text
 
-Source = Literal["clock", "count"]
+MetricSource = Literal["clock", "count"]
 Better = Literal["higher", "lower"]
 
 
@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     name: str
     unit: str
     better: Better | None
-    source: Source
+    source: MetricSource
     of: Formula
 
     @property

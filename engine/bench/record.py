@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
-from engine.bench.metrics import Better, Source
+from engine.bench.metrics import Better, MetricSource
 from engine.bench.scenario import Scenario, Value
 from engine.bench.statistics import Estimate
 from engine.bench.text import Text
@@ -49,7 +49,7 @@ class MetricInfo(Struct, frozen=True, kw_only=True):
 
     unit: str
     better: Better | None
-    source: Source
+    source: MetricSource
     title: Text
 
 

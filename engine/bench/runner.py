@@ -58,7 +58,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
-class _Lane:
+class _CellRun:
     """A cell with the results of its runs."""
 
     def __init__(self, cell: Cell, at: Value) -> None:
@@ -115,8 +115,8 @@ class Runner:
         self._clusters = Clusters()
         self._apart = Apart()
         self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
-        self._lanes = [
-            _Lane(cell_of(scenario, point, variant), case.value)
+        self._runs = [
+            _CellRun(cell_of(scenario, point, variant), case.value)
             for point, case in enumerate(scenario.axis.points())
             for variant in scenario.variants
         ]
@@ -154,67 +154,67 @@ class Runner:
     # the runs
 
     def _warm_up(self) -> None:
-        for lane in self._lanes:
-            self._tell("warm-up", 0, lane)
+        for run in self._runs:
+            self._tell("warm-up", 0, run)
             try:
-                vocab, encode = self._vocabulary(lane.cell)
-                lane.asks = requests_of(lane.cell.workload, vocab, self._seed, encode)
-                lane.warm = self._timed(lane, warming_up=True)
+                vocab, encode = self._vocabulary(run.cell)
+                run.asks = requests_of(run.cell.workload, vocab, self._seed, encode)
+                run.warm = self._timed(run, warming_up=True)
             except Cancelled:
                 raise
             except REFUSALS as error:
-                lane.failed = _sentence(error)
+                run.failed = _sentence(error)
             except Exception as error:
-                if lane.cell.peer is None:
+                if run.cell.peer is None:
                     raise
-                lane.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything: the others go on
-        if all(lane.failed for lane in self._lanes):
-            raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._lanes[0].failed}")
+                run.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything: the others go on
+        if all(run.failed for run in self._runs):
+            raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._runs[0].failed}")
 
     def _measure(self) -> int:
         """Run all rounds. Returns how many were finished."""
         order = np.random.default_rng(self._seed)
-        running = [lane for lane in self._lanes if not lane.failed]
+        running = [run for run in self._runs if not run.failed]
         for number in range(1, self._rounds + 1):
-            found: list[tuple[_Lane, Measurement]] = []
+            found: list[tuple[_CellRun, Measurement]] = []
             try:
-                for lane in _shuffled(running, order):
-                    self._tell("round", number, lane)
-                    found.append((lane, self._timed(lane)))
+                for run in _shuffled(running, order):
+                    self._tell("round", number, run)
+                    found.append((run, self._timed(run)))
             except Cancelled:
                 if number == 1:
                     raise
                 return number - 1  # half a round has no ratios
-            for lane, measurement in found:
-                self._keep(lane, measurement)
+            for run, measurement in found:
+                self._keep(run, measurement)
         return self._rounds
 
-    def _timed(self, lane: _Lane, warming_up: bool = False) -> Measurement:
+    def _timed(self, run: _CellRun, warming_up: bool = False) -> Measurement:
         if self._cancelled():
             raise Cancelled
         gc.collect()  # the garbage of the run before is not counted here
         began = time.perf_counter()
-        if lane.cell.apart:
-            measurement = self._apart.run(lane.cell, self._models.source(lane.cell.model), lane.asks)
+        if run.cell.apart:
+            measurement = self._apart.run(run.cell, self._models.source(run.cell.model), run.asks)
         else:
-            measurement = self._run_peer(lane) if lane.cell.peer else self._run_engine(lane, warming_up)
-        lane.seconds = time.perf_counter() - began
+            measurement = self._run_peer(run) if run.cell.peer else self._run_engine(run, warming_up)
+        run.seconds = time.perf_counter() - began
         self._done += 1
         return measurement
 
-    def _run_engine(self, lane: _Lane, warming_up: bool) -> Measurement:
-        cell = lane.cell
+    def _run_engine(self, run: _CellRun, warming_up: bool) -> Measurement:
+        cell = run.cell
         if cell.engine.num_instances:
-            return self._run_instances(lane)
+            return self._run_instances(run)
         path = None
         if self._traces is not None and warming_up:
             self._traces.mkdir(parents=True, exist_ok=True)
             path = self._traces / f"{self._scenario.id}.{cell.variant}.{cell.point}.kvtrace"
-            lane.trace = path.name
+            run.trace = path.name
         return run_engine(
             self._models.engine_model(cell.model, cell.dtype, compiled=not cell.engine.enforce_eager),
             cell.engine,
-            lane.asks,
+            run.asks,
             cell.sampling,
             tiers=cell.tiers,
             observer="log" if self._keep_logs and cell.observer == "none" else cell.observer,
@@ -223,17 +223,17 @@ class Runner:
             cancelled=self._cancelled,
         )
 
-    def _run_instances(self, lane: _Lane) -> Measurement:
-        cell = lane.cell
+    def _run_instances(self, run: _CellRun) -> Measurement:
+        cell = run.cell
         model = self._models.engine_model(cell.model, cell.dtype)
         cluster = self._clusters.cluster(model, self._models.source(cell.model), cell.engine)
-        return run_instances(cluster, lane.asks, cell.sampling, cancelled=self._cancelled)
+        return run_instances(cluster, run.asks, cell.sampling, cancelled=self._cancelled)
 
-    def _run_peer(self, lane: _Lane) -> Measurement:
-        peer = self._peer(lane.cell)
+    def _run_peer(self, run: _CellRun) -> Measurement:
+        peer = self._peer(run.cell)
         if isinstance(peer, str):
             raise PeerError(peer)
-        return peer.run(lane.asks, lane.cell.sampling, lane.cell.engine)
+        return peer.run(run.asks, run.cell.sampling, run.cell.engine)
 
     def _peer(self, cell: Cell) -> Peer | str:
         assert cell.peer is not None
@@ -256,7 +256,7 @@ class Runner:
         return {name: loaded.get(peer) or make_peer(peer).version() for name, peer in peers.items()}
 
     def _measured_roofs(self) -> Roofs:
-        model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
+        model = self._models.engine_model(self._runs[0].cell.model, self._runs[0].cell.dtype)
         return measure_roofs(model.device, model.dtype)
 
     def _vocabulary(self, cell: Cell) -> tuple[int, Callable[[str], list[int]] | None]:
@@ -265,8 +265,8 @@ class Runner:
 
     # what they say
 
-    def _keep(self, lane: _Lane, measurement: Measurement) -> None:
-        reference = self._reference(lane)
+    def _keep(self, run: _CellRun, measurement: Measurement) -> None:
+        reference = self._reference(run)
         roofs = self._roofs
         context = Context(
             self._scenario.slo,
@@ -275,21 +275,21 @@ class Runner:
             flops_per_second=roofs.flops_per_second if roofs else None,
         )
         for name in self._scenario.measure:
-            lane.samples.setdefault(name, []).append(METRICS[name].of(measurement, context))
+            run.samples.setdefault(name, []).append(METRICS[name].of(measurement, context))
         if reference is not None:
-            lane.identical &= same_tokens(measurement.outputs, reference.outputs)
+            run.identical &= same_tokens(measurement.outputs, reference.outputs)
 
-    def _reference(self, lane: _Lane) -> Measurement | None:
+    def _reference(self, run: _CellRun) -> Measurement | None:
         """Return the warm-up of the first baseline (or the first variant) that ran at the same point."""
         wanted = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
-        here = {other.cell.variant: other.warm for other in self._lanes if other.cell.point == lane.cell.point}
+        here = {other.cell.variant: other.warm for other in self._runs if other.cell.point == run.cell.point}
         return next((warm for name in wanted if (warm := here.get(name)) is not None), None)
 
     def _record(self, rounds: int, quiet: bool, busy: float | None) -> Record:
         scenario = self._scenario
-        points = [self._point(lane) for lane in self._lanes]
+        points = [self._point(run) for run in self._runs]
         measured = {name for point in points for name in point.figures}
-        model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
+        model = self._models.engine_model(self._runs[0].cell.model, self._runs[0].cell.dtype)
         infos = {name: METRICS[name] for name in scenario.measure if name in measured}
         return Record(
             scenario=without_paths(scenario),
@@ -308,23 +308,23 @@ class Runner:
             findings=findings(scenario, points),
         )
 
-    def _point(self, lane: _Lane) -> Point:
+    def _point(self, run: _CellRun) -> Point:
         baselines = {
             other.cell.variant: other.samples
-            for other in self._lanes
-            if other.cell.point == lane.cell.point and other.cell.variant in self._scenario.baselines
+            for other in self._runs
+            if other.cell.point == run.cell.point and other.cell.variant in self._scenario.baselines
         }
         return Point(
-            at=lane.at,
-            variant=lane.cell.variant,
-            figures=figures(lane.samples, baselines, self._seed),
-            tokens_identical=lane.identical if self._scenario.compare_tokens and not lane.failed else None,
-            failed=lane.failed,
-            trace=lane.trace,
+            at=run.at,
+            variant=run.cell.variant,
+            figures=figures(run.samples, baselines, self._seed),
+            tokens_identical=run.identical if self._scenario.compare_tokens and not run.failed else None,
+            failed=run.failed,
+            trace=run.trace,
         )
 
-    def _tell(self, phase: Literal["waiting", "warm-up", "round"], number: int, lane: _Lane | None) -> None:
-        running = [other for other in self._lanes if not other.failed]
+    def _tell(self, phase: Literal["waiting", "warm-up", "round"], number: int, run: _CellRun | None) -> None:
+        running = [other for other in self._runs if not other.failed]
         total = len(running) * (self._rounds + 1)
         timed = [other.seconds for other in running if other.seconds]
         left = (total - self._done) * sum(timed) / len(timed) if timed else None
@@ -334,8 +334,8 @@ class Runner:
                 phase=phase,
                 round=number,
                 rounds=self._rounds,
-                at=lane.at if lane else None,
-                variant=lane.cell.variant if lane else "",
+                at=run.at if run else None,
+                variant=run.cell.variant if run else "",
                 done=self._done,
                 total=total,
                 seconds_left=left,
@@ -343,11 +343,11 @@ class Runner:
         )
 
 
-def _shuffled(lanes: list[_Lane], order: np.random.Generator) -> Iterator[_Lane]:
+def _shuffled(runs: list[_CellRun], order: np.random.Generator) -> Iterator[_CellRun]:
     """Points in a random order; at each, its variants in a random order."""
-    points = sorted({lane.cell.point for lane in lanes})
+    points = sorted({run.cell.point for run in runs})
     for point in order.permutation(points).tolist():
-        here = [lane for lane in lanes if lane.cell.point == point]
+        here = [run for run in runs if run.cell.point == point]
         for index in order.permutation(len(here)).tolist():
             yield here[index]
 

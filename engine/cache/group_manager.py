@@ -15,7 +15,7 @@ from engine.cache.block_pool import Block, BlockPool, Eviction
 from engine.cache.block_table import BlockTables, check_tables
 from engine.cache.cache_figures import BlockDemand
 from engine.cache.guards import MisuseError, ensure
-from engine.cache.incoming import NOTHING, Incoming, Source
+from engine.cache.incoming import NOTHING, BlockSource, Incoming
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_memory import EvictedBlocks, LostBlock
 from engine.cache.swap_space import SwapSpace
@@ -183,7 +183,7 @@ class GroupManager:
         tables.num_released[self.index] += incoming.num_released
         self.tokens_logical -= incoming.num_released * self.block_size  # as in `BlockTables.num_tokens`
 
-    def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, Source]) -> None:
+    def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, BlockSource]) -> None:
         """The blocks that `cover` allocated for content from outside count as full; the caller puts it there."""
         block_ids = tables.block_ids[self.index]
         for logical, source in sources.items():
@@ -200,7 +200,7 @@ class GroupManager:
                 )
             )
 
-    def receive(self, seq_id: int, tables: BlockTables, sources: Mapping[int, Source], num_tokens: int) -> None:
+    def receive(self, seq_id: int, tables: BlockTables, sources: Mapping[int, BlockSource], num_tokens: int) -> None:
         """The blocks of leading `num_tokens` tokens that come from another instance have their content."""
         block_ids = tables.block_ids[self.index]
         for logical, source in sources.items():

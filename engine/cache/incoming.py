@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engine.trace.operations import RELEASED, AllocateReason, Medium
 
 
-class Source(NamedTuple):
+class BlockSource(NamedTuple):
     """Where the content of one block lies outside the pool: in a store, or in another instance's pool."""
 
     block_hash: bytes = b""
@@ -46,7 +46,7 @@ class Loading(NamedTuple):
 
     first: int  # logical: the number of blocks that hit
     end: int
-    sources: Sequence[Mapping[int, Source]]  # of each group: by logical block
+    sources: Sequence[Mapping[int, BlockSource]]  # of each group: by logical block
     num_tokens: int  # leading tokens that are there then; the last block may be filled in part
     is_later: bool = False  # it comes between two steps, after the blocks were allocated: see `receive`
 
@@ -69,9 +69,9 @@ class Loading(NamedTuple):
         `needed`: for each group the logical blocks of [0, end) that a later query sees.
         """
         first = first_token // block_size
-        sources: list[dict[int, Source]] = []
+        sources: list[dict[int, BlockSource]] = []
         for group, logicals in enumerate(needed):
             table = tables[group] if group < len(tables) else ()
             block_ids = {i: table[i] if i < len(table) else RELEASED for i in logicals if i >= first}
-            sources.append({i: Source(block_id=block_id) for i, block_id in block_ids.items()})
+            sources.append({i: BlockSource(block_id=block_id) for i, block_id in block_ids.items()})
         return cls(first, -(-end // block_size), sources, end, is_later=True)

@@ -26,7 +26,7 @@ from engine.setup.id_namespace import IdNamespace
 from engine.trace.records import BlockGroup
 
 
-class Source(NamedTuple):
+class ModelSource(NamedTuple):
     """Where a process reads its weights from, as `load_model` takes it."""
 
     model: str | None = None
@@ -45,7 +45,7 @@ class Begin(Struct, tag=True, kw_only=True):
     name: str
     role: Role
     folder: str  # private, where instances meet to exchange blocks
-    source: Source
+    source: ModelSource
     config: EngineConfig
     place: IdNamespace
     capture: CaptureRequest | None

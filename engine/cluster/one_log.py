@@ -14,14 +14,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from engine.cluster.router import Served
+from engine.cluster.router import RoutedInstance
 from engine.trace.log import TraceWriter
 from engine.trace.operations import Arrive, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
 from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRecord, Timing
 from engine.trace.redaction import Redaction
 
 
-class Logged(Served, Protocol):
+class Logged(RoutedInstance, Protocol):
     """An instance, as the log's header has it."""
 
     @property

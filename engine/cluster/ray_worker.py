@@ -22,7 +22,7 @@ import ray
 
 from engine.cache.kv_plane import zeros
 from engine.cluster.inbox import Bell
-from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster, ToInstance
+from engine.cluster.messages import Begin, End, Ended, ModelSource, Submit, ToCluster, ToInstance
 from engine.cluster.ray_tasks import environment
 from engine.cluster.worker import Model, Worker, begun
 from engine.cluster.worker_process import END_SECONDS, Workers
@@ -243,7 +243,7 @@ class RayWorkers(Workers):
     """Actors for instances of one model, whose folder or name must mean the same on each machine."""
 
     def __init__(
-        self, source: Source, address: str | None = None, *, num_cpus: float = 1.0, most: int | None = None
+        self, source: ModelSource, address: str | None = None, *, num_cpus: float = 1.0, most: int | None = None
     ) -> None:
         """`address`: of a Ray cluster; None: one that is begun here and ends with this, unless there is one already.
         `num_cpus`: that Ray sets aside for each; `most`: see `Workers`.

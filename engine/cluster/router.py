@@ -76,7 +76,7 @@ class Considered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RoutingDecision:
     """Routing decision and its reasons."""
 
     index: int  # of the candidate
@@ -88,7 +88,7 @@ class Choice:
         return self.considered[self.index]
 
 
-class Served(Protocol):
+class RoutedInstance(Protocol):
     """Instance facts for the router; `engine.cluster.instance.Instance` provides them."""
 
     @property
@@ -104,7 +104,7 @@ class Served(Protocol):
 class _Known:
     """Router's state of an instance: its description, and what its records added."""
 
-    def __init__(self, instance: Served) -> None:
+    def __init__(self, instance: RoutedInstance) -> None:
         self.role, self.config = instance.role, instance.config
         self.num_groups = len(instance.block_groups)
         self.pool = PoolView(instance.block_groups, instance.config.block_size)
@@ -122,7 +122,7 @@ class Router:
     def __init__(
         self,
         policy: RoutingPolicy,
-        instances: Iterable[Served],
+        instances: Iterable[RoutedInstance],
         *,
         ttft_slo: float | None = None,
         overlap_weight: float = 1.0,
@@ -155,7 +155,7 @@ class Router:
         candidates: Sequence[Candidate],
         decoders: Sequence[Candidate] = (),
         is_accepted: bool = False,
-    ) -> Choice:
+    ) -> RoutingDecision:
         """Choose the instance for a prompt. `decoders`: candidates for its decode, where that is another instance.
         `is_accepted`: it was accepted before, and is not rejected any more.
 
@@ -177,7 +177,7 @@ class Router:
         index = min(indices, key=lambda i: (considered[i].cost, considered[i].queued_tokens, i))
         self._num_choices += 1
         self._known[candidates[index].name].chosen_at = self._num_choices
-        return Choice(index, self.policy, considered)
+        return RoutingDecision(index, self.policy, considered)
 
     def _consider(
         self, candidate: Candidate, token_ids: Sequence[int], chain: HashChain, seconds_then: float

@@ -29,9 +29,9 @@ from engine.cluster.messages import (
     Ended,
     ErrorKind,
     Failed,
+    ModelSource,
     Observe,
     Ready,
-    Source,
     Submit,
     ToCluster,
     ToInstance,
@@ -193,9 +193,9 @@ class Model:
     """The weights, read when an instance first needs them."""
 
     def __init__(self) -> None:
-        self._loaded: tuple[Source, LoadedModel] | None = None
+        self._loaded: tuple[ModelSource, LoadedModel] | None = None
 
-    def of(self, source: Source) -> LoadedModel:
+    def of(self, source: ModelSource) -> LoadedModel:
         """Raises ModelError, ConfigError: it cannot be an instance's."""
         if self._loaded is None or self._loaded[0] != source:
             self._loaded = None  # not both at once

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from engine.cluster.messages import Source, ToCluster, ToInstance
+from engine.cluster.messages import ModelSource, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
 from engine.options.refusal import sentence
@@ -100,7 +100,9 @@ class Workers:
     May be used from any thread.
     """
 
-    def __init__(self, source: Source, most: int | None = None, start: Callable[[], AnyWorker] | None = None) -> None:
+    def __init__(
+        self, source: ModelSource, most: int | None = None, start: Callable[[], AnyWorker] | None = None
+    ) -> None:
         """`most`: that there may be at once; None: as many as are taken. `start`: a new one, by default a process of
         this machine.
         """

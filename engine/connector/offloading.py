@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.cache.block_tiers import BlockTiers
-from engine.cache.incoming import Loading, Source
+from engine.cache.incoming import BlockSource, Loading
 from engine.config import EngineConfig
 from engine.connector.base import Books, KVConnector, KVConnectorMetadata
 from engine.connector.layout import layout_of
@@ -227,11 +227,11 @@ class Search:
             self._read[group, logical] = found.payload
         return None
 
-    def sources(self, end: int) -> list[dict[int, Source]]:
+    def sources(self, end: int) -> list[dict[int, BlockSource]]:
         """Return the sources of the blocks, by group."""
-        sources: list[dict[int, Source]] = [{} for _ in range(self._num_groups)]
+        sources: list[dict[int, BlockSource]] = [{} for _ in range(self._num_groups)]
         for group, logical, medium in self.blocks(end):
-            sources[group][logical] = Source(self._hashes[logical], medium)
+            sources[group][logical] = BlockSource(self._hashes[logical], medium)
         return sources
 
     def payloads(self, end: int) -> list[dict[int, bytes]]:

@@ -35,8 +35,7 @@ class GatherAttention(AttentionBackend):
             out, decode = self.decode(call, q, store, batch)
             return AttentionOutput(out, decode, [])
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
-        found = [self.prefill(call, q, out, store, batch, span, needs_weights) for span in batch.prefills]
-        prefills = [weights for weights in found if weights is not None]
+        prefills = self.prefill(call, q, out, store, batch, needs_weights)
         if batch.decode_tokens is None:
             return AttentionOutput(out, None, prefills)
         decoded, decode = self.decode(call, q[batch.decode_tokens], store, batch)
@@ -48,19 +47,21 @@ class GatherAttention(AttentionBackend):
         return gather_decode(call, q, store, batch)
 
     def prefill(
-        self,
-        call: AttentionCall,
-        q: Tensor,
-        out: Tensor,
-        store: KVStore,
-        batch: StepBatch,
-        span: PrefillSpan,
-        needs_weights: bool,
-    ) -> PrefillWeights | None:
-        """Attend for a slice of several tokens: write its rows of `out` [T, Hq, Dv] and return its weights, if any."""
-        own = q[span.begin : span.end]
-        out[span.begin : span.end], weights = gather_prefill(call, own, store, batch, span, needs_weights)
-        return weights
+        self, call: AttentionCall, q: Tensor, out: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> list[PrefillWeights]:
+        """Attend for all slices of several tokens: write their rows of `out` [T, Hq, Dv] and return their weights."""
+        found = []
+        for span in batch.prefills:
+            own, hidden = q[span.begin : span.end], self.hidden(call, batch, span)
+            out[span.begin : span.end], weights = gather_prefill(call, own, store, batch, span, needs_weights, hidden)
+            found.append(weights)
+        return [weights for weights in found if weights is not None]
+
+    def hidden(self, call: AttentionCall, batch: StepBatch, span: PrefillSpan) -> Tensor | None:
+        """Return keys [Hkv, T, C] that a slice must not see beside those that causality and windows hide; None: no
+        others.
+        """
+        return None
 
 
 def gather_decode(

@@ -7,6 +7,8 @@ Stores that do not hold float32 use `GatherAttention`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ from engine.cache.kv_plane import PlainPlane
 from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionCall, DecodeWeights, PrefillWeights
 from engine.model.attention_gather import GatherAttention
-from engine.model.batch import PrefillSpan, StepBatch
+from engine.model.batch import StepBatch
 from engine.model.native import NativeKernels, threads_for
 
 
@@ -49,35 +51,35 @@ class NativeAttention(GatherAttention):
         return out, DecodeWeights(keys.key_starts, weights)
 
     def prefill(
-        self,
-        call: AttentionCall,
-        q: Tensor,
-        out: Tensor,
-        store: KVStore,
-        batch: StepBatch,
-        span: PrefillSpan,
-        needs_weights: bool,
-    ) -> PrefillWeights | None:
+        self, call: AttentionCall, q: Tensor, out: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> list[PrefillWeights]:
         pools = _pools(call, q, store)
         if pools is None:
-            return super().prefill(call, q, out, store, batch, span, needs_weights)
-        queries, num_heads, width = q[span.begin : span.end], q.shape[1], q.shape[2]
+            return super().prefill(call, q, out, store, batch, needs_weights)
+        _, num_heads, width = q.shape
         num_kv_heads, _, v_width = store.shapes[call.layer]
         reach = batch.reach(call.layer, call.sliding_window)
-        key_start, slots = batch.prefill_slots(span, reach)
-        num_tokens, length = queries.shape[0], slots.shape[0]
-        weights = torch.empty((num_heads, num_tokens, length)) if needs_weights else None
-        failed = self._kernels.prefill_attention(
-            queries.data_ptr(), q.stride(0), q.stride(1), *pools, slots.ctypes.data,
+        key_starts = [reach.first_key(span.start) for span in batch.prefills]
+        shapes = [
+            (num_heads, span.end - span.begin, span.context_len - key_start)
+            for span, key_start in zip(batch.prefills, key_starts, strict=True)
+        ]
+        weights = torch.empty(sum(map(math.prod, shapes))) if needs_weights else None
+        failed = self._kernels.prefill_spans(
+            q.data_ptr(), q.stride(0), q.stride(1), *pools,
+            batch.prefill_spans(reach).buffer_info()[0], len(batch.prefills),
             None if call.sinks is None else call.sinks.data_ptr(),
-            out[span.begin].data_ptr(), None if weights is None else weights.data_ptr(),
-            num_tokens, span.start - key_start, length, reach.window or 0, reach.sinks,
-            num_heads, num_kv_heads, width, v_width,
-            call.scaling, call.softcap or 0.0, threads_for(num_heads * num_tokens * length),
+            out.data_ptr(), None if weights is None else weights.data_ptr(),
+            reach.window or 0, reach.sinks, num_heads, num_kv_heads, width, v_width,
+            call.scaling, call.softcap or 0.0, torch.get_num_threads(),
         )  # fmt: skip
         if failed:
-            raise MemoryError(f"no memory for the attention of {num_tokens} tokens to {length} keys")
-        return None if weights is None else PrefillWeights(span, key_start, weights)
+            raise MemoryError(f"no memory for the attention of {q.shape[0]} tokens")
+        if weights is None:
+            return []
+        parts = torch.split(weights, list(map(math.prod, shapes)))
+        found = zip(batch.prefills, key_starts, parts, shapes, strict=True)
+        return [PrefillWeights(span, start, part.view(shape)) for span, start, part, shape in found]
 
 
 def _pools(call: AttentionCall, q: Tensor, store: KVStore) -> tuple[int, int] | None:

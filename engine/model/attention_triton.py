@@ -160,8 +160,7 @@ class TritonAttention(AttentionBackend):
             return AttentionOutput(out, decode, [])
         assert batch.decode_tokens is not None
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
-        found = [self._gather.prefill(call, q, out, store, batch, span, needs_weights) for span in batch.prefills]
-        prefills = [weights for weights in found if weights is not None]
+        prefills = self._gather.prefill(call, q, out, store, batch, needs_weights)
         decoded, decode = _decode(call, q[batch.decode_tokens], store, batch, needs_weights)
         out[batch.decode_tokens] = decoded
         return AttentionOutput(out, decode, prefills)

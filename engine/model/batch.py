@@ -13,6 +13,7 @@ own (`cache.block_groups`), and then their slots differ too.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -269,6 +270,7 @@ class StepBatch:
         self._decode_tables: dict[AttentionSpan, DecodeTables] = {}
         self._step_tables: dict[int, StepTables] = {}  # by group
         self._prefill_keys: dict[tuple[int, AttentionSpan], PrefillKeys] = {}
+        self._prefill_spans: dict[AttentionSpan, array[int]] = {}
         self._head_rows: dict[tuple[AttentionSpan, int], Tensor] = {}
         self._decode_bias: dict[tuple[AttentionSpan, int], Tensor] = {}
 
@@ -420,6 +422,22 @@ class StepBatch:
         """Return the first key that a prefilling sequence sees in layers with this reach, and the slots [C] from it."""
         key_start = reach.first_key(span.start)
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
+
+    def prefill_spans(self, reach: AttentionSpan) -> array[int]:
+        """Return all prefilling sequences as kernels/attention.h has them, for layers with this reach; valid while this
+        batch lives.
+        """
+        found = self._prefill_spans.get(reach)
+        if found is None:
+            found, before = array("q"), 0
+            for span in self.prefills:
+                key_start, slots = self.prefill_slots(span, reach)
+                count, length = span.end - span.begin, slots.shape[0]
+                row = span.begin, span.end, span.start - key_start, length, slots.ctypes.data, before
+                found.extend(row)
+                before += count * length
+            self._prefill_spans[reach] = found
+        return found
 
     def prefill_keys(self, span: PrefillSpan, reach: AttentionSpan) -> PrefillKeys:
         """Return slots and visibility of a prefilling sequence for layers with this reach."""

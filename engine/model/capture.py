@@ -8,15 +8,16 @@ Captured, in this order while the budget lasts:
 A decode step has one row per sequence, so 1. has all of them. On the CPU that is decided before the forward pass, and
 its arrays are written directly as the log's bytes (`capture_decode`).
 
-Everything else is packed into one array of the log's dtype at the end of the pass and copied to the host at once,
-behind the device's work (`host_copy`). Layers and heads that are not captured are not copied.
+Everything else is rounded layer by layer on the CPU, while it is in the caches. On another device it is packed into one
+array of the log's dtype at the end of the pass and copied to the host at once, behind the device's work (`host_copy`);
+layers and heads that are not captured are not copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
 
 DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes a step
+CONTIGUOUS = torch.contiguous_format
 Array = np.ndarray[Any, Any]
 Layers = Callable[[], Sequence[LayerCapture]]  # waits for the arrays
 
@@ -77,9 +79,12 @@ class _Packed:
         return len(self._tensors) - 1
 
     def send(self, copies: HostCopies) -> None:
-        """Begin to copy the added tensors; work that is queued afterwards may overwrite them."""
+        """Begin to copy the added tensors, which later work may overwrite. On the CPU they are final."""
         sizes = [tensor.numel() for tensor in self._tensors]
         if not sizes:
+            return
+        if copies.on_host:
+            self._arrays = [tensor.numpy() for tensor in self._tensors]
             return
         packed = torch.empty(sum(sizes), dtype=self._dtype, device=self._tensors[0].device)
         self._shapes = [tensor.shape for tensor in self._tensors]
@@ -131,8 +136,8 @@ class Capturing:
 
 
 class CaptureRecorder:
-    """Holds references during the forward pass and copies once at its end. In a decode step on the CPU it copies each
-    layer immediately.
+    """Copies each layer immediately on the CPU. On another device it holds references during the forward pass and
+    copies once at its end.
     """
 
     def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
@@ -149,16 +154,19 @@ class CaptureRecorder:
                 self._planned = self._plan()
                 made.measure(what.decode.rows(self._planned[0], self._planned[2]))
             made.make_room()
-        self.keeps = self._decode is None
+        self.keeps = not batch.is_on_cpu
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         if self._decode is not None:
             self._decode.layer(layer, q, k, v, attended)
             return
         self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
+        own = _as_is if self.keeps else partial(Tensor.to, dtype=self._what.dtype, copy=True, memory_format=CONTIGUOUS)
         # compiled code may reuse the output's memory as soon as it has read it
-        out = attended.out.clone() if self._what.request.outputs else None
-        self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
+        out = own(attended.out).clone() if self._what.request.outputs else None
+        decode = attended.decode and attended.decode._replace(weights=own(attended.decode.weights))
+        prefills = [piece._replace(weights=own(piece.weights)) for piece in attended.prefills]
+        self._kept[layer] = _Layer(own(q), own(k), own(v), out, decode, prefills)
 
     def addresses(self) -> int | None:
         """Implement `Recorder.addresses`."""
@@ -316,6 +324,10 @@ class CaptureRecorder:
             last = piece.weights[:, -1:]
             weights = [last] if not observed else [last[head] for head in others]
             yield others, piece.span.context_len - 1, torch.stack(weights) if observed else weights[0]
+
+
+def _as_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _ranges(numbers: list[int]) -> str:

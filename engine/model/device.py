@@ -19,7 +19,7 @@ from engine.system.cgroup import memory
 MIB = 1 << 20
 
 
-class Room(NamedTuple):
+class DeviceMemory(NamedTuple):
     """Bytes of a device's memory: a GPU's own, or the machine's."""
 
     free: int
@@ -37,11 +37,11 @@ class Allocator:
         """Return whether the device has memory of its own."""
         return device.type == "cuda"
 
-    def room(self, device: torch.device) -> Room:
+    def memory(self, device: torch.device) -> DeviceMemory:
         """Return the free and the total memory of the device."""
         if device.type == "cuda":
-            return Room(*torch.cuda.mem_get_info(device))
-        return Room(*memory())
+            return DeviceMemory(*torch.cuda.mem_get_info(device))
+        return DeviceMemory(*memory())
 
     def held(self, device: torch.device) -> int:
         """Return the bytes that this process holds; on a GPU those reserved for tensors, in use or cached."""
@@ -89,12 +89,12 @@ ALLOCATOR = Allocator()
 
 def device_facts(device: torch.device) -> DeviceFacts:
     """Return the current facts of a device."""
-    room = ALLOCATOR.room(device)
+    memory = ALLOCATOR.memory(device)
     return DeviceFacts(
         name=ALLOCATOR.name(device),
         has_own_memory=ALLOCATOR.has_own_memory(device),
-        total_bytes=room.total,
-        free_bytes=room.free,
+        total_bytes=memory.total,
+        free_bytes=memory.free,
         process_bytes=ALLOCATOR.held(device),
         clock_mhz=ALLOCATOR.clock_mhz(device),
         power_watts=ALLOCATOR.power_watts(device),
@@ -109,12 +109,12 @@ def out_of_memory(error: BaseException, device: torch.device, what: str, instead
     is_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in text
     if not is_memory or isinstance(error, OutOfMemory):
         return None
-    room = ALLOCATOR.room(device)
+    memory = ALLOCATOR.memory(device)
     asked = _asked_bytes(text)
     wanted = f"{size(asked)} more were asked for, and " if asked else ""
     return OutOfMemory(
-        f"{what} needs more memory than {device.type} has: {wanted}{size(room.free)} of {size(room.total)} are free; "
-        f"{instead}"
+        f"{what} needs more memory than {device.type} has: {wanted}"
+        f"{size(memory.free)} of {size(memory.total)} are free; {instead}"
     )
 
 

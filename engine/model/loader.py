@@ -21,6 +21,7 @@ from engine.model.facts import has_states, layer_shapes, model_facts, probe, pro
 from engine.model.latents import find_latents, install_latents
 from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, ROUNDED_TO, WEIGHTS, LoadedModel, Opened
+from engine.model.loading_stages import LoadingStage
 from engine.model.malloc_trim import trim_memory
 from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
@@ -29,7 +30,6 @@ from engine.model.packed_linears import FLOATS, PackedLinear, bytes_per_weight, 
 from engine.model.plain_check import plain_logits, with_rounding
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
-from engine.model.stages import Stage
 from engine.model.state_layers import install
 from engine.model.stored_class import as_stored
 from engine.model.stored_weights import stored_weights
@@ -43,7 +43,7 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     revision: str | None = None,
-    telling: Callable[[Stage], object] = lambda stage: None,
+    telling: Callable[[LoadingStage], object] = lambda stage: None,
 ) -> LoadedModel:
     """Open a causal language model.
 
@@ -52,7 +52,7 @@ def load_model(
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
     weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
     there is one.
-    `telling` is called with the stage that begins, one of `STAGES`.
+    `telling` is called with the stage that begins, one of `LOADING_STAGES`.
     Only weights in safetensors and GGUF are read and no code of the model's repository is run.
 
     Raises:

@@ -154,9 +154,9 @@ class NativeKernels:
             _P, _I, _I, _P, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
         )  # fmt: skip
         self.decode_attention.restype = None
-        self.prefill_attention = library.prefill_attention
-        self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
-        self.prefill_attention.restype = ctypes.c_int
+        self.prefill_spans = library.prefill_spans
+        self.prefill_spans.argtypes = (_P, _I, _I, _P, _P, _P, _I, _P, _P, _P, *[_I] * 6, _F, _F, ctypes.c_int)
+        self.prefill_spans.restype = ctypes.c_int
         _given_torch(library)
         self.step = StepKernel(library)
 
@@ -318,7 +318,8 @@ def _loaded(library: Path) -> ctypes.CDLL:
 
 def _key(names: tuple[str, ...], compiler: str) -> str:
     """Return the cache key of a library: everything it depends on beside the machine (source, flags, compiler)."""
-    sources = [(SOURCES / file).read_text(encoding="utf-8") for file in (*names, "tensors.h", "vectors.h")]
+    files = *names, *sorted(header.name for header in SOURCES.glob("*.h"))
+    sources = [(SOURCES / file).read_text(encoding="utf-8") for file in files]
     real = Path(compiler).resolve()
     found = real.stat()
     return json.dumps(["kernel", names, sources, FLAGS, TUNINGS, str(real), found.st_size, found.st_mtime_ns])

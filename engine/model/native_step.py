@@ -64,7 +64,6 @@ class NativeStep:
             if found is None:
                 return None
             captured_at = found
-        pointed: list[Any] = [batch, recorder]
         reaches = array("q")
         num_decodes, longest = batch.num_decodes, 0
         for reach in layers.reaches:
@@ -76,8 +75,7 @@ class NativeStep:
                 mask_at = 0 if keys.mask is None else keys.mask.data_ptr()
                 longest = max(longest, length)
             if batch.prefills:
-                spans = _spans_of(batch, reach, pointed)
-                spans_at = spans.buffer_info()[0]
+                spans_at = batch.prefill_spans(reach).buffer_info()[0]
             row = slots.data_ptr(), keys_at, stride, mask_at, length, reach.window or 0, reach.sinks, spans_at
             reaches.extend(row)
         size = num_decodes * self._num_heads * longest
@@ -87,7 +85,7 @@ class NativeStep:
         tokens_at = 0 if batch.decode_tokens is None else batch.decode_tokens.data_ptr()
         counts = len(layers.table) // OF_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
         tables = layers.table.buffer_info()[0], reaches.buffer_info()[0], tokens_at, self._weights_at
-        self._pointed = [*pointed, reaches]
+        self._pointed = [batch, recorder, reaches]
         return array("q", (*counts, torch.get_num_threads(), *tables, self._weights.size, captured_at))
 
 
@@ -121,14 +119,3 @@ def _layers_of(store: KVStore, sliding_windows: Sequence[int | None], policy: Wi
 
 def _is_float32(plane: KVPlane) -> bool:
     return isinstance(plane, PlainPlane) and plane.dtype == plane.compute_dtype == torch.float32
-
-
-def _spans_of(batch: StepBatch, reach: AttentionSpan, pointed: list[Any]) -> Numbers:
-    """Return 5 numbers per span; they and the arrays that they point to are added to `pointed`."""
-    rows = array("q")
-    for span in batch.prefills:
-        key_start, slots = batch.prefill_slots(span, reach)
-        rows.extend((span.begin, span.end, span.start - key_start, slots.shape[0], slots.ctypes.data))
-        pointed.append(slots)
-    pointed.append(rows)
-    return rows

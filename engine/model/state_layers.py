@@ -27,7 +27,7 @@ from engine.cache.state_store import StateShape, StateStore
 from engine.model.attention import current
 from engine.model.errors import ModelError
 from engine.model.light_transformers import Cache, DynamicCache, LinearAttentionLayer
-from engine.model.state_parts import Part
+from engine.model.state_parts import RowSegment
 
 Key = int | str  # of an argument: its position, or its name
 Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
@@ -253,7 +253,7 @@ class StateStep:
     """States of a step: which parts of the row run by themselves, from and to which blocks."""
 
     store: StateStore
-    parts: list[Part]
+    parts: list[RowSegment]
 
     def run(self, kept: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module's result for the whole row."""
@@ -261,7 +261,7 @@ class StateStep:
         results = [self._run_part(kept, forward, given, part) for part in self.parts]
         return _joined(kept.result, results, self.parts)
 
-    def _run_part(self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], part: Part) -> Any:
+    def _run_part(self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], part: RowSegment) -> Any:
         own = {key: _taken(value, kept.arguments.get(key), part) for key, value in given.items()}
         layer = self._layer(kept, part)
         # the module looks its layer up by its number
@@ -273,7 +273,7 @@ class StateStep:
             self.store.tensors[place].index_copy_(0, part.write, getattr(layer, tensor.kind)[tensor.number])
         return out
 
-    def _layer(self, kept: StateModule, part: Part) -> Any:
+    def _layer(self, kept: StateModule, part: RowSegment) -> Any:
         """transformers' cache layer with the states that the part begins from."""
         layer: Any = LinearAttentionLayer(number_of_states=kept.num_states)
         for place, tensor in enumerate(kept.tensors, kept.first):
@@ -288,7 +288,7 @@ class StateStep:
         return layer
 
 
-def _taken(value: Any, rows: Rows, part: Part) -> Any:
+def _taken(value: Any, rows: Rows, part: RowSegment) -> Any:
     """Return what a part of the row has of an argument."""
     if rows is None:
         return value
@@ -299,7 +299,7 @@ def _taken(value: Any, rows: Rows, part: Part) -> Any:
     return value.index_select(rows, part.rows).transpose(rows - 1, rows)  # [1, n, ...] -> [n, 1, ...]
 
 
-def _joined(rows: Rows, results: list[Any], parts: list[Part]) -> Any:
+def _joined(rows: Rows, results: list[Any], parts: list[RowSegment]) -> Any:
     """The results of all parts as one row."""
     if rows is None:
         return results[-1]

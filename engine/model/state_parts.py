@@ -17,7 +17,7 @@ from engine.model.batch import SequenceSlice
 from engine.trace.operations import RELEASED
 
 
-class Part(NamedTuple):
+class RowSegment(NamedTuple):
     """Tokens of the row that run together: adjacent ones of one sequence, or one of each of several sequences."""
 
     begin: int
@@ -42,7 +42,7 @@ def parts_of(
     first_block: int,
     device: torch.device,
     one_by_one: bool = False,
-) -> list[Part]:
+) -> list[RowSegment]:
     """`tables`: of states, of each slice. `one_by_one`: a module goes on from a state with one token at a time only."""
     runs: list[_Run] = []
     written: dict[int, int] = {}  # block -> wave after which it is there
@@ -71,8 +71,8 @@ def _until(table: Sequence[int], position: int, end: int, block_size: int) -> in
     return min((logical + 1) * block_size, end)
 
 
-def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> list[Part]:
-    parts: list[Part] = []
+def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> list[RowSegment]:
+    parts: list[RowSegment] = []
     single: list[_Run] = []
 
     def places(blocks: Sequence[int]) -> Tensor:
@@ -82,7 +82,7 @@ def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> li
         if single:
             rows = torch.tensor([run.begin for run in single], device=device)
             read = places([run.read for run in single if run.read is not None])
-            parts.append(Part(0, len(single), rows, read, places([run.write for run in single])))
+            parts.append(RowSegment(0, len(single), rows, read, places([run.write for run in single])))
             single.clear()
 
     wave = 0
@@ -94,6 +94,6 @@ def _grouped(runs: Sequence[_Run], first_block: int, device: torch.device) -> li
             single.append(run)
         else:
             read = None if run.read is None else places([run.read])
-            parts.append(Part(run.begin, run.length, None, read, places([run.write])))
+            parts.append(RowSegment(run.begin, run.length, None, read, places([run.write])))
     flush()
     return parts

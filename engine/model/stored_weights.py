@@ -66,11 +66,11 @@ def stored_weights(
     if given is not None and not getattr(settings, "dequantize", False):
         return StoredWeights(form, stored, stored or taken, settings, num_params)
     kind = str(_kind(config, wanted)).removeprefix("torch.")
-    room = devices.ALLOCATOR.room(device)
-    if taken > room.free:
+    memory = devices.ALLOCATOR.memory(device)
+    if taken > memory.free:
         raise ModelError(
             f"{has}, which can only be expanded on {device.type}: to {devices.size(taken)} of {kind}, and "
-            f"{devices.size(room.free)} of {devices.size(room.total)} are free; {SMALLER}"
+            f"{devices.size(memory.free)} of {devices.size(memory.total)} are free; {SMALLER}"
         )
     return StoredWeights(form, stored, taken, settings, num_params, kind)
 

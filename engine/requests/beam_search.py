@@ -33,7 +33,7 @@ class Beam:
     offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until they are computed
 
 
-class Choice(NamedTuple):
+class BeamStep(NamedTuple):
     """Continuation of a beam by a token."""
 
     place: int  # of the beam among those that made offers
@@ -56,7 +56,7 @@ class BeamSearch:
         self._num_tokens = 0
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
-    def choose(self, beams: Sequence[Beam]) -> list[Choice]:
+    def choose(self, beams: Sequence[Beam]) -> list[BeamStep]:
         """Choose the continuations of the beams, all of which have offers; a beam that is not chosen is dropped.
 
         Best first. Afterwards either the search is `done`, or each continuing choice is a beam that needs new offers.
@@ -67,13 +67,13 @@ class BeamSearch:
         ]
         pairs.sort(key=lambda pair: -pair[0])
         last = self._num_tokens >= self._max_tokens
-        ending, going_on = list[Choice](), list[Choice]()
+        ending, going_on = list[BeamStep](), list[BeamStep]()
         for rank, (cumulative, place, offer) in enumerate(pairs[: self.num_offers]):
             if last or offer.token_id in self._ends:
                 if rank < self.width and self._counts(self._score(cumulative)):
-                    ending.append(Choice(place, offer, cumulative, self._score(cumulative)))
+                    ending.append(BeamStep(place, offer, cumulative, self._score(cumulative)))
             elif len(going_on) < self.width:
-                going_on.append(Choice(place, offer, cumulative, None))
+                going_on.append(BeamStep(place, offer, cumulative, None))
         best_running = self._score(going_on[0].cumulative) if going_on else None
         full = len(self._best_finished) == self.width
         self.done = best_running is None or (full and best_running <= self._best_finished[-1])

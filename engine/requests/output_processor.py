@@ -28,7 +28,7 @@ from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import Sampled, Sampler
-from engine.requests.beam_search import Beam, Choice, Offer
+from engine.requests.beam_search import Beam, BeamStep, Offer
 from engine.requests.request import Request
 from engine.requests.sequence_output import SequenceOutput
 from engine.scheduling.scheduler import Scheduler
@@ -193,7 +193,7 @@ class OutputProcessor:
         choices = search.choose([c.beam for c in running if c.beam])
         tops = [c.alternatives for c in running]
         # 1) forks, while every sequence still matches its offers; a continuing choice takes the sequence itself first
-        claims: dict[int, Choice] = {}
+        claims: dict[int, BeamStep] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
             claims.setdefault(choice.place, choice)
         taken = []

@@ -28,11 +28,11 @@ def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
     if config.num_blocks is not None or config.by_sequence or not device.ALLOCATOR.has_own_memory(model.device):
         return config
     peak = device.ALLOCATOR.peak(model.device, lambda: _largest_step(config, model))
-    room = device.ALLOCATOR.room(model.device)
+    memory = device.ALLOCATOR.memory(model.device)
     each = stored_bytes_per_token(model.facts, config.kv_cache_dtype) * config.block_size
-    fitting = num_blocks_that_fit(room.free, room.total, config.gpu_memory_utilization, peak, each)
+    fitting = num_blocks_that_fit(memory.free, memory.total, config.gpu_memory_utilization, peak, each)
     if fitting < FEWEST:
-        sizes = {"total": room.total, "each": each, "taken": room.total - room.free, "peak": peak}
+        sizes = {"total": memory.total, "each": each, "taken": memory.total - memory.free, "peak": peak}
         shown = {name: device.size(size) for name, size in sizes.items()}
         raise ConfigError(sentence("device_pool", share=config.gpu_memory_utilization, n=fitting, **shown))
     groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # at most: each has blocks of its own

@@ -34,7 +34,7 @@ class LinkSpeed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Served(TokenTimes):
+class ServedRequest(TokenTimes):
     """Outcome of a request. Times are seconds after the start; a rejected request has no tokens."""
 
     prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
@@ -48,7 +48,7 @@ class Outcome:
     """A simulated run."""
 
     seconds: float
-    requests: list[Served]
+    requests: list[ServedRequest]
     num_steps: int
     busy_seconds: list[float]  # of each instance
     moved_bytes: int

@@ -22,7 +22,7 @@ from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved, resolve_for
 from engine.simulate.drawn import DrawnTokens
-from engine.simulate.replay_inputs import TOKENS, Arrival, Asked, Decided, Inputs, ReplayError, Share, Told
+from engine.simulate.replay_inputs import TOKENS, Arrival, Decided, Inputs, LoggedRequest, ReplayError, Share, Told
 from engine.trace.operations import FinishReason, Op
 from engine.trace.records import Header, ModelFacts, RecordKind
 
@@ -43,13 +43,15 @@ class Replay:
         self._cache = _cache(header.model, resolved, self._ops)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, None)
         self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
-        self._live: dict[int, tuple[Sequence, Asked, Told | None]] = {}  # by seq_id; Told None: the log has none
+        self._live: dict[
+            int, tuple[Sequence, LoggedRequest, Told | None]
+        ] = {}  # by seq_id; Told None: the log has none
         self._next_seq_id = self._num_records = self._num_steps = 0
         self._skipped = 0  # steps of the log in which nothing is left to do here
         self._due: list[tuple[int, int]] = []  # heap of arrivals: after how many steps, and their index
         self._happened: dict[tuple[int, str], int] = {}  # after how many steps a request, by its id(), came or ended
         self._waiting: dict[tuple[int, str], list[int]] = {}  # arrivals that wait for that
-        self._ended: list[Asked] = []  # in the step that runs
+        self._ended: list[LoggedRequest] = []  # in the step that runs
 
     def records(self) -> Iterator[Decided]:
         """Yield the decisions, record by record."""
@@ -82,7 +84,7 @@ class Replay:
             due.append(self._happened[key] + arrival.step - in_log)
         heappush(self._due, (max(due, default=arrival.step), index))
 
-    def _happen(self, asked: Asked, what: str) -> None:
+    def _happen(self, asked: LoggedRequest, what: str) -> None:
         key = (id(asked), what)
         self._happened[key] = self._num_steps + self._skipped
         for index in self._waiting.pop(key, ()):
@@ -100,7 +102,7 @@ class Replay:
                     sequence.max_tokens = arrival.max_tokens
         return self._record(arrival.kind, [])
 
-    def _submit(self, asked: Asked) -> None:
+    def _submit(self, asked: LoggedRequest) -> None:
         seq_id = self._next_seq_id
         sequence = Sequence(
             seq_id=seq_id,

@@ -59,7 +59,7 @@ class Told:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class LoggedRequest:
     """A submitted request. `told`: its sequences, in the order in which they were forked."""
 
     request_id: str
@@ -72,7 +72,7 @@ class Asked:
     told: list[Told]
     came: int = 0  # after so many steps of the log, as `ended`, when its last sequence finished
     ended: int = 0
-    after: Asked | None = None  # the request whose prompt and answer its own prompt begins with: the turn before
+    after: LoggedRequest | None = None  # the previous turn: this prompt begins with its prompt and answer
 
 
 class Arrival(NamedTuple):
@@ -80,7 +80,7 @@ class Arrival(NamedTuple):
 
     kind: RecordKind
     step: int
-    asked: list[Asked]
+    asked: list[LoggedRequest]
     max_tokens: int | None = None  # of an `adjust`: what it becomes
 
 
@@ -144,11 +144,11 @@ def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -
 class _Reading:
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
-        self.of_seq: dict[int, tuple[Asked, Told]] = {}  # unfinished ones
-        self._ended: dict[bytes, deque[tuple[Asked, Told]]] = {}  # by the first tokens of the prompt
+        self.of_seq: dict[int, tuple[LoggedRequest, Told]] = {}  # unfinished ones
+        self._ended: dict[bytes, deque[tuple[LoggedRequest, Told]]] = {}  # by the first tokens of the prompt
 
     def read(self, record: Decided) -> None:
-        asked: dict[int, Asked] = {}  # by id(): those that the record is about
+        asked: dict[int, LoggedRequest] = {}  # by id(): those that the record is about
         max_tokens = None
         for op in record.ops:
             match op:
@@ -186,13 +186,13 @@ class _Reading:
         if record.kind != "step":
             self.arrivals.append(Arrival(record.kind, record.step, list(asked.values()), max_tokens))
 
-    def _end(self, one: Asked, told: Told, step: int) -> None:
+    def _end(self, one: LoggedRequest, told: Told, step: int) -> None:
         if any(other is one for other, _ in self.of_seq.values()):
             return
         one.ended = step
         self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, told))
 
-    def _before(self, prompt: array[int]) -> Asked | None:
+    def _before(self, prompt: array[int]) -> LoggedRequest | None:
         """Return the request that a prompt goes on from: all that was said but for its last token begins the prompt."""
         found, longest = None, 0
         for one, told in self._ended.get(_key(prompt), ()):
@@ -208,12 +208,12 @@ def _key(tokens: array[int]) -> bytes:
     return tokens[:KEY_TOKENS].tobytes()
 
 
-def _asked(op: Submit) -> Asked:
+def _asked(op: Submit) -> LoggedRequest:
     sampling = op.sampling
     if sampling.get("use_beam_search"):
         raise ReplayError(f"request {op.request_id!r} is a beam search, and which of them go on only a model says")
     count = sampling.get("n", SamplingParams().n)
-    return Asked(
+    return LoggedRequest(
         request_id=op.request_id,
         prompt=array(TOKENS, op.prompt_token_ids),
         max_tokens=op.max_tokens,

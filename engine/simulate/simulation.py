@@ -32,7 +32,7 @@ from engine.simulate.drawn import DrawnTokens, Tokens
 from engine.simulate.header import simulated_header
 from engine.simulate.instance import SimulatedInstance
 from engine.simulate.network import Network
-from engine.simulate.outcome import LinkSpeed, Outcome, Served, Wanted
+from engine.simulate.outcome import LinkSpeed, Outcome, ServedRequest, Wanted
 from engine.simulate.pipelines import pipelines
 from engine.simulate.transfer import Offered, Pull, SimulatedConnector
 from engine.trace.log import TraceWriter
@@ -98,7 +98,7 @@ class Simulation:
         self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
         self._stages = pipelines(self._env, roles, stages or {})
         self._busy = [0.0] * len(roles)
-        self._served: list[Served] = []
+        self._served: list[ServedRequest] = []
         self._of_request: dict[str, int] = {}
         self._done: list[simpy.Event] = []
         source = "; ".join(dict.fromkeys(self._costs(role).source for role in roles))
@@ -121,7 +121,7 @@ class Simulation:
             ValueError: one could never run to its end.
         """
         env = self._env
-        self._served = [Served() for _ in wanted]
+        self._served = [ServedRequest() for _ in wanted]
         self._done = [env.event() for _ in wanted]
         env.process(self._arrivals(wanted))
         for index, one in enumerate(wanted):

@@ -7,9 +7,9 @@ Array extension (code 1): dtype code u8, number of dimensions u8, each dimension
 from __future__ import annotations
 
 import math
+import os
 import struct
 import threading
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +22,8 @@ MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame is taken for damage rat
 
 MAX_HEADER = 1024 * 1024  # bytes; every viewer is sent it at once
 
+LARGE = 1 << 12  # bytes
+_GAP = os.urandom(16)  # where `encode_pieces` leaves an array out
 _FRAME = struct.Struct("<BII")
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f2"),
@@ -37,6 +39,8 @@ _KINDS: dict[int, FrameKind] = {code: kind for kind, code in _KIND_CODES.items()
 _RECORD = _KIND_CODES["record"]
 FRAME_OVERHEAD = _FRAME.size
 
+Piece = bytes | bytearray | memoryview
+Pieces = list[Piece]
 T = TypeVar("T")
 
 
@@ -74,9 +78,28 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def encode_into(value: Any, buffer: bytearray) -> None:
-    """`encode`, with the bytes in `buffer` instead of what was there."""
-    _encoder.encode_into(value, buffer)
+def encode_pieces(value: Any) -> Pieces:
+    """Return the bytes of `encode` in pieces: the numbers of arrays of `LARGE` bytes or more, and `Encoded` values, are
+    not copied.
+    """
+    uncopied: Pieces = []
+
+    def gap(before: bytes, piece: Piece) -> msgspec.Raw:
+        uncopied.append(piece)
+        return msgspec.Raw(before + _GAP)
+
+    def hook(part: Any) -> msgspec.msgpack.Ext | msgspec.Raw:
+        if isinstance(part, Encoded):
+            return gap(b"", part.encoded)
+        head, numbers = _array_bytes(part)
+        if numbers.nbytes < LARGE:
+            return _array_extension(head, numbers)
+        length = len(head) + numbers.nbytes
+        kind, form = (0xC8, ">BHB") if length < 1 << 16 else (0xC9, ">BIB")
+        return gap(struct.pack(form, kind, length, ARRAY_EXT) + head, numbers)
+
+    first, *others = msgspec.msgpack.Encoder(enc_hook=hook).encode(value).split(_GAP)
+    return [first, *(piece for pair in zip(uncopied, others, strict=True) for piece in pair)]
 
 
 def decode(payload: bytes | bytearray, kind: type[T]) -> T:
@@ -97,7 +120,7 @@ def frame(kind: FrameKind, payload: bytes) -> bytes:
     return frame_at(kind, [payload], 0)[0] + payload
 
 
-def frame_at(kind: FrameKind, pieces: Sequence[bytes | bytearray], offset: int) -> tuple[bytes, Frame]:
+def frame_at(kind: FrameKind, pieces: Pieces, offset: int) -> tuple[bytes, Frame]:
     """Return the head of the frame that a payload gets at byte `offset` of a file, and where it lies then.
     `pieces`: of the payload, one behind the other.
     """
@@ -165,12 +188,21 @@ class Encoded:
 
 
 def _encode_array(value: Any) -> msgspec.msgpack.Ext | msgspec.Raw:
-    if isinstance(value, Encoded):
-        return msgspec.Raw(value.encoded)
+    return msgspec.Raw(value.encoded) if isinstance(value, Encoded) else _array_extension(*_array_bytes(value))
+
+
+def _array_extension(head: bytes, numbers: memoryview) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(ARRAY_EXT, b"".join((head, numbers)))
+
+
+def _array_bytes(value: Any) -> tuple[bytes, memoryview]:
+    """Return an array's dtype and shape as bytes, and those of its numbers, which are copied only where they are
+    scattered.
+    """
     if not isinstance(value, np.ndarray) or value.dtype not in _DTYPE_CODES:
         raise TypeError(f"a trace cannot hold {type(value).__name__} {getattr(value, 'dtype', '')}".rstrip())
     head = struct.pack(f"<BB{value.ndim}I", _DTYPE_CODES[value.dtype], value.ndim, *value.shape)
-    return msgspec.msgpack.Ext(ARRAY_EXT, head + np.ascontiguousarray(value).tobytes())
+    return head, np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
 def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 import msgspec
-from msgspec.structs import replace
 
 from engine.trace import codec
-from engine.trace.records import AttentionRows, Capture, LayerCapture
+from engine.trace.records import AttentionRows, LayerCapture
 
 _value = msgspec.msgpack.encode
-_NO_LAYERS = _value("layers") + _value([])
 
 
 def pieces(num_heads: int) -> list[bytes]:
@@ -61,9 +59,3 @@ class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
     def __getitem__(self, index: slice) -> list[LayerCapture]: ...
     def __getitem__(self, index: int | slice) -> LayerCapture | list[LayerCapture]:
         return self.decoded()[index]
-
-
-def around(capture: Capture, layers: EncodedLayers) -> list[bytes | bytearray]:
-    """Return a capture's bytes in pieces: its layers, which are not copied, and what comes before and after them."""
-    before, after = codec.encode(replace(capture, layers=[])).split(_NO_LAYERS, 1)
-    return [before + _NO_LAYERS[:-1], layers.encoded, after]

@@ -17,7 +17,6 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
-from engine.trace.encoded import EncodedLayers, around
 from engine.trace.frames import FileFrames, RecordFrames, Remembered
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
@@ -27,10 +26,9 @@ from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
 _remembered = Remembered()
 KEYFRAME_INTERVAL = 64  # records between keyframes, at least
-HELD = 1 << 22  # bytes of memory that a log keeps for the next capture
+MAX_PIECES = 1024  # written at once: IOV_MAX of Linux and macOS
 
 Subscriber = Callable[[StepRecord], None]
-Pieces = list[bytes | bytearray]
 
 
 class TraceReader:
@@ -270,7 +268,6 @@ class TraceWriter(TraceReader):
         self._subscribers: list[Subscriber] = []
         self._redact = redact
         self._last_keyframe: Frame | None = None
-        self._arrays = bytearray()  # of the last capture: the next one is as large, and new memory takes longer
         self._lock = threading.Lock()
         self._ended: OSError | None = None  # why the log can no longer be written
         self._write(codec.MAGIC)
@@ -320,10 +317,8 @@ class TraceWriter(TraceReader):
                 if capture is None:
                     [found] = self._append(("record", [payload]))
                 else:
-                    arrays = self._pieces(capture)
+                    arrays = codec.encode_pieces(capture)
                     found, self._captures[record.index] = self._append(("record", [payload]), ("capture", arrays))
-                    if len(self._arrays) > HELD:
-                        self._arrays = bytearray()
                 if self._wants_keyframe(record.index):
                     [keyframe] = self._append(("keyframe", [codec.encode(self._state)]))
                     self._keyframes[record.index] = self._last_keyframe = keyframe
@@ -362,15 +357,9 @@ class TraceWriter(TraceReader):
             self._file.seek(self._whole)
         self._state = self.state_at(len(self._records) - 1)
 
-    def _pieces(self, capture: Capture) -> Pieces:
-        if isinstance(capture.layers, EncodedLayers):
-            return around(capture, capture.layers)
-        codec.encode_into(capture, self._arrays)
-        return [self._arrays]
-
-    def _append(self, *frames: tuple[codec.FrameKind, Pieces]) -> list[Frame]:
+    def _append(self, *frames: tuple[codec.FrameKind, codec.Pieces]) -> list[Frame]:
         """Write these frames, each of a payload in pieces."""
-        end, found, written = self._end, [], Pieces()
+        end, found, written = self._end, [], codec.Pieces()
         for kind, pieces in frames:
             head, frame = codec.frame_at(kind, pieces, end)
             end = frame.offset + frame.length
@@ -379,8 +368,10 @@ class TraceWriter(TraceReader):
         self._write(*written)
         return found
 
-    def _write(self, *pieces: bytes | bytearray) -> None:
-        written, length = os.writev(self._file.fileno(), pieces), sum(map(len, pieces))
-        while written < length:  # a disk that is nearly full takes a part, and says why with the next
-            written += os.writev(self._file.fileno(), [b"".join(pieces)[written:]])
-        self._end += length
+    def _write(self, *pieces: codec.Piece) -> None:
+        for first in range(0, len(pieces), MAX_PIECES):
+            part = pieces[first : first + MAX_PIECES]
+            written, length = os.writev(self._file.fileno(), part), sum(map(len, part))
+            while written < length:  # a disk that is nearly full takes a part, and says why with the next
+                written += os.writev(self._file.fileno(), [b"".join(part)[written:]])
+            self._end += length

@@ -41,7 +41,7 @@ def test_a_link_to_a_panel_that_is_not_here_shows_the_first(open_page: OpenPage)
     expect(page.locator("#detail-layer")).to_have_attribute("aria-selected", "true")
 
 
-def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(open_page: OpenPage) -> None:
+def test_a_panels_lazy_words_are_there_in_every_language_that_the_page_turns_to(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&lang=en")
     panel = page.locator("#detail-panel")
     expect(panel).to_contain_text("Mistakes")
@@ -56,11 +56,11 @@ def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(
     expect(panel).to_contain_text("Mistakes")
 
 
-def test_a_panels_late_sheet_comes_before_those_that_have_a_say_over_all_panels(open_page: OpenPage) -> None:
+def test_a_panels_lazy_sheet_comes_before_those_that_have_a_say_over_all_panels(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&lang=en")
     expect(page.locator("#detail-panel")).to_contain_text("Mistakes")
     sheets = page.evaluate("[...document.styleSheets].map((sheet) => sheet.href?.split('/static/')[1])")
-    assert sheets == ["first.css", "js/panels/museum/late.css", "over.css"]
+    assert sheets == ["first.css", "js/panels/museum/lazy.css", "over.css"]
 
 
 # Whether the transport is what one sees along its upper part, and whether the panel's end can be scrolled to.

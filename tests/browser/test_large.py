@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 import app.log_index.questions
 import app.session.run
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.simulate.what_if import what_if
@@ -56,7 +56,7 @@ def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A server on it, to which every log is a long one."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 10)
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
-    made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
+    made = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
     listener = Listener(made, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()

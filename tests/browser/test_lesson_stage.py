@@ -108,7 +108,7 @@ SEQUENCES = "import('/static/js/state/store.js').then(({ state }) => state.value
 # the pool says how many wait; the scheduler has a lane for each sequence, a waiting one among them
 DRAWN_WAITING = {
     "pool": ("#pool-queued", "data-waiting", WAITING),
-    "scheduler": (".lanes-scroll", "data-lanes", SEQUENCES),
+    "scheduler": (".tracks-scroll", "data-tracks", SEQUENCES),
 }
 WITH_WAITING = [
     name for name, path in zip(LESSONS, sorted(FOLDER.glob("*.md")), strict=True) if "](=waiting)" in path.read_text()

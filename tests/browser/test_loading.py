@@ -18,12 +18,12 @@ from tests.browser.message_server import ToldServer
 SERVE = """
 import sys
 from app.models.registry import Models
-from app.models.served import Served
+from app.models.model_entry import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
-from engine.model.stages import STAGES
+from engine.model.loading_stages import STAGES
 from tests.server.fake import FakeModel
 served = Served.loading("held")
 COMPILED = {"compiling": "under_way", "compiled": "done"}

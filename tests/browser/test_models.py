@@ -104,7 +104,7 @@ def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width:
 SERVE = """
 import sys
 from app.models.registry import Models
-from app.models.served import Served
+from app.models.model_entry import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings

@@ -7,8 +7,8 @@ from playwright.sync_api import Page, expect
 
 from app.ground.settings import ServerSettings
 from app.models.live_model import LiveModel
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -26,7 +26,7 @@ def offloading() -> Iterator[str]:
     tiers = Tiers(cpu_bytes=1 << 20)
     settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=48, enforce_eager=True))
     live = LiveModel(load_model("bundled"), True, settings, tiers)
-    listener = Listener(create_app(Models(Served(live, "bundled")), settings), bind("127.0.0.1", 0))
+    listener = Listener(create_app(Models(ModelEntry(live, "bundled")), settings), bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()
     tiers.close()

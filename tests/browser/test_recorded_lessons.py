@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 from app.cli import main
 from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.site.export import write_lessons, write_page
@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def server(recorded: Path) -> Iterator[str]:
     listener = Listener(
-        create_app(Models(Served(None)), ServerSettings(recorded_lessons=recorded)), bind("127.0.0.1", 0)
+        create_app(Models(ModelEntry(None)), ServerSettings(recorded_lessons=recorded)), bind("127.0.0.1", 0)
     )
     yield f"http://127.0.0.1:{listener.port}/"
     listener.close()
@@ -246,7 +246,7 @@ def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open
 
 
 def test_what_cannot_be_played_is_said_in_the_readers_language(open_at: OpenAt) -> None:
-    listener = Listener(create_app(Models(Served(None)), ServerSettings()), bind("127.0.0.1", 0))
+    listener = Listener(create_app(Models(ModelEntry(None)), ServerSettings()), bind("127.0.0.1", 0))
     page = open_at(f"http://127.0.0.1:{listener.port}/", "?distance=learn&lang=zh")
     expect(page.locator("#path-pages")).to_be_disabled()
     expect(page.locator("#path-pages .path-state")).to_have_text("这一课边学边算，而这里没有模型：kvtheater serve。")

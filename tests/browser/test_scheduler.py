@@ -1,4 +1,4 @@
-"""The scheduler's panel in a real browser: lanes, budgets, decisions."""
+"""The scheduler's panel in a real browser: tracks, budgets, decisions."""
 
 import re
 
@@ -8,29 +8,29 @@ from tests.browser.driving import OpenPage, prefill, shows, step
 from tests.browser.settling import comes_to
 
 
-def open_lanes(page: Page) -> None:
+def open_tracks(page: Page) -> None:
     page.click("#detail-scheduler")
-    page.wait_for_selector(".lanes-cursor")
+    page.wait_for_selector(".tracks-cursor")
 
 
-def cell(page: Page, record: int, lane: int) -> tuple[float, float]:
+def cell(page: Page, record: int, track: int) -> tuple[float, float]:
     """The middle of a cell on the screen, from the button that travels over the cells."""
-    page.locator(".lanes-cursor").focus()
+    page.locator(".tracks-cursor").focus()
     page.keyboard.press("Home")
     for _ in range(record):
         page.keyboard.press("ArrowRight")
-    for _ in range(lane):
+    for _ in range(track):
         page.keyboard.press("ArrowDown")
-    cursor = page.locator(".lanes-cursor")
-    expect(cursor).to_have_attribute("aria-label", re.compile(rf"^seq {lane}, record {record + 1}\b"))
+    cursor = page.locator(".tracks-cursor")
+    expect(cursor).to_have_attribute("aria-label", re.compile(rf"^seq {track}, record {record + 1}\b"))
     box = cursor.bounding_box()
     assert box is not None
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_an_empty_run_says_what_lanes_will_show(open_page: OpenPage) -> None:
+def test_an_empty_run_says_what_tracks_will_show(open_page: OpenPage) -> None:
     page = open_page("/?detail=scheduler")
-    expect(page.locator(".scheduler")).to_contain_text("Each prompt gets a lane here")
+    expect(page.locator(".scheduler")).to_contain_text("Each prompt gets a track here")
 
 
 def test_decisions_are_told_with_their_numbers(open_page: OpenPage) -> None:
@@ -52,11 +52,11 @@ def test_a_cell_goes_to_its_record_and_a_mark_selects_its_operation(open_page: O
     page = open_page()
     prefill(page)
     step(page, 3)
-    open_lanes(page)
-    x, y = cell(page, record=2, lane=0)
+    open_tracks(page)
+    x, y = cell(page, record=2, track=0)
     page.mouse.click(x, y)
     shows(page, 2)
-    x, y = cell(page, record=0, lane=0)
+    x, y = cell(page, record=0, track=0)
     page.mouse.click(x, y)  # where it was submitted
     shows(page, 0)
     expect(page.locator(".decision[aria-pressed=true]")).to_contain_text("arrives with")
@@ -66,9 +66,9 @@ def test_the_keyboard_walks_the_cells_and_is_told_what_they_are(open_page: OpenP
     page = open_page()
     prefill(page)
     step(page, 2)
-    open_lanes(page)
-    cell(page, record=1, lane=0)
-    cursor = page.locator(".lanes-cursor")
+    open_tracks(page)
+    cell(page, record=1, track=0)
+    cursor = page.locator(".tracks-cursor")
     expect(cursor).to_be_focused()
     first = "seq 0, record 2, step 1; prefill, 16 tokens; Step 1: 16 prefill and 0 decode tokens"
     expect(cursor).to_have_attribute("aria-label", re.compile(f"^{first}"))
@@ -84,7 +84,7 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
     page.select_option("#speed", "0")
     page.click("#btn-run")
     shows(page, 64)
-    scroll = "document.querySelector('.lanes-scroll')"
+    scroll = "document.querySelector('.tracks-scroll')"
     comes_to(page, f"{scroll}.scrollWidth > {scroll}.clientWidth && {scroll}.scrollLeft > 0", True)
     page.click("#btn-first")
     shows(page, -1)
@@ -94,12 +94,12 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
 
 
 def test_on_a_phone_the_legend_names_all_marks_in_sight(open_page: OpenPage) -> None:
-    """Four samples of one prompt: three lanes begin with a fork. Nothing tells that more could be scrolled to."""
+    """Four samples of one prompt: three tracks begin with a fork. Nothing tells that more could be scrolled to."""
     page = open_page("/?detail=scheduler&n=4&temperature=1", width=390, height=844, has_touch=True)
     page.click("#btn-prefill")
     shows(page, 1)
     page.click("#tab-detail")
-    legend = page.locator(".lanes-legend")
+    legend = page.locator(".tracks-legend")
     expect(legend).to_contain_text("forked")
     for entry in legend.locator("li").all():
         box = entry.bounding_box()

@@ -224,7 +224,7 @@ def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
       return list.top <= item.top && item.bottom <= list.bottom + 1;
     })()"""
     comes_to(page, inside, True)
-    page.wait_for_selector(".lanes-cursor")
+    page.wait_for_selector(".tracks-cursor")
 
 
 def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> None:

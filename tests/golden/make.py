@@ -18,7 +18,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from engine.cache.attention_span import RetentionPolicy, state_retention
-from engine.cache.incoming import Loading, Source
+from engine.cache.incoming import BlockSource, Loading
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
@@ -251,12 +251,12 @@ class Outside(Recorder):
 
     def _loading(self, hashes: list[bytes], first: int, end: int) -> Loading | None:
         """Blocks [first, end), if the store has all of them that are needed."""
-        sources: list[dict[int, Source]] = []
+        sources: list[dict[int, BlockSource]] = []
         for group in range(len(self.manager.groups)):
             wanted = [i for i in self.manager.needed_blocks(group, end * BLOCK_SIZE) if i >= first]
             if any((group, hashes[i]) not in self.there for i in wanted):
                 return None
-            sources.append({i: Source(hashes[i], self.there[group, hashes[i]]) for i in wanted})
+            sources.append({i: BlockSource(hashes[i], self.there[group, hashes[i]]) for i in wanted})
         return Loading(first, end, sources, end * BLOCK_SIZE)
 
 

@@ -144,7 +144,7 @@ def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
         raise Skipped("on a CPU the pool follows from the model")
     config = EngineConfig(enforce_eager=True, gpu_memory_utilization=0.5)
     with Engine(model, config, keep_log=False) as engine:
-        room, num_blocks = ALLOCATOR.room(model.device), engine.config.num_blocks
+        room, num_blocks = ALLOCATOR.memory(model.device), engine.config.num_blocks
         if room.free < 0.45 * room.total:
             raise AssertionError(f"half of the memory was to stay free, {size(room.free)} of {size(room.total)} are")
     said = _compared(outputs(model, config), expected)
@@ -156,13 +156,13 @@ def _too_large(model: LoadedModel) -> str:
     if not ALLOCATOR.has_own_memory(model.device):
         raise Skipped("a CPU hands out memory that it does not have")
     try:
-        tokens = ALLOCATOR.room(model.device).total // stored_bytes_per_token(model.facts, "float32")
+        tokens = ALLOCATOR.memory(model.device).total // stored_bytes_per_token(model.facts, "float32")
         if tokens >= MAX_POOL_SLOTS:
             raise Skipped("the largest pool of a model as small as this fits")
         Engine(model, EngineConfig(block_size=1024, num_blocks=tokens // 1024 + 1), keep_log=False)
     except ModelError as error:
         return f"refused: {error}"
-    raise AssertionError(f"it fits: {size(ALLOCATOR.room(model.device).free)} are left")
+    raise AssertionError(f"it fits: {size(ALLOCATOR.memory(model.device).free)} are left")
 
 
 def _round_trip(model: LoadedModel) -> str:

@@ -32,7 +32,7 @@ NUM_TOKENS = 24
 GREEDY: dict[str, Any] = {"max_tokens": NUM_TOKENS, "ignore_eos": True}
 
 
-class Served(NamedTuple):
+class Setup(NamedTuple):
     """A model and how it is served."""
 
     source: str  # a shipped model, or a family of tests/tiny_models.py
@@ -42,30 +42,30 @@ class Served(NamedTuple):
 
 
 SERVED = {
-    **{f"forgetting by {name}": Served("bundled", {"forget_policy": name, "forget_budget": 12})
+    **{f"forgetting by {name}": Setup("bundled", {"forget_policy": name, "forget_budget": 12})
        for name in get_args(PolicyName)},
-    "forgetting beside the full cache": Served(
+    "forgetting beside the full cache": Setup(
         "bundled", {"forget_policy": "h2o", "forget_budget": 12, "forget_compare": True}, captured=True),
-    "forgetting and preemption": Served("bundled", {"forget_policy": "snapkv", "forget_budget": 12, "num_blocks": 7}),
-    **{f"drafts by {json.loads(text)['method']}": Served("bundled", {"speculative_config": text})
+    "forgetting and preemption": Setup("bundled", {"forget_policy": "snapkv", "forget_budget": 12, "num_blocks": 7}),
+    **{f"drafts by {json.loads(text)['method']}": Setup("bundled", {"speculative_config": text})
        for text in USUAL_DRAFTS},
-    "a head and a layer off": Served("bundled", {"ablate": "1.3@4 2@9"}, captured=True),
-    "a window with sinks": Served("bundled", {"attention_window": 8, "attention_sinks": 2}),
-    "groups of layers": Served(
+    "a head and a layer off": Setup("bundled", {"ablate": "1.3@4 2@9"}, captured=True),
+    "a window with sinks": Setup("bundled", {"attention_window": 8, "attention_sinks": 2}),
+    "groups of layers": Setup(
         "bundled", {"attention_window": 8, "attention_sinks": 0, "sliding_window_pattern": 2, "num_blocks": None}),
-    "samples": Served("bundled", {}, {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 3, "n": 3}),
-    "beams": Served("bundled", {"num_blocks": 24}, {"use_beam_search": True, "beam_width": 3}),
-    "penalties and log probabilities": Served(
+    "samples": Setup("bundled", {}, {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 3, "n": 3}),
+    "beams": Setup("bundled", {"num_blocks": 24}, {"use_beam_search": True, "beam_width": 3}),
+    "penalties and log probabilities": Setup(
         "bundled", {}, {"repetition_penalty": 1.2, "logit_bias": {300: 5.0}, "logprobs": 5, "prompt_logprobs": 2}),
-    "states": Served("bundled-hybrid", {"mamba_block_size": 16, "max_num_batched_tokens": 9}, captured=True),
-    "states and preemption": Served("bundled-hybrid", {"num_blocks": 10}),
-    "states in CPU memory": Served("bundled-hybrid", {"num_blocks": 10, "preemption_mode": "swap"}),
-    "latents": Served(LATENT, {"max_num_batched_tokens": 9}, captured=True),
-    "latents and preemption": Served(LATENT, {"num_blocks": 14}),
-    "latents in CPU memory": Served(LATENT, {"num_blocks": 14, "preemption_mode": "swap"}),
-    "latents of 8 bits": Served(LATENT, {"kv_cache_dtype": "int8"}),
-    "a cache for each sequence": Served("bundled", {"strategy": "dynamic"}),
-    "no cache": Served("bundled", {"strategy": "none"}),
+    "states": Setup("bundled-hybrid", {"mamba_block_size": 16, "max_num_batched_tokens": 9}, captured=True),
+    "states and preemption": Setup("bundled-hybrid", {"num_blocks": 10}),
+    "states in CPU memory": Setup("bundled-hybrid", {"num_blocks": 10, "preemption_mode": "swap"}),
+    "latents": Setup(LATENT, {"max_num_batched_tokens": 9}, captured=True),
+    "latents and preemption": Setup(LATENT, {"num_blocks": 14}),
+    "latents in CPU memory": Setup(LATENT, {"num_blocks": 14, "preemption_mode": "swap"}),
+    "latents of 8 bits": Setup(LATENT, {"kv_cache_dtype": "int8"}),
+    "a cache for each sequence": Setup("bundled", {"strategy": "dynamic"}),
+    "no cache": Setup("bundled", {"strategy": "none"}),
 }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _prompts(model: LoadedModel) -> Sequence[str | list[int]]:
     return [[3 + (7 * index + 5 * at) % (VOCAB_SIZE - 3) for at in range(23)] for index in range(3)]
 
 
-def _served(model: LoadedModel, served: Served) -> list[list[int]]:
+def _served(model: LoadedModel, served: Setup) -> list[list[int]]:
     given = {"num_blocks": 96, "block_size": 4 if served.source == LATENT else 8, "enforce_eager": True}
     capture = CaptureRequest(outputs=True) if served.captured else None
     sampling = SamplingParams(**{**GREEDY, **served.sampling})
@@ -105,7 +105,7 @@ def _served(model: LoadedModel, served: Served) -> list[list[int]]:
         return [list(output.output_token_ids) for request in requests for output in request.outputs]
 
 
-def _as_on_cpu(device: str, served: Served) -> str:
+def _as_on_cpu(device: str, served: Setup) -> str:
     found, wanted = (_served(_model(served.source, where), served) for where in (device, "cpu"))
     return _same(found, wanted)
 

@@ -18,7 +18,7 @@ import {
 } from "../../static/js/panels/compare/comparison.js";
 import { firstToken, notes } from "../../static/js/panels/compare/differences.js";
 import { differenceText } from "../../static/js/panels/compare/figures.js";
-import { verdict } from "../../static/js/panels/compare/lanes.js";
+import { verdict } from "../../static/js/panels/compare/token_rows.js";
 import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
 import "./words.mjs";

@@ -9,12 +9,12 @@ import { flowOf } from "../../static/js/core/flow.js";
 import { bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { instanceName, ownAtCompute, ownGroups, recordBefore } from "../../static/js/core/instances.js";
-import { cellAt, lanesOf } from "../../static/js/core/lanes.js";
+import { cellAt, tracksOf } from "../../static/js/core/tracks.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
 import { RequestParts } from "../../static/js/core/request_parts.js";
 import { barOf, segmentsOf } from "../../static/js/core/request_phases.js";
-import { lanesOfParts, requestFigures } from "../../static/js/core/requests.js";
+import { tracksOfParts, requestFigures } from "../../static/js/core/requests.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { sequenceRows } from "../../static/js/core/series.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
@@ -99,13 +99,13 @@ test("a received key leads to the record that computed it, by way of the block t
   assert.ok(links.indexOf(of("moved")) < links.indexOf(of("written")), "the way back");
 });
 
-test("lanes: who waits for blocks, who holds them, whom an end took along", () => {
-  const { byId, columns } = lanesOf(log);
+test("tracks: who waits for blocks, who holds them, whom an end took along", () => {
+  const { byId, columns } = tracksOf(log);
   for (const [index, op] of opsOf("await")) assert.equal(cellAt(byId.get(op.seq_id), index).kind, "receiving");
   for (const [index, op] of opsOf("hold")) {
-    const lane = byId.get(op.seq_id);
-    assert.ok(lane.to === index && lane.left > index, "it has finished, and is not gone");
-    assert.equal(cellAt(lane, index + 1).kind, "holding");
+    const track = byId.get(op.seq_id);
+    assert.ok(track.to === index && track.left > index, "it has finished, and is not gone");
+    assert.equal(cellAt(track, index + 1).kind, "holding");
   }
   for (const [index] of opsOf("lost")) {
     const gone = [...byId.values()].filter(
@@ -135,8 +135,8 @@ test("a request that two instances had is one row, and its time has no part twic
     bytes,
   );
   for (const row of rows) {
-    const lanes = lanesOfParts(log, row.parts);
-    const segments = segmentsOf(log, lanes);
+    const tracks = tracksOfParts(log, row.parts);
+    const segments = segmentsOf(log, tracks);
     for (const [i, { begin, end }] of segments.entries()) {
       assert.ok(begin <= end && end <= seconds);
       assert.ok(i === 0 || segments[i - 1].end <= begin, "one after the other");
@@ -144,7 +144,7 @@ test("a request that two instances had is one row, and its time has no part twic
     const { waiting, ...own } = row;
     assert.equal(waiting, undefined);
     assert.ok(own.ttft === null || own.ttft <= own.until - own.begin);
-    const bar = barOf(log, lanes, own.begin, own.until, 400);
+    const bar = barOf(log, tracks, own.begin, own.until, 400);
     assert.ok(bar.every(({ x, width }, i) => i === 0 || bar[i - 1].x + bar[i - 1].width <= x + 1e-6 || width > 0));
   }
   assert.deepEqual(

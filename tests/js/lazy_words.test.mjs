@@ -1,4 +1,4 @@
-// A language that may lack texts takes English ones for them, also where they come late.
+// A language that may lack texts takes English ones for them, also lazily loaded ones.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,9 +6,9 @@ import { LANGUAGES } from "../../static/js/i18n/language.js";
 import { tIn } from "../../static/js/i18n/words.js";
 import { addLazyWords, loadLazyWords } from "../../static/js/state/lazy_words.js";
 
-test("late words of a language that has no such file, or half of one, are English", async () => {
+test("lazy words of a language that has no such file, or half of one, are English", async () => {
   LANGUAGES.push({ code: "eo", html: "eo", short: "EO", label: "EO", whole: false });
-  const texts = { "late.en": { "a.one": "one", "a.two": ["t", "wo"] }, "telling/en": {}, "telling/eo": {} };
+  const texts = { "lazy.en": { "a.one": "one", "a.two": ["t", "wo"] }, "telling/en": {}, "telling/eo": {} };
   const asked = [];
   globalThis.fetch = async (address) => {
     asked.push(address);
@@ -19,7 +19,7 @@ test("late words of a language that has no such file, or half of one, are Englis
   assert.ok(asked.every((address) => address.includes("en.json")));
   await loadLazyWords("eo");
   assert.equal(tIn("eo", "a.one"), "one");
-  texts["late.eo"] = { "a.one": "unu" };
+  texts["lazy.eo"] = { "a.one": "unu" };
   await addLazyWords("beta");
   await loadLazyWords("eo");
   assert.deepEqual([tIn("eo", "a.one"), tIn("eo", "a.two")], ["unu", "two"]);

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { lanesOf } from "../../static/js/core/lanes.js";
+import { tracksOf } from "../../static/js/core/tracks.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
@@ -176,8 +176,8 @@ test("a prefix was there a minute ago when the block at which the hit ended was 
 });
 
 test("a request's time is a bar of its phases, in pixels of the engine's clock", () => {
-  const lane = (seq) => lanesOf(log).byId.get(seq);
-  const bar = (seq, ...scale) => barOf(log, [lane(seq)], ...scale).map(({ phase, x, width }) => [phase, x, width]);
+  const track = (seq) => tracksOf(log).byId.get(seq);
+  const bar = (seq, ...scale) => barOf(log, [track(seq)], ...scale).map(({ phase, x, width }) => [phase, x, width]);
   assert.deepEqual(bar(0, 0, 7, 70), [
     ["prefill", 0, 40],
     ["decode", 40, 10],
@@ -187,7 +187,7 @@ test("a request's time is a bar of its phases, in pixels of the engine's clock",
   assert.deepEqual(bar(1, 0, 7, 70), [["waiting", 0, 70]]);
   assert.deepEqual(bar(0, 0, 7, 3.5).length <= 4, true); // half a pixel a second: no more segments than pixels
   for (const seq of [0, 1]) {
-    const { waiting, prefill, decode, preempted, begin, until } = phaseSeconds(log, [lane(seq)]);
+    const { waiting, prefill, decode, preempted, begin, until } = phaseSeconds(log, [track(seq)]);
     assert.equal(waiting + prefill + decode + preempted, until - begin);
   }
 });

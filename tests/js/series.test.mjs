@@ -8,7 +8,7 @@ import {
   budgetScale,
   GUTTER,
   labelEvery,
-  lanesLayout,
+  tracksLayout,
   recordsInSight,
   rowsFit,
 } from "../../static/js/panels/scheduler/geometry.js";
@@ -95,37 +95,37 @@ test("of many gaps between tokens some are drawn, and the longest of each sequen
   );
 });
 
-test("40 lanes over 500 records: cells stay clickable, the plane scrolls, points find their cell again", () => {
-  const layout = lanesLayout({ records: 500, lanes: 40, width: 400, height: 134 });
+test("40 tracks over 500 records: cells stay clickable, the plane scrolls, points find their cell again", () => {
+  const layout = tracksLayout({ records: 500, tracks: 40, width: 400, height: 134 });
   assert.equal(layout.width, GUTTER + 500 * layout.cell + 2);
   assert.ok(layout.cell >= 6 && layout.row >= 13 && layout.height > 134);
-  assert.deepEqual(layout.at(layout.x(321) + 1, layout.y(17) + 1), { record: 321, lane: 17 });
-  assert.deepEqual(layout.at(10, layout.y(3) + 1), { record: null, lane: 3 }); // its name
-  assert.deepEqual(layout.at(layout.x(5) + 1, 3), { record: 5, lane: null }); // the budgets
+  assert.deepEqual(layout.at(layout.x(321) + 1, layout.y(17) + 1), { record: 321, track: 17 });
+  assert.deepEqual(layout.at(10, layout.y(3) + 1), { record: null, track: 3 }); // its name
+  assert.deepEqual(layout.at(layout.x(5) + 1, 3), { record: 5, track: null }); // the budgets
 });
 
 test("a low room drops the budgets and keeps the rows of three sequences apart", () => {
   for (const height of [60, 84, 95]) {
-    const { top, row } = lanesLayout({ records: 70, lanes: 3, width: 400, height });
+    const { top, row } = tracksLayout({ records: 70, tracks: 3, width: 400, height });
     assert.equal(top, 0);
     assert.ok(row >= 13);
   }
-  const { top, row } = lanesLayout({ records: 70, lanes: 3, width: 400, height: 100 });
+  const { top, row } = tracksLayout({ records: 70, tracks: 3, width: 400, height: 100 });
   assert.equal(top, 46); // 26 and 12 px of budgets, each with a gap of 4
   assert.ok(top + 3 * row + 14 <= 100);
 });
 
-test("where 40 lanes do not fit, the window says which records are in sight, and a chosen lane stays below the budgets", () => {
+test("where 40 tracks do not fit, the window says which records are in sight, and a chosen track stays below the budgets", () => {
   const height = 134;
-  const { top } = lanesLayout({ records: 500, lanes: 40, width: 400, height });
+  const { top } = tracksLayout({ records: 500, tracks: 40, width: 400, height });
   const most = Math.floor((height - top - AXIS) / 13); // rows of 13 px at least
   assert.deepEqual([rowsFit(most, height), rowsFit(most + 1, height)], [true, false]);
   const width = GUTTER + 60; // 10 cells of 6 px
   assert.deepEqual(recordsInSight(500, width, 0), [0, 10]);
   assert.deepEqual(recordsInSight(500, width, 600), [100, 110]);
   assert.deepEqual(recordsInSight(500, width, 500 * 6 - 30), [495, 499]);
-  assert.equal(lanesLayout({ records: 500, lanes: 40, width, height }).pinned, 0);
-  const layout = lanesLayout({ records: 500, lanes: 40, width, height, pinned: true });
+  assert.equal(tracksLayout({ records: 500, tracks: 40, width, height }).pinned, 0);
+  const layout = tracksLayout({ records: 500, tracks: 40, width, height, pinned: true });
   assert.equal(layout.pinned, layout.row);
 });
 

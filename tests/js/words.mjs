@@ -17,7 +17,7 @@ const files = readdirSync(JS, { recursive: true }).map(String);
 function textsOf(code) {
   const gains = JSON.parse(readFileSync(new URL(`../../engine/bench/words/gains.${code}.json`, JS), "utf8"));
   const texts = { ...optionTexts[code], ...tellingTexts(code), ...gains };
-  for (const name of files.filter((one) => new RegExp(`(words|late)\\.${code}\\.json$`).test(one)))
+  for (const name of files.filter((one) => new RegExp(`(words|lazy)\\.${code}\\.json$`).test(one)))
     for (const [key, text] of Object.entries(read(name))) texts[key] = joined(text);
   return texts;
 }

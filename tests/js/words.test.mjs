@@ -44,18 +44,18 @@ test("every language of the list has words in every room that has any", () => {
   const files = readdirSync(JS, { recursive: true }).map(String);
   const roomsOf = (code) =>
     files
-      .filter((one) => new RegExp(`(words|late)\\.${code}\\.json$`).test(one))
+      .filter((one) => new RegExp(`(words|lazy)\\.${code}\\.json$`).test(one))
       .map((one) => one.slice(0, -`${code}.json`.length));
   for (const { code, whole } of LANGUAGES)
     if (whole) assert.deepEqual(roomsOf(code).sort(), roomsOf("en").sort(), code);
 });
 
-test("words that come late are said by their own panel alone", () => {
+test("lazy words are said by their own panel alone", () => {
   const files = readdirSync(JS, { recursive: true }).map(String);
   const early = [];
-  for (const late of files.filter((one) => one.endsWith("late.en.json"))) {
-    const folder = late.slice(0, -"late.en.json".length);
-    const keys = Object.keys(JSON.parse(readFileSync(new URL(late, JS), "utf8")));
+  for (const lazy of files.filter((one) => one.endsWith("lazy.en.json"))) {
+    const folder = lazy.slice(0, -"lazy.en.json".length);
+    const keys = Object.keys(JSON.parse(readFileSync(new URL(lazy, JS), "utf8")));
     for (const name of files.filter((one) => one.endsWith(".js") && !one.startsWith(folder))) {
       const source = readFileSync(new URL(name, JS), "utf8");
       const begun = [...source.matchAll(/`(\w[\w.]*\.)\$\{/g)].map(([, start]) => start);

@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from app.ground.settings import ServerSettings
 from app.models.live_model import load
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.session.messages import SubmittedPrompt
 from app.session.session import Session
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10, help="of each part (default: %(default)s)")
     given = parser.parse_args()
     settings = ServerSettings(config=EngineConfig(enforce_eager=True))
-    app = create_app(Models(Served(load("bundled", "auto", "cpu", settings, lambda stage: None))), settings)
+    app = create_app(Models(ModelEntry(load("bundled", "auto", "cpu", settings, lambda stage: None))), settings)
     theaters = app.extensions["kvtheater"]
     of_class = theaters.create(settings.config, "class")
     labs = [theaters.create_lab(settings.config, "", None, settings) for _ in range(given.labs)]

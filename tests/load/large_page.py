@@ -65,7 +65,7 @@ WALK = f"""(seconds) => {MODULES}.then(([indexed, store, playback, {{ settings }
 PAINTED = f"() => {MODULES}.then(([indexed]) => indexed.shown.peek() !== null)"
 
 
-class Served(NamedTuple):
+class LogServer(NamedTuple):
     """A server on the log."""
 
     url: str  # of the recording's page
@@ -93,7 +93,7 @@ class Served(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(log: Path, data: Path) -> Iterator[Served]:
+def served(log: Path, data: Path) -> Iterator[LogServer]:
     """`kvtheater replay` on the log."""
     command = [sys.executable, "-m", "app", "replay", str(log), "--port", "0", "--data-dir", str(data)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -101,12 +101,12 @@ def served(log: Path, data: Path) -> Iterator[Served]:
         try:
             found = re.search(r"http://\S+recording=(\S+)", process.stdout.readline())
             assert found
-            yield Served(found[0], found[1], process.pid)
+            yield LogServer(found[0], found[1], process.pid)
         finally:
             process.terminate()
 
 
-def indexed(server: Served) -> dict[str, Any]:
+def indexed(server: LogServer) -> dict[str, Any]:
     """Wait until all of the log is known."""
     while not (found := server.log_index()).get("is_done"):
         time.sleep(0.5)
@@ -146,7 +146,7 @@ def fresh(browser: Browser) -> tuple[BrowserContext, Page]:
     return context, context.new_page()
 
 
-def painted(page: Page, server: Served) -> float:
+def painted(page: Page, server: LogServer) -> float:
     """Open the page; seconds until the strip and the blocks of a record are there."""
     began = time.monotonic()
     page.goto(server.url)
@@ -155,7 +155,7 @@ def painted(page: Page, server: Served) -> float:
     return time.monotonic() - began
 
 
-def visited(page: Page, server: Served, num_records: int) -> dict[str, Any]:
+def visited(page: Page, server: LogServer, num_records: int) -> dict[str, Any]:
     """A visit: opening, seeking, walking."""
     paint = painted(page, server)
     after_opening = server.rss_mb()

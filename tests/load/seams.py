@@ -35,7 +35,7 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Op, Preempt, TransferFailed
 from engine.trace.state import Sequence as Replayed
 from tests.unit.cluster.clusters import look
-from tests.unit.cluster.staged import Stage
+from tests.unit.cluster.staged import StagedCluster
 from tests.unit.engine.runs import tiny_llama
 
 SHAPES = [(1, 1, 0), (1, 2, 0), (2, 1, 0), (0, 0, 2), (1, 0, 1), (1, 1, 1)]  # prefill, decode, mixed
@@ -223,7 +223,7 @@ class Instances(Round):
             routing_policy=rng.choice(["round_robin", "longest_prefix"]),
             kv_load_failure_policy=rng.choice(["recompute", "recompute", "fail"]),
         )
-        self.stage = Stage(tiny_llama(), config, log_path=folder / "run.kvtrace", lease=rng.choice(LEASES))
+        self.stage = StagedCluster(tiny_llama(), config, log_path=folder / "run.kvtrace", lease=rng.choice(LEASES))
         self.kills = rng.choice([0, 0, 1, 2])
         self.slow = rng.randrange(len(self.stage))  # whose turns are rare
 

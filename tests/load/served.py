@@ -10,8 +10,8 @@ from pathlib import Path
 from app.ground.settings import ServerSettings
 from app.models.engine_face import EngineLike, OwnTiers
 from app.models.live_model import load
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -39,7 +39,7 @@ def main() -> None:
         return engine
 
     model.build = timed  # type: ignore[method-assign]
-    app = create_app(Models(Served(model)), settings)
+    app = create_app(Models(ModelEntry(model)), settings)
     listener = Listener(app, bind("127.0.0.1", 0))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -12,9 +12,9 @@ from openai import OpenAI
 
 from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import load
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
-from app.openai.sessions import Served as ServedTheater
+from app.openai.sessions import ServedSession
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -33,7 +33,7 @@ class Api:
 
     def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, model: Any = None, **settings: Any) -> None:
         model = model or bundled()
-        self.app = create_app(Models(Served(model)), ServerSettings(config=config, api=api, **settings))
+        self.app = create_app(Models(ModelEntry(model)), ServerSettings(config=config, api=api, **settings))
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.port = self.listener.port
         self.url = f"http://127.0.0.1:{self.port}"
@@ -42,9 +42,9 @@ class Api:
         return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **more)
 
     @property
-    def served(self) -> ServedTheater:
+    def served(self) -> ServedSession:
         """The API's theater and its engine."""
-        found: ServedTheater = self.app.extensions["kvtheater.api"].of_model(None)
+        found: ServedSession = self.app.extensions["kvtheater.api"].of_model(None)
         return found
 
     def records(self) -> list[StepRecord]:

@@ -11,8 +11,8 @@ import requests
 import socketio
 
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -91,7 +91,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         self.model = FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
-        self.app = create_app(Models(Served(self.model)), ServerSettings(**settings))
+        self.app = create_app(Models(ModelEntry(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.transport = self.app.extensions["kvtheater.transport"]  # that holds its clients

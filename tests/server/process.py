@@ -18,7 +18,7 @@ import sys, threading
 from pathlib import Path
 from typing import Any
 from app.models.registry import Models
-from app.models.served import Served
+from app.models.model_entry import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings

@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from app.ground.settings import ApiSettings, Policy, ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.openai.keys import digest
 from app.server.application import create_app
 from app.server.listener import Listener, bind
@@ -35,7 +35,7 @@ class Logged:
         self.file = file
         self.log = AccessLog.open(str(file), secret=("/j/",))
         self.model = FakeModel()
-        app = create_app(Models(Served(self.model)), ServerSettings(token=token, api=api), access_log=self.log)
+        app = create_app(Models(ModelEntry(self.model)), ServerSettings(token=token, api=api), access_log=self.log)
 
         @app.route("/v1/told", methods=["POST"])
         def told() -> str:

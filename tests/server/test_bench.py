@@ -19,8 +19,8 @@ import torch
 from app.bench.runs import BenchRuns
 from app.ground.paths import static_dir
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.session.closing import Closing
@@ -149,7 +149,7 @@ def test_only_shipped_scenarios_are_run(client, message, code):
 
 
 def test_where_there_is_no_model_nothing_is_measured(tmp_path):
-    app = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path))
+    app = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path))
     listener = Listener(app, bind("127.0.0.1", 0))
     client = Client(f"http://127.0.0.1:{listener.port}")
     try:

@@ -11,8 +11,8 @@ import requests
 
 from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.session.session import Session
@@ -30,7 +30,7 @@ APART = EngineConfig(prefill=1, decode=1, enforce_eager=True, max_num_seqs=8, nu
 class Serving:
     def __init__(self, config: EngineConfig, live: LiveModel) -> None:
         settings = ServerSettings(config=config, api=ApiSettings())
-        self.app = create_app(Models(Served(live, "bundled")), settings)
+        self.app = create_app(Models(ModelEntry(live, "bundled")), settings)
         self._listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.port}"
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from app.ground.settings import ServerSettings
 from app.models.live_model import LiveModel
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -31,7 +31,7 @@ class LiveServer(Server):
     def __init__(self, **fields: Any) -> None:
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), **fields)
         self.live = LiveModel(tiny_llama(), False, settings)
-        self.app = create_app(Models(Served(self.live)), settings)
+        self.app = create_app(Models(ModelEntry(self.live)), settings)
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"

@@ -11,8 +11,8 @@ import socketio
 from app.cli import main
 from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -36,7 +36,7 @@ def model() -> LoadedModel:
 def serving(model: LoadedModel, tiers: Tiers, lessons: Path | None = None) -> Iterator[str]:
     settings = ServerSettings(config=EngineConfig(enforce_eager=True), api=ApiSettings(), lessons=lessons)
     live = LiveModel(model, True, settings, tiers)
-    listener = Listener(create_app(Models(Served(live, "bundled")), settings), bind("127.0.0.1", 0))
+    listener = Listener(create_app(Models(ModelEntry(live, "bundled")), settings), bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()
     assert tiers.close() == 0

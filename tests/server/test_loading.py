@@ -12,14 +12,14 @@ import requests
 
 from app.ground.errors import RETRY_AFTER
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.events import EVENTS
 from app.server.lesson_events import LESSON_EVENTS
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
-from engine.model.stages import IN_WORDS, STAGES
+from engine.model.loading_stages import IN_WORDS, LOADING_STAGES
 from tests.conftest import ROOT
 from tests.server.conftest import Client, wait_for
 from tests.server.fake import FakeModel
@@ -70,9 +70,9 @@ class Early:
     """A server whose model is on its way until the test says otherwise."""
 
     def __init__(self) -> None:
-        self.served = Served.loading("held")
+        self.served = ModelEntry.loading("held")
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64))
-        self.app = create_app(Models(self.served, [Served.unloaded("bundled", "at_hand")]), settings)
+        self.app = create_app(Models(self.served, [ModelEntry.unloaded("bundled", "at_hand")]), settings)
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"
         self.viewer = Heard(self.url)
@@ -131,18 +131,18 @@ def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
 
 
 def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Early) -> None:
-    for stage in STAGES:
+    for stage in LOADING_STAGES:
         early.served.begin(stage)
     early.served.have(FakeModel())
     early.served.compiled("under_way")
     early.served.compiled("failed", "there is no compiler")
     told = early.viewer.models
-    wait_for(lambda: len(told) == 1 + len(STAGES) + 3, "everything")
-    assert [m["stage"] for m in told] == [None, *STAGES, None, None, None]
-    assert [m["state"] for m in told] == ["loading"] * (1 + len(STAGES)) + ["ready"] * 3
+    wait_for(lambda: len(told) == 1 + len(LOADING_STAGES) + 3, "everything")
+    assert [m["stage"] for m in told] == [None, *LOADING_STAGES, None, None, None]
+    assert [m["state"] for m in told] == ["loading"] * (1 + len(LOADING_STAGES)) + ["ready"] * 3
     assert [m["compiled"] for m in told[-3:]] == ["off", "under_way", "failed"]
     assert {m["name"] for m in told[:-3]} == {"held"} and told[-1]["name"] == "fake"  # as the header will have it
-    assert told[-1]["error"] == "there is no compiler" and told[-1]["stages"] == list(STAGES)
+    assert told[-1]["error"] == "there is no compiler" and told[-1]["stages"] == list(LOADING_STAGES)
     assert told[0]["seconds"] <= told[-2]["seconds"] == told[-1]["seconds"]
     facts = early.get("/api/model").json()
     assert facts["live"] is True and facts["model"]["name"] == "fake"
@@ -173,7 +173,7 @@ def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
 
 
 def test_a_server_of_recordings_has_none_on_its_way() -> None:
-    served = Served(None)
+    served = ModelEntry(None)
     assert served.status()["state"] == "none" and not served.is_live and served.facts is None
 
 
@@ -281,7 +281,7 @@ def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(comman
     assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
     kept, *rest = rest
     assert re.fullmatch(r"\d+ layers? keeps? keys and values, [\d,]+ bytes a token", kept)
-    assert rest == ["stopping: closing 0 theaters with 0 viewers; once more to stop at once", "stopped"]
+    assert rest == ["stopping: closing 0 sessions with 0 viewers; once more to stop at once", "stopped"]
     assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
 
 
@@ -340,5 +340,5 @@ def test_the_real_server_answers_before_it_has_imported_torch_and_is_stopped_at_
         out, err = server.communicate(timeout=20)
     assert server.returncode == 0 and out.splitlines()[-1] == "stopped"
     assert {line.partition(": ")[2] for line in err.splitlines()} <= {
-        f"loading bundled: {IN_WORDS[stage]}" for stage in STAGES
+        f"loading bundled: {IN_WORDS[stage]}" for stage in LOADING_STAGES
     }

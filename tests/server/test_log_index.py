@@ -13,8 +13,8 @@ import requests
 import app.session.run
 from app.ground.paths import static_dir
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from engine.trace.log import TraceReader
 from engine.trace.log_index.block_rows import BLOCK
@@ -119,7 +119,7 @@ def test_requests_by_class_beside_another_run(indexed):
 
 def test_of_a_watched_server_no_request_is_known(tmp_path):
     observed = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
-    made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [observed])
+    made = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path), [observed])
     try:
         client = made.test_client()
         address = f"/api/theaters/{RECORDING}/survey/classes?beside=rec-observed"

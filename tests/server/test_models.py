@@ -15,8 +15,8 @@ import requests
 from app.cli.loading_thread import LoadingThread
 from app.ground.settings import MIB, ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
@@ -45,7 +45,7 @@ class FakeOpener:
     def weigh(self, name: str) -> int:
         return SIZES[name]
 
-    def open(self, served: Served) -> None:
+    def open(self, served: ModelEntry) -> None:
         served.begin("weights")
         assert self.let.wait(10)
         if self.broken:
@@ -59,8 +59,12 @@ class Several(Server):
 
     def __init__(self, settings: ServerSettings = SETTINGS) -> None:
         self.model, self.opener = FakeModel("first", 20 * MIB), FakeOpener()
-        others = [Served.unloaded("one", "named"), Served.unloaded("two", "named"), Served.unloaded("three", "at_hand")]
-        models = Models(Served(self.model), others, self.opener, lambda: 100 * MIB)
+        others = [
+            ModelEntry.unloaded("one", "named"),
+            ModelEntry.unloaded("two", "named"),
+            ModelEntry.unloaded("three", "at_hand"),
+        ]
+        models = Models(ModelEntry(self.model), others, self.opener, lambda: 100 * MIB)
         self.app = create_app(models, settings)
         self.models = models
         self.theaters = self.app.extensions["kvtheater"]
@@ -236,7 +240,7 @@ class LiveOpener:
     def weigh(self, name: str) -> int:
         return MIB
 
-    def open(self, served: Served) -> None:
+    def open(self, served: ModelEntry) -> None:
         model = from_module(tiny_model("llama"), tiny_tokenizer(), served.name)
         self.modules.append(weakref.ref(model.module))
         served.have(LiveModel(model, False, SETTINGS))
@@ -248,8 +252,8 @@ def live() -> Iterator[Callable[[], tuple[Models, LiveOpener, Client]]]:
 
     def make() -> tuple[Models, LiveOpener, Client]:
         opener = LiveOpener()
-        others = [Served.unloaded("one", "named"), Served.unloaded("two", "named")]
-        first = Served(LiveModel(tiny_llama(), False, SETTINGS))
+        others = [ModelEntry.unloaded("one", "named"), ModelEntry.unloaded("two", "named")]
+        first = ModelEntry(LiveModel(tiny_llama(), False, SETTINGS))
         models = Models(first, others, opener, lambda: first.num_bytes + MIB)  # room for one beside it
         listener = Listener(create_app(models, SETTINGS), bind("127.0.0.1", 0))
         client = Client(f"http://127.0.0.1:{listener.port}")
@@ -289,8 +293,8 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     """As in `kvtheater serve bundled-mqa bundled-gqa`, the second is compiled, unloaded for a third, and freed."""
     monkeypatch.setattr(LiveModel, "compile_in_background", lambda self, ended: ended(""))
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
-    first = Served.loading("bundled-mqa")
-    second, third = Served.unloaded("bundled-gqa", "named"), Served.unloaded("bundled-mha", "at_hand")
+    first = ModelEntry.loading("bundled-mqa")
+    second, third = ModelEntry.unloaded("bundled-gqa", "named"), ModelEntry.unloaded("bundled-mha", "at_hand")
     opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=8 * MIB), first)
     models = Models(first, [second, third], opening, opening.most_bytes)
     opening.start(threading.Event())

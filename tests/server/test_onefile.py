@@ -81,7 +81,7 @@ def test_the_page_names_nothing_outside_itself_and_may_fetch_nothing(trace):
     assert [s for s in scripts if 'type="' not in s] == [f'<script nonce="{nonce[1]}">']
     of_others = {"bench", "bench_report", "documentation", "join", "scale"}
     own = [path for path in (static_dir() / "css").glob("*.css") if path.stem not in of_others]
-    assert page.count("<style nonce=") == len(own) + len(panel_sheets(static_dir(), late=True))
+    assert page.count("<style nonce=") == len(own) + len(panel_sheets(static_dir(), lazy=True))
     for package in ("preact", "msgpack", "fflate"):
         assert f"{package}\n\n" in page, "its licence goes along"
 

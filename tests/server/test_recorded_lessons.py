@@ -13,8 +13,8 @@ import requests
 from app.cli import main
 from app.ground.settings import ServerSettings
 from app.lessons.transcript import read_transcript, run_name, transcript_name
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.trace.log import TraceReader
@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """Yield the address of a server that shows recordings only."""
-    listener = Listener(create_app(Models(Served(None)), ServerSettings(recorded_lessons=folder)), bind("127.0.0.1", 0))
+    listener = Listener(
+        create_app(Models(ModelEntry(None)), ServerSettings(recorded_lessons=folder)), bind("127.0.0.1", 0)
+    )
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()
 

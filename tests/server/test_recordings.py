@@ -12,8 +12,8 @@ import requests
 from msgspec.structs import replace
 
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.session.closing import Closing
@@ -258,7 +258,7 @@ def test_a_server_without_a_folder_keeps_nothing(make_server):
 def replay(recorded, tmp_path) -> Iterator[str]:
     """The address of a server without a model that shows the recorded file."""
     (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
-    app = create_app(Models(Served(None)), ServerSettings(), [file])
+    app = create_app(Models(ModelEntry(None)), ServerSettings(), [file])
     listener = Listener(app, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()

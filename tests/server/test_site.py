@@ -9,8 +9,8 @@ import pytest
 
 from app.cli import main
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.recordings.shelf import SUFFIX
 from app.scenes.museum import EXHIBITS
 from app.server.application import create_app
@@ -53,7 +53,7 @@ def test_a_link_shows_a_picture_with_its_whole_address(site: Path) -> None:
 
 
 def test_without_an_address_the_picture_is_relative() -> None:
-    served = create_app(Models(Served(None)), ServerSettings()).test_client().get("/").get_data(as_text=True)
+    served = create_app(Models(ModelEntry(None)), ServerSettings()).test_client().get("/").get_data(as_text=True)
     assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "")
 
 

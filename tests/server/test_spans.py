@@ -14,8 +14,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from app.cli.observing import request_spans
 from app.cli.options import UserError
 from app.ground.settings import ApiSettings, ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from tests.server.fake import FakeModel
@@ -68,7 +68,7 @@ def test_a_request_comes_as_a_tree_in_its_callers_trace(receiver: Receiver) -> N
     """Sent at the end, if not before: nothing is lost when the server stops."""
     with request_spans(asked(receiver.url)) as spans:
         settings = ServerSettings(api=ApiSettings())
-        listener = Listener(create_app(Models(Served(FakeModel())), settings, spans=spans), bind("127.0.0.1", 0))
+        listener = Listener(create_app(Models(ModelEntry(FakeModel())), settings, spans=spans), bind("127.0.0.1", 0))
         answer = requests.post(
             f"http://127.0.0.1:{listener.port}/v1/completions",
             json={"model": "fake", "prompt": "a secret", "max_tokens": 3},

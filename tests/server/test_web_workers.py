@@ -240,7 +240,7 @@ def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server:
     worker = make_worker()
     follower, _ = comes_in(room, worker.url, room.ticket())
     stranger = redis.Redis.from_url(redis_server.url)
-    asked = wire.Asked(1, 1, b"\x80")
+    asked = wire.EventPacket(1, 1, b"\x80")
     for data in (
         b"",
         pickle.dumps({"method": "emit"}),

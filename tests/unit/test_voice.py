@@ -17,10 +17,15 @@ GENERATED = ("schema.js",)
 # names of VOICE's table that modules had, and the field has another word for
 RETIRED_MODULES = {
     "ahead", "anew", "around", "attached", "desk", "door_view", "flights", "heard", "heard_ranks", "heard_rows",
-    "heard_standings", "kept", "kept_states", "late_words", "learn", "mending", "moment", "opened", "own_runs",
-    "retold", "shown", "stage_moment", "stories", "survey", "surveyed", "tell", "telling", "telling_record",
-    "theaters", "told", "trouble", "wall", "whole",
+    "heard_standings", "kept", "kept_states", "lanes", "late", "late_words", "learn", "mending", "moment",
+    "opened", "own_runs", "retold", "served", "shown", "stage_moment", "stories", "survey", "surveyed", "tell",
+    "telling", "telling_record", "theaters", "told", "trouble", "wall", "whole",
 }  # fmt: skip
+
+
+# words that several kinds of things were called: a class or type is named for what it is
+RETIRED_TYPES = {"Asked", "Choice", "Lane", "Lanes", "Part", "Room", "Served", "Source", "Stage"}
+FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}  # OpenAI's choice; one of several runs
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -71,6 +76,32 @@ def retired_modules() -> list[str]:
     files = [path for folder in ("app", "engine", "static/js") for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths = [path.relative_to(ROOT) for path in files if "__pycache__" not in path.parts]
     return [str(path) for path in paths if {part.split(".")[0] for part in path.parts} & RETIRED_MODULES]
+
+
+def types_of(path: Path) -> set[str]:
+    """Return the names of classes and aliases of a module, and of components and typedefs of a script."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".js":
+        return set(re.findall(r"\b(?:class|function|const) (\w+)", text)) | set(re.findall(r"\}+ (\w+)", text))
+    tree = ast.parse(text)
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    aliases = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+    names |= {target.id for targets in aliases for target in targets if isinstance(target, ast.Name)}
+    return {name.lstrip("_") for name in names}
+
+
+def retired_types() -> list[str]:
+    """Types below app, engine, kvtheater and static/js that are called by a retired word."""
+    found = []
+    for folder, suffix in [("app", "py"), ("engine", "py"), ("kvtheater", "py"), ("static/js", "js")]:
+        for path in sorted((ROOT / folder).rglob(f"*.{suffix}")):
+            name = path.relative_to(ROOT).as_posix()
+            found += [f"{name}: {word}" for word in types_of(path) & RETIRED_TYPES - {FIELD_TYPES.get(name)}]
+    return found
+
+
+def test_no_type_is_called_by_a_word_of_several_meanings() -> None:
+    assert not retired_types()
 
 
 def test_no_module_has_a_retired_name() -> None:

@@ -10,7 +10,7 @@ from app.lessons.allocator.block_manager import BlockManager, BlockMove, Objecti
 from app.lessons.allocator.exercise import Done, Exercise, Hashed
 from engine.trace.state import State
 
-Choice = Literal["order", "not_head", "not_tail", "needless"]
+ChoiceFault = Literal["order", "not_head", "not_tail", "needless"]
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """
 
     grade: Literal["right", "other", "illegal", "differs"]
-    why: Objection | Choice | None = None
+    why: Objection | ChoiceFault | None = None
     refs: int = 0  # ref_count of the block that it is about, before
 
 
@@ -81,7 +81,7 @@ def _pass_hashes(coming: list[Done | Hashed], manager: BlockManager) -> None:
         manager.cache(hashed.block, hashed.tokens)
 
 
-def _choice(move: BlockMove, coming: list[Done | Hashed], manager: BlockManager) -> Choice | None:
+def _choice(move: BlockMove, coming: list[Done | Hashed], manager: BlockManager) -> ChoiceFault | None:
     """Return how a possible operation differs from what the engine would do; what it stands for is no longer to
     come.
     """

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.kv_store import KVStore
-from engine.model.attention_backend import AttentionCall, AttentionOutput, DecodeWeights, PrefillWeights
-from engine.model.attention_gather import GatherAttention, gather_decode, gather_prefill
+from engine.model.attention_backend import AttentionCall, AttentionOutput, DecodeWeights
+from engine.model.attention_gather import GatherAttention, gather_decode
 from engine.model.batch import PrefillSpan, StepBatch
 from engine.model.forgetting.forgetting import Forgetting
 
@@ -41,20 +41,7 @@ class ForgettingAttention(GatherAttention):
                         row[:, : mask.shape[2]] = mask[:, 0]
         return gather_decode(call, q, store, batch, hidden)
 
-    def prefill(
-        self,
-        call: AttentionCall,
-        q: Tensor,
-        out: Tensor,
-        store: KVStore,
-        batch: StepBatch,
-        span: PrefillSpan,
-        needs_weights: bool,
-    ) -> PrefillWeights | None:
-        hidden = None
-        if self._forgetting.covers(call):
-            seq_id = batch.slices[span.slice_index].seq_id
-            hidden = self._forgetting.hidden(call.layer, seq_id, span.start, span.context_len)
-        own = q[span.begin : span.end]
-        out[span.begin : span.end], weights = gather_prefill(call, own, store, batch, span, needs_weights, hidden)
-        return weights
+    def hidden(self, call: AttentionCall, batch: StepBatch, span: PrefillSpan) -> Tensor | None:
+        if not self._forgetting.covers(call):
+            return None
+        return self._forgetting.hidden(call.layer, batch.slices[span.slice_index].seq_id, span.start, span.context_len)

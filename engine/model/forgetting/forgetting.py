@@ -24,7 +24,7 @@ from engine.cache.forget_settings import ForgetSettings
 from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionCall, AttentionOutput
 from engine.model.batch import SequenceSlice, StepBatch
-from engine.model.forgetting.choice import choose
+from engine.model.forgetting.forgotten_keys import choose_forgotten
 from engine.model.forgetting.policies import POLICIES, Rows, Seen
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loaded import LoadedModel
@@ -152,14 +152,14 @@ class Forgetting:
         for layer, scored in sorted(self.scores.items()):
             for seq_id, scores, visible in scored:
                 memory, at = self._memories[seq_id], self._due[seq_id]
-                choice = choose(scores, visible, self.settings, memory.pinned)
-                if choice is None:
+                forgotten = choose_forgotten(scores, visible, self.settings, memory.pinned)
+                if forgotten is None:
                     continue
                 before = memory.gone_at.get(layer)
                 gone_at = visible.new_full(visible.shape, KEPT, dtype=torch.int64)
                 if before is not None:
                     gone_at[:, : before.shape[1]] = before
-                for head, positions in enumerate(choice.positions):
+                for head, positions in enumerate(forgotten.positions):
                     gone_at[head, positions] = at
                 memory.gone_at[layer] = gone_at
                 ops.append(
@@ -167,10 +167,10 @@ class Forgetting:
                         seq_id=seq_id,
                         layer=layer,
                         at=at,
-                        positions=choice.positions,
-                        scores=choice.scores,
-                        ranks=choice.ranks,
-                        lowest_kept=choice.lowest_kept,
+                        positions=forgotten.positions,
+                        scores=forgotten.scores,
+                        ranks=forgotten.ranks,
+                        lowest_kept=forgotten.lowest_kept,
                     )
                 )
         return ops

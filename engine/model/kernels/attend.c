@@ -4,27 +4,11 @@
  *
  * What was not laid out, or is not float32, goes to Python as before (`otherwise`).
  */
+#include "attention.h"
 #include "tensors.h"
 #include "vectors.h"
 
-#define SERIAL_BELOW (1 << 17) /* numbers to read; waking the other threads takes longer than so few */
-
-void decode_attention(const float *, int64_t, int64_t, const int64_t *, const float *, const float *, const int64_t *,
-                      int64_t, const uint8_t *, const float *, float *, float *, int64_t, int64_t, int64_t, int64_t,
-                      int64_t, int64_t, float, float, int);
-int prefill_attention(const float *, int64_t, int64_t, const float *, const float *, const int64_t *, const float *,
-                      float *, float *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                      float, float, int);
-void store_decode(const float *, const float *, const float *, const float *, const float *, uint8_t *, const int64_t *,
-                  const int64_t *);
-
 /* All numbers are int64; addresses are, too. */
-typedef struct {
-    int64_t begin, end;      /* packed tokens of a sequence with several new ones */
-    int64_t first, length;   /* the key that is the first token's own, and how many are seen */
-    const int64_t *slots;    /* [length] */
-} Span;
-
 typedef struct {
     const int64_t *new_slots; /* [T] */
     const int64_t *keys;      /* slots of the decoding sequences' keys [n, L] */
@@ -124,16 +108,11 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     write_rows(k, reach->new_slots, layer->keys, threads_for(tokens * kv_heads * layer->width));
     write_rows(v, reach->new_slots, layer->values, threads_for(tokens * kv_heads * layer->v_width));
     float cap = softcap ? *softcap : 0;
-    for (int64_t i = 0; i < step->num_spans; i++) {
-        const Span *span = reach->spans + i;
-        int64_t count = span->end - span->begin;
-        int failed = prefill_attention(q.data + span->begin * q.strides[0], q.strides[0], q.strides[1], layer->keys,
-                                       layer->values, span->slots, sinks, (float *)to + span->begin * strides[0], 0,
-                                       count, span->first, span->length, reach->window, reach->kept, heads, kv_heads,
-                                       layer->width, layer->v_width, scaling, cap,
-                                       threads_for(heads * count * span->length));
-        if (failed) return 1;
-    }
+    if (step->num_spans &&
+        prefill_spans(q.data, q.strides[0], q.strides[1], layer->keys, layer->values, reach->spans, step->num_spans,
+                      sinks, to, 0, reach->window, reach->kept, heads, kv_heads, layer->width, layer->v_width, scaling,
+                      cap, step->num_threads))
+        return 1;
     if (step->num_decodes)
         decode_attention(q.data, q.strides[0], q.strides[1], step->decode_tokens, layer->keys, layer->values,
                          reach->keys, reach->keys_row, reach->mask, sinks, to, step->weights, step->num_decodes, heads,

@@ -1,4 +1,5 @@
 /* Attention over the paged pool on the CPU. Float32. */
+#include "attention.h"
 #include "vectors.h"
 
 #define AHEAD 12 /* keys */
@@ -187,11 +188,11 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
  * q [tokens, Hq, D] with strides; pools as above; slots [length]; sinks [Hq] or NULL; out [tokens, Hq, Dv];
  * weights [Hq, tokens, length], or NULL where nobody wants them. Returns 0, or 1 where memory was refused.
  */
-int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                      const int64_t *slots, const float *sinks, float *out, float *weights, int64_t tokens,
-                      int64_t first, int64_t length, int64_t window, int64_t kept, int64_t num_heads,
-                      int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling, float softcap,
-                      int num_threads) {
+static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
+                             const int64_t *slots, const float *sinks, float *out, float *weights, int64_t tokens,
+                             int64_t first, int64_t length, int64_t window, int64_t kept, int64_t num_heads,
+                             int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling, float softcap,
+                             int num_threads) {
     int64_t num_panels = (length + LANES - 1) / LANES, stride = num_panels * LANES, group = num_heads / num_kv_heads;
     int64_t tiles = (tokens + ROWS - 1) / ROWS;
     int failed = 0;
@@ -269,5 +270,32 @@ int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const flo
         free(scores);
     }
     free(turned);
+    return failed;
+}
+
+/* Attention of several sequences: long ones by all threads, short ones each by one. q [T, Hq, D] with strides; pools as
+ * above; sinks [Hq] or NULL; out [T, Hq, Dv]; weights of span after span [Hq, tokens, length], or NULL where they are not
+ * wanted. Returns 0, or 1 where memory was refused.
+ */
+int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
+                  const Span *spans, int64_t num_spans, const float *sinks, float *out, float *weights, int64_t window,
+                  int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
+                  float softcap, int num_threads) {
+    int failed = 0;
+    for (int all = 1; all >= 0; all--) {
+        int64_t total = 0;
+        for (int64_t i = 0; i < num_spans; i++) total += num_heads * (spans[i].end - spans[i].begin) * spans[i].length;
+#pragma omp parallel for schedule(dynamic) reduction(| : failed) num_threads(num_threads) if (!all && total >= SERIAL_BELOW)
+        for (int64_t i = 0; i < num_spans; i++) {
+            const Span *span = spans + i;
+            int64_t tokens = span->end - span->begin;
+            if ((num_heads * tokens * span->length >= SERIAL_BELOW) != all) continue;
+            failed |= prefill_attention(q + span->begin * q_token, q_token, q_head, k_pool, v_pool, span->slots, sinks,
+                                        out + span->begin * num_heads * v_width,
+                                        weights ? weights + num_heads * span->before : 0, tokens, span->first,
+                                        span->length, window, kept, num_heads, num_kv_heads, width, v_width, scaling,
+                                        softcap, all ? num_threads : 1);
+        }
+    }
     return failed;
 }

@@ -14,6 +14,7 @@
 #define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
 #define FEW 3 /* rows that are read where they lie */
 #define AHEAD 32 /* lines of a panel */
+#define NEAR (1 << 17) /* numbers of turned rows that stay in a core's cache of 1 MiB while panels pass them */
 #define RUN 256 /* products that are added one by one; sums of longer ones would lose more of their last bits */
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -130,16 +131,16 @@ INLINE void add_row(int64_t most, part sums[][PARTS], const float *x, int64_t to
         for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[r * to_row] * weights[p];
 }
 
-/* y [rows, N] = x times one panel [K, 16], where x[r, k] lies at r * to_row + k * to_next. `most`, a constant where
- * this is inlined, is at least `rows`.
+/* Rows `first` to `last` - 1 of one panel [K, 16] times x, added to y [rows, N], which row 0 overwrites. x[r, k] lies at
+ * r * to_row + k * to_next. `most`, a constant where this is inlined, is at least `rows`.
  */
 INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const char *panel,
-                       int64_t width, float *y, int64_t n, int kind) {
-    for (int64_t begin = 0; begin < width; begin += run_of(kind)) {
+                       int64_t first, int64_t last, float *y, int64_t n, int kind) {
+    for (int64_t begin = first; begin < last; begin += run_of(kind)) {
         part sums[GROUP][PARTS];
         const char *run = run_at(panel, begin, kind);
         const float *own = x + begin * to_next;
-        int64_t length = run_of(kind) < width - begin ? run_of(kind) : width - begin;
+        int64_t length = run_of(kind) < last - begin ? run_of(kind) : last - begin;
         for (int64_t r = 0; r < most; r++)
             for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
         for (int64_t pair = 0; kind == INT4 && pair < SHARED / 2; pair++)
@@ -166,21 +167,22 @@ INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, in
     const char *panel = panel_at(panels, p, width, kind);
     float *out = y + p * LANES;
     if (m == 1) panel_one(x, panel, width, out, kind);
-    else if (m == 2) panel_rows(2, 2, x, width, 1, panel, width, out, n, kind);
-    else panel_rows(3, 3, x, width, 1, panel, width, out, n, kind);
+    else if (m == 2) panel_rows(2, 2, x, width, 1, panel, 0, width, out, n, kind);
+    else panel_rows(3, 3, x, width, 1, panel, 0, width, out, n, kind);
 }
 
-/* A group of turned rows [K, GROUP] times panel p. */
-INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, float *y, int64_t n,
-                       int kind) {
+/* Rows `first` to `last` - 1 of panel p times a group of turned rows [K, GROUP]. */
+INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, int64_t first,
+                       int64_t last, float *y, int64_t n, int kind) {
     const char *panel = panel_at(panels, p, width, kind);
     float *out = y + p * LANES;
-    if (GROUP > 12 && rows > 12) panel_rows(GROUP, rows, x, 1, GROUP, panel, width, out, n, kind);
-    else if (GROUP > 8 && rows > 8) panel_rows(GROUP < 12 ? GROUP : 12, rows, x, 1, GROUP, panel, width, out, n, kind);
-    else if (GROUP > 6 && rows > 6) panel_rows(GROUP < 8 ? GROUP : 8, rows, x, 1, GROUP, panel, width, out, n, kind);
-    else if (GROUP > 4 && rows > 4) panel_rows(GROUP < 6 ? GROUP : 6, rows, x, 1, GROUP, panel, width, out, n, kind);
-    else if (GROUP > 3 && rows > 3) panel_rows(4, rows, x, 1, GROUP, panel, width, out, n, kind);
-    else panel_rows(3, rows, x, 1, GROUP, panel, width, out, n, kind);
+#define GROUP_OF(most) panel_rows(most, rows, x, 1, GROUP, panel, first, last, out, n, kind)
+    if (GROUP > 12 && rows > 12) GROUP_OF(GROUP);
+    else if (GROUP > 8 && rows > 8) GROUP_OF(GROUP < 12 ? GROUP : 12);
+    else if (GROUP > 6 && rows > 6) GROUP_OF(GROUP < 8 ? GROUP : 8);
+    else if (GROUP > 4 && rows > 4) GROUP_OF(GROUP < 6 ? GROUP : 6);
+    else if (GROUP > 3 && rows > 3) GROUP_OF(4);
+    else GROUP_OF(3);
 }
 
 /* Of each kind a function: parallel regions are cut out before what they call is inlined; the constant would be lost. */
@@ -190,8 +192,8 @@ INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t
         few_rows(x, panels, p, y, m, width, n, kind);                                                                  \
     }                                                                                                                  \
     static void group_rows_##kind(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width,          \
-                                  float *y, int64_t n) {                                                               \
-        group_rows(rows, x, panels, p, width, y, n, kind);                                                             \
+                                  int64_t first, int64_t last, float *y, int64_t n) {                                  \
+        group_rows(rows, x, panels, p, width, first, last, y, n, kind);                                                \
     }
 OF_KIND(FLOAT32)
 OF_KIND(BFLOAT16)
@@ -203,8 +205,9 @@ OF_KIND(INT4)
                                             : (kind) == INT8 ? name##_INT8(__VA_ARGS__) : name##_INT4(__VA_ARGS__))
 
 /* y [M, N] = x [M, K] times panels of `kind`, all contiguous. More than a few rows are turned in groups,
- * [K, GROUP], so that they too are read in order; every weight comes from memory once, for the groups after the first
- * its panel is still near. Returns 0, or 1 without memory.
+ * [K, GROUP], so that they too are read in order. As many of them as stay in the cache, all rows or a run of each,
+ * are multiplied by panel after panel (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008);
+ * a weight comes from memory once for each such block of rows. Returns 0, or 1 without memory.
  */
 int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, int64_t width, int64_t n, int kind) {
     const char *panels = of_panels;
@@ -214,7 +217,8 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
         for (int64_t p = 0; p < n / LANES; p++) CALL(few_rows, kind, x, panels, p, y, m, width, n);
         return 0;
     }
-    int64_t groups = (m + GROUP - 1) / GROUP;
+    int64_t groups = (m + GROUP - 1) / GROUP, most = NEAR / (RUN * GROUP), blocks = (groups + most - 1) / most;
+    int64_t block = (groups + blocks - 1) / blocks, run = block * GROUP * width > NEAR ? RUN : width;
     float *turned = malloc(sizeof(float) * groups * width * GROUP);
     if (!turned) return 1;
 #pragma omp parallel if (m * width * n >= SERIAL_BELOW)
@@ -227,11 +231,15 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
             for (int64_t k = 0; k < width; k++)
                 for (int64_t r = 0; r < GROUP; r++) to[k * GROUP + r] = r < rows ? own[r * width + k] : 0;
         }
-#pragma omp for schedule(static)
-        for (int64_t p = 0; p < n / LANES; p++)
-            for (int64_t g = 0; g < groups; g++)
-                CALL(group_rows, kind, m - g * GROUP, turned + g * GROUP * width, panels, p, width, y + g * GROUP * n,
-                     n);
+        for (int64_t begin = 0; begin < groups; begin += block)
+            for (int64_t first = 0; first < width; first += run) {
+                int64_t last = first + run < width ? first + run : width;
+#pragma omp for schedule(static) nowait
+                for (int64_t p = 0; p < n / LANES; p++)
+                    for (int64_t g = begin; g < begin + block && g < groups; g++)
+                        CALL(group_rows, kind, m - g * GROUP, turned + g * GROUP * width, panels, p, width, first, last,
+                             y + g * GROUP * n, n);
+            }
     }
     free(turned);
     return 0;

@@ -26,7 +26,7 @@ class CannotFollow(Exception):
     """A call of `generate` that the watch does not understand; one sentence that says what."""
 
 
-class Asked(NamedTuple):
+class GenerateCall(NamedTuple):
     """`prompts`: token ids of each row without padding; `width`: columns of the padded prompt."""
 
     prompts: list[list[int]]
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     eos_token_ids: set[int]
 
 
-def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
+def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GenerateCall:
     """Read the arguments of `model.generate`.
 
     Raises:
@@ -63,7 +63,7 @@ def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Aske
         raise CannotFollow("rows that a stop string or criterion ends one by one are not watched; give one row")
     limit = config.max_new_tokens or max(1, (config.max_length or 20) - prompt.shape[1])
     eos = config.eos_token_id
-    return Asked(
+    return GenerateCall(
         prompts=_without_padding(prompt, given.get("attention_mask"), config),
         width=prompt.shape[1],
         max_tokens=int(limit),

@@ -16,7 +16,7 @@ from engine.cache.prefix_memory import PrefixMemory
 from engine.model.detokenizer import IncrementalDetokenizer
 from engine.observe.vllm_recorder.blocks import Blocks
 from engine.observe.vllm_recorder.errors import WatchError
-from engine.observe.vllm_recorder.request import Asked, Watched, phase_of, public_name
+from engine.observe.vllm_recorder.request import VllmRequest, Watched, phase_of, public_name
 from engine.observe.vllm_recorder.scheduling import Scheduling
 from engine.observe.vllm_recorder.settings import Settings
 from engine.trace.log import TraceWriter
@@ -74,7 +74,7 @@ class Recorder:
 
     # between two steps
 
-    def arrived(self, request: Asked) -> None:
+    def arrived(self, request: VllmRequest) -> None:
         """A request is in the waiting queue."""
         if request.request_id in self._by_name:
             raise WatchError(f"request {request.request_id} goes on with more of its prompt, which is not watched")
@@ -119,11 +119,11 @@ class Recorder:
         self._blocks.step, self._blocks.record = self._num_steps, len(self.log)
         self._scheduling.begin()
 
-    def looked_up(self, request: Asked, block_ids: Sequence[int], num_tokens: int) -> None:
+    def looked_up(self, request: VllmRequest, block_ids: Sequence[int], num_tokens: int) -> None:
         """Record a prefix-cache lookup: blocks that hit, RELEASED where the window has passed."""
         self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
 
-    def asking(self, request: Asked) -> None:
+    def asking(self, request: VllmRequest) -> None:
         """Begin an allocation; the pool's next calls are for this request."""
         self._scheduling.asking(self._by_name[request.request_id])
 
@@ -135,11 +135,11 @@ class Recorder:
         """The pool gave blocks that hit."""
         self._scheduling.shared(block_ids)
 
-    def cached(self, request: Asked, logicals: Iterable[int]) -> None:
+    def cached(self, request: VllmRequest, logicals: Iterable[int]) -> None:
         """These logical blocks have their hashes."""
         self._scheduling.cached(self._by_name[request.request_id], logicals)
 
-    def answered(self, request: Asked, num_tokens: int, fits: bool) -> None:
+    def answered(self, request: VllmRequest, num_tokens: int, fits: bool) -> None:
         """Whether slots for so many tokens were there."""
         self._scheduling.answered(self._by_name[request.request_id], num_tokens, fits)
 
@@ -147,7 +147,7 @@ class Recorder:
         """Blocks were given back to the pool, in this order."""
         self._scheduling.gave_back(block_ids)
 
-    def freeing(self, request: Asked, is_finished: bool) -> None:
+    def freeing(self, request: VllmRequest, is_finished: bool) -> None:
         """Begin a free of all the request's blocks: it is preempted, or has ended."""
         one = self._by_name.get(request.request_id)
         if one is None:
@@ -158,7 +158,7 @@ class Recorder:
             self._compute_early(one)
         self._scheduling.freeing = one
 
-    def freed(self, request: Asked, status: str) -> None:
+    def freed(self, request: VllmRequest, status: str) -> None:
         """Record that its blocks are freed."""
         one, self._scheduling.freeing = self._scheduling.freeing, None
         assert one is not None

@@ -16,7 +16,7 @@ _RANDOM_END = re.compile(r"-[0-9a-f]{8}$")  # vLLM appends it to the name that t
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "ignore_eos", "repetition_penalty", "min_tokens")
 
 
-class Asked(Protocol):
+class VllmRequest(Protocol):
     """The fields of `vllm.v1.request.Request` that are read."""
 
     request_id: str
@@ -39,7 +39,7 @@ class Watched:
 
     seq_id: int
     name: str
-    request: Asked
+    request: VllmRequest
     token_ids: list[int]
     table: Table = field(init=False)
     num_prompt_tokens: int = field(init=False)

@@ -46,11 +46,11 @@ export function Report({ scenario }) {
         : null
     }
     <${RunBox} scenario=${scenario} />
-    <${Choice} scenario=${scenario} />
+    <${RecordList} scenario=${scenario} />
     ${failedOf(scenario).map(
       (reason) => html`<p class="bench-problem" role="alert">${t("bench.unreachable", { reason })}</p>`,
     )}
-    ${all.length ? parts.map((Part) => html`<${Part} all=${all} labels=${labels} />`) : null}
+    ${all.length ? parts.map((Section) => html`<${Section} all=${all} labels=${labels} />`) : null}
     ${!all.length && waiting ? html`<p class="hint">${t("bench.loading")}</p>` : null}
   </article>`;
 }
@@ -74,7 +74,7 @@ function labelOf({ entry, name, record }) {
  * Selection of the shown records.
  * @param {{scenario: string}} props
  */
-function Choice({ scenario }) {
+function RecordList({ scenario }) {
   const entries = recordsOf(scenario);
   const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
   const chosen = chosenOf(scenario);

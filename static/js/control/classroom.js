@@ -11,11 +11,11 @@ import * as store from "../state/store.js";
 import { requestOfClass } from "./class_requests.js";
 import * as playback from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
-import * as room from "./present.js";
+import * as present from "./present.js";
 
 const CAST_EVERY = 100; // ms between two messages with the driver's view
 const INTENT = 700; // ms after a touch or a key within which a change counts as the user's own
-const NARROW = 700; // px; narrower windows show the room view in place of any other
+const NARROW = 700; // px; narrower windows show the present view in place of any other
 
 /** Settings cast by the driver: all view settings except the one that depends on this device's size. */
 const CAST = Object.fromEntries(Object.entries(TABLE).filter(([name, row]) => row.place && name !== "region"));
@@ -105,7 +105,7 @@ export function followClass() {
     untracked(() => {
       if (!drives.peek()) return;
       if (lesson) batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
-      else if (key) key === "next" ? room.next() : playback.previous();
+      else if (key) key === "next" ? present.next() : playback.previous();
     });
   });
   /** @type {(() => void) | null} */

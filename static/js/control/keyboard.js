@@ -7,7 +7,7 @@ import * as store from "../state/store.js";
 import { startOpening } from "./opening.js";
 import * as playback from "./playback.js";
 import { player } from "./player.js";
-import * as room from "./present.js";
+import * as present from "./present.js";
 
 export const helpOpen = signal(false);
 /** Whether the jump list is open. */
@@ -52,11 +52,11 @@ export const KEYS = [
   { keys: digits, shown: ["0", "…", "9"], text: "key.tenths", run: (key) => playback.jumpToTenth(Number(key)) },
   { keys: ["Home"], shown: ["Home"], text: "key.home", moves: true, run: () => playback.jumpTo(-1) },
   { keys: ["End"], shown: ["End"], text: "key.end", moves: true, run: () => playback.backToLive() },
-  { keys: ["PageDown"], shown: ["PgDn"], text: "key.next", run: () => room.next() },
+  { keys: ["PageDown"], shown: ["PgDn"], text: "key.next", run: () => present.next() },
   { keys: ["PageUp"], shown: ["PgUp"], text: "key.previous", run: () => playback.previous() },
-  { keys: ["Shift+PageDown"], shown: ["⇧ PgDn"], text: "key.next_scene", run: () => room.toScene(1) },
-  { keys: ["Shift+PageUp"], shown: ["⇧ PgUp"], text: "key.previous_scene", run: () => room.toScene(-1) },
-  { keys: ["v"], shown: ["V"], text: "key.room", run: () => room.toggle() },
+  { keys: ["Shift+PageDown"], shown: ["⇧ PgDn"], text: "key.next_scene", run: () => present.toScene(1) },
+  { keys: ["Shift+PageUp"], shown: ["⇧ PgUp"], text: "key.previous_scene", run: () => present.toScene(-1) },
+  { keys: ["v"], shown: ["V"], text: "key.room", run: () => present.toggle() },
   { keys: ["o"], shown: ["O"], text: "key.opening", run: () => startOpening() },
   { keys: ["e"], shown: ["E"], text: "key.expert", run: toggleTelling },
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
@@ -76,7 +76,7 @@ export function toggleTelling() {
 function letGo() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
-  else if (room.isPresenting()) room.toggle();
+  else if (present.isPresenting()) present.toggle();
 }
 
 /**

@@ -1,4 +1,4 @@
-// Room view for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
+// Present mode for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
 
 import { markPlace, settings } from "../state/settings.js";
 import { following } from "../state/store.js";
@@ -7,7 +7,7 @@ import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
 export const isPresenting = () => settings.viewMode.value === "present";
 
-/** Toggle between the room view and the workspace; record and selection are kept. */
+/** Toggle between the present view and the workspace; record and selection are kept. */
 export function toggle() {
   markPlace();
   settings.viewMode.value = isPresenting() ? "workspace" : "present";
@@ -26,7 +26,7 @@ export function toScene(direction) {
   return wanted && playScene(wanted);
 }
 
-/** Handle a remote's "next": take a step; at the end of a scene in the room view, play the next scene. */
+/** Handle a remote's "next": take a step; at the end of a scene in the present view, play the next scene. */
 export function next() {
   const over = isPresenting() && following.peek() && sceneEnd.peek() !== null;
   return over ? toScene(1) : playback.next();

@@ -7,7 +7,7 @@ import { isElsewhere } from "./slot_origins.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} Log
- * @typedef {import("./log.js").Origin} Source where a row was computed
+ * @typedef {import("./log.js").Origin} KeyOrigin where a row was computed
  * @typedef {import("./sequence_view.js").Row} Row
  * @typedef {{scaling: number, softcap: number | null, sink: number | null}} Terms
  * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}}
@@ -48,13 +48,13 @@ function recordsOf(log, seqId, index) {
  * log does not contain it. Positions from the prefix cache or a fork were computed by another sequence, which their
  * slot names: in the layer's block group, or in another one if that group released the block.
  * @param {import("./sequence_view.js").SequenceView} view
- * @returns {(Source | null)[]}
+ * @returns {(KeyOrigin | null)[]}
  */
 export function rowSources(view) {
   const { log, index, numFilled } = view;
   const seqId = view.seq.seq_id;
   const records = recordsOf(log, seqId, index);
-  /** @type {(Source | null)[]} */
+  /** @type {(KeyOrigin | null)[]} */
   const sources = new Array(numFilled).fill(null);
   /** @type {number | null} */
   let later = null; // record of the nearest computed position after this one: its table contained this one's block
@@ -78,7 +78,7 @@ export function rowSources(view) {
 /**
  * Return the row of a source in `layer` and query head `head`: {keyStart, weights, max}, or null if it is not loaded.
  * @param {Log} log
- * @param {Source | null} source
+ * @param {KeyOrigin | null} source
  * @param {number} layer
  * @param {number} head
  */
@@ -89,7 +89,7 @@ export function rowOf(log, source, layer, head) {
 /**
  * Return one vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null if it is not loaded.
  * @param {Log} log
- * @param {Source | null} source
+ * @param {KeyOrigin | null} source
  * @param {number} layer
  * @param {"q" | "k" | "v"} kind
  * @param {number} head
@@ -104,7 +104,7 @@ export function vectorAt(log, source, layer, kind, head) {
 /**
  * Return whether a row can still be fetched: its record has arrays that have not arrived.
  * @param {Log} log
- * @param {Source | null} source
+ * @param {KeyOrigin | null} source
  * @param {number} layer
  */
 export function canFetch(log, source, layer) {
@@ -245,7 +245,7 @@ export function compareInto(found, kept, again, where) {
  * row was loaded.
  * @param {{weights: Compared, k: Compared, v: Compared}} found
  * @param {Log} log
- * @param {Source} source
+ * @param {KeyOrigin} source
  * @param {number} position
  * @param {import("./trace.js").LayerCapture} whole
  * @param {number[]} heads

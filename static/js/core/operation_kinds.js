@@ -5,8 +5,8 @@
  * @typedef {import("./trace.js").Op} Op
  * @typedef {object} Kind
  * @property {string} [event] its kind on the timeline (core/events.js)
- * @property {(op: any) => string | null} [mark] its mark on the scheduler's lane of its sequence (core/lanes.js); `op`
- * has the type of the entry, which a table by name cannot express
+ * @property {(op: any) => string | null} [mark] its mark on the track of its sequence (core/tracks.js); `op` has the
+ * type of the entry, which a table by name cannot express
  * @property {"held" | "lost" | "done"} [tone] emphasis of its line in the list of decisions
  * @property {boolean} [routine] a consequence of earlier decisions
  * @property {boolean} [cause] possible trace of a fault: the museum shows it even if both runs did it

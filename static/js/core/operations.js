@@ -3,9 +3,9 @@
 
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf, hasSiblings } from "./groups.js";
-import { lanesOf } from "./lanes.js";
 import { messagesOf } from "./messages.js";
 import { kindOf, sequenceOf } from "./operation_kinds.js";
+import { tracksOf } from "./tracks.js";
 
 /**
  * @typedef {import("./trace.js").Op} Op
@@ -115,8 +115,8 @@ function toldTogether(ops, groups) {
  * @returns {MessageKey[]}
  */
 function costOf(log, record, op, at) {
-  const lane = lanesOf(log).byId.get(op.seq_id);
-  const cost = lane?.preemptions.find((one) => one.record === record.index && one.at === at);
+  const track = tracksOf(log).byId.get(op.seq_id);
+  const cost = track?.preemptions.find((one) => one.record === record.index && one.at === at);
   if (!cost || cost.resumed === null || cost.resumed_step === null) return [];
   const values = { record: cost.resumed + 1, steps: cost.resumed_step - cost.step, again: cost.again };
   return [[op.mode === "swap" ? "later.back" : "later.cost", values]];

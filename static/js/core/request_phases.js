@@ -1,12 +1,12 @@
 // Phases of a request's time: queued, prefill, transfer between instances, decode, preempted; as seconds and as a bar.
-// Based on the scheduler's lanes and the engine's clock. Pure.
+// Based on the scheduler's tracks and the engine's clock. Pure.
 
 import { beganAt, engineTime, latestTime } from "./metrics.js";
 import { isShared } from "./request_parts.js";
 
 /**
  * @typedef {import("./metrics.js").Log} Log
- * @typedef {import("./lanes.js").Lane} Lane
+ * @typedef {import("./tracks.js").Track} Track
  * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue before
  * its admission; `receiving`: from the step that reserved space for another instance's blocks until they arrive;
  * `prefill` and `decode`: by the kind of its steps, and while it runs without being scheduled, by the last one;
@@ -16,8 +16,8 @@ import { isShared } from "./request_parts.js";
  */
 
 /**
- * Return the phases of a lane in order; the time in which only its blocks are held is excluded.
- * @param {Lane} lane
+ * Return the phases of a track in order; the time in which only its blocks are held is excluded.
+ * @param {Track} track
  */
 function phasesOf({ runs }) {
   /** @type {{phase: Phase, from: number, to: number, last: number}[]} `last`: the record that did the last of it */
@@ -33,22 +33,22 @@ function phasesOf({ runs }) {
 }
 
 /**
- * Return the phases of a request's lanes, one lane per part, in order. The shared clock of several instances also runs
- * between steps, so a computing phase ends with its last step while another instance may continue.
+ * Return the phases of a request's tracks, one track per part, in order. The shared clock of several instances also
+ * runs between steps, so a computing phase ends with its last step while another instance may continue.
  * @param {Log} log
- * @param {readonly Lane[]} lanes
+ * @param {readonly Track[]} tracks
  * @returns {Segment[]}
  */
-export function segmentsOf(log, lanes) {
-  return lanes.flatMap((lane) => {
-    const until = lane.to === null ? latestTime(log) : engineTime(log, lane.to);
+export function segmentsOf(log, tracks) {
+  return tracks.flatMap((track) => {
+    const until = track.to === null ? latestTime(log) : engineTime(log, track.to);
     // a fork runs in the record of its arrival
-    let begin = lane.parent === null ? engineTime(log, lane.from) : beganAt(log, lane.from);
-    return phasesOf(lane).map(({ last, ...segment }, i, all) => {
+    let begin = track.parent === null ? engineTime(log, track.from) : beganAt(log, track.from);
+    return phasesOf(track).map(({ last, ...segment }, i, all) => {
       const next = all[i + 1] ? Math.max(begin, beganAt(log, all[i + 1].from)) : Math.max(begin, until);
       const isComputed = segment.phase === "prefill" || segment.phase === "decode";
       const end = isComputed && isShared(log) ? Math.min(next, Math.max(begin, engineTime(log, last))) : next;
-      const found = { ...segment, begin, end, seq: lane.seq_id };
+      const found = { ...segment, begin, end, seq: track.seq_id };
       begin = next;
       return found;
     });
@@ -58,10 +58,10 @@ export function segmentsOf(log, lanes) {
 /**
  * Return the seconds of each phase up to the log's end, and the request's start and end on the engine's clock.
  * @param {Log} log
- * @param {readonly Lane[]} lanes
+ * @param {readonly Track[]} tracks
  */
-export function phaseSeconds(log, lanes) {
-  const segments = segmentsOf(log, lanes);
+export function phaseSeconds(log, tracks) {
+  const segments = segmentsOf(log, tracks);
   const [begin, until] = [segments[0]?.begin ?? 0, segments[segments.length - 1]?.end ?? 0];
   const found = { waiting: 0, receiving: 0, prefill: 0, decode: 0, preempted: 0, begin, until };
   for (const segment of segments) found[segment.phase] += segment.end - segment.begin;
@@ -72,18 +72,18 @@ export function phaseSeconds(log, lanes) {
  * Return a request as a bar `width` px wide between the times `begin` and `end`; segments narrower than a pixel merge
  * into the previous one.
  * @param {Log} log
- * @param {readonly Lane[]} lanes
+ * @param {readonly Track[]} tracks
  * @param {number} begin seconds
  * @param {number} end
  * @param {number} width px
  * @returns {(Segment & {x: number, width: number})[]}
  */
-export function barOf(log, lanes, begin, end, width) {
+export function barOf(log, tracks, begin, end, width) {
   const scale = end > begin ? width / (end - begin) : 0;
   const at = (/** @type {number} */ seconds) => Math.max(0, Math.min(width, (seconds - begin) * scale));
   /** @type {(Segment & {x: number, width: number})[]} */
   const bar = [];
-  for (const segment of segmentsOf(log, lanes)) {
+  for (const segment of segmentsOf(log, tracks)) {
     const [x, right] = [at(segment.begin), at(segment.end)];
     const last = bar[bar.length - 1];
     if (right <= x) continue; // outside the bar, or of zero length

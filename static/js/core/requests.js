@@ -1,11 +1,11 @@
 // Per-sequence figures for analysis, the slowest steps, and the most preempted sequences. engine/trace/explain.py has
 // the same figures; a test holds both to the same numbers. Pure.
 
-import { lanesOf } from "./lanes.js";
 import { latestTime, stepSeconds, timesOf } from "./metrics.js";
 import { RequestParts, requestOf } from "./request_parts.js";
 import { phaseSeconds } from "./request_phases.js";
 import { allTimelines, lostTokens, timelineOf } from "./timeline.js";
+import { tracksOf } from "./tracks.js";
 
 /** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;
@@ -180,7 +180,7 @@ export function requestFigures(log, arriving = false) {
       const row = counts.bySeq.get(story.seq);
       if (row?.seq !== story.seq) return []; // an earlier part of the request
       const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
-      const phases = phaseSeconds(log, lanesOfParts(log, row.parts));
+      const phases = phaseSeconds(log, tracksOfParts(log, row.parts));
       const { prefill, decode, receiving: moving, preempted: away, begin, until } = phases;
       const sum = (/** @type {(seq: number) => number} */ of) => row.parts.reduce((total, seq) => total + of(seq), 0);
       const lost = sum((seq) => lostTokens(timelineOf(log, seq)));
@@ -197,8 +197,8 @@ export function requestFigures(log, arriving = false) {
   return found;
 }
 
-/** Return the lanes of a request's parts, in order. @param {Log} log @param {readonly number[]} parts */
-export const lanesOfParts = (log, parts) => parts.flatMap((seq) => lanesOf(log).byId.get(seq) ?? []);
+/** Return the tracks of a request's parts, in order. @param {Log} log @param {readonly number[]} parts */
+export const tracksOfParts = (log, parts) => parts.flatMap((seq) => tracksOf(log).byId.get(seq) ?? []);
 
 /** @param {StepRecord} record @param {number} seconds @returns {SlowStep} */
 function slowStep({ index, step, batch = [] }, seconds) {

@@ -4,14 +4,14 @@
 /** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
 /**
  * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool, or the block if the
- * offset is null; `columns`: visible columns of `count` positions of a sequence from `first` on; `lane`: a sequence's
- * name beside the scheduler's lanes; `record`: a record on the timeline. Null if not visible.
+ * offset is null; `columns`: visible columns of `count` positions of a sequence from `first` on; `track`: a sequence's
+ * name beside the scheduler's tracks; `record`: a record on the timeline. Null if not visible.
  *
  * @typedef {{
  *   vector: (kind: "k" | "v", position: number) => Box | null,
  *   slot: (block: number, offset: number | null) => Box | null,
  *   columns: (seq: number, first: number, count: number) => Box | null,
- *   lane: (seq: number) => Box | null,
+ *   track: (seq: number) => Box | null,
  *   record: (index: number) => Box | null,
  * }} Anchors
  */

@@ -11,22 +11,22 @@ import { html } from "./html.js";
 /** @typedef {import("./html.js").Component} Component */
 
 /**
- * Return a panel's component, loaded by `load`, which imports the panel's module. `late`: folder of a panel whose style
- * sheets (`sheets`) and words (`late.<code>.json` per language) are also loaded lazily.
+ * Return a panel's component, loaded by `load`, which imports the panel's module. `folder`: of a panel whose lazy style
+ * sheets (`sheets`) and words (`lazy.<code>.json` per language) are loaded with it.
  *
  * @param {() => Promise<{Panel: Component}>} load
- * @param {string | null} [late]
- * @param {string[]} [sheets] names that begin with "late"
+ * @param {string | null} [folder]
+ * @param {string[]} [sheets] names that begin with "lazy"
  */
-export const lazyPanel = (load, late = null, sheets = ["late"]) =>
+export const lazyPanel = (load, folder = null, sheets = ["lazy"]) =>
   lazy(async () => {
-    const more = late && !isEmbedded ? [...sheets.map((name) => addSheet(late, name)), addLazyWords(late)] : [];
+    const more = folder && !isEmbedded ? [...sheets.map((name) => addSheet(folder, name)), addLazyWords(folder)] : [];
     const [found] = await Promise.all([load(), ...more]);
     return found.Panel;
   });
 
 /**
- * Insert a panel's late style sheet before the sheets that override panels. The panel works without it.
+ * Insert a panel's lazy style sheet before the sheets that override panels. The panel works without it.
  *
  * @param {string} panel its folder
  * @param {string} name

@@ -11,12 +11,12 @@ import { extendOwn } from "./followed_run.js";
 import { session } from "./session.js";
 
 /**
- * @typedef {import("../core/wire.js").LessonRetell} Asked
+ * @typedef {import("../core/wire.js").LessonRetell} RetellRequest
  * @typedef {import("../core/wire.js").LessonRetold} LessonRetold
  * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
  * @typedef {import("./live_course.js").Course} Course
  * @typedef {import("./live_course.js").Given} Given
- * @typedef {(asked: Asked) => Promise<LessonRetold>} Retell
+ * @typedef {(asked: RetellRequest) => Promise<LessonRetold>} Retell
  */
 
 /** Return the course of recorded lessons, on this server or in the page's files. @param {boolean} hasServer */
@@ -29,7 +29,7 @@ export const recordedCourse = (hasServer) =>
  * @returns {Course}
  */
 function recorded(source, retell) {
-  /** @typedef {Pick<Asked, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
+  /** @typedef {Pick<RetellRequest, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
   /** @type {Way} */
   let now = { lesson: "", language: "", answers: {} };
   /** @type {{log: unknown, run: number} | null} which run was copied, and into which log */

@@ -1,5 +1,5 @@
-// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and room view are
-// loaded when they are first shown.
+// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and present view
+// are loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
 import { t } from "../i18n/words.js";
@@ -12,7 +12,7 @@ import { classState, startOpen } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, log, longRun, toasts } from "../state/store.js";
 
-const CLASS_SHEETS = ["late", "late_projector_view", "late_teacher_view"];
+const CLASS_SHEETS = ["lazy", "lazy_projector_view", "lazy_teacher_view"];
 
 const Intro = lazyPanel(() => import("../panels/intro/panel.js"));
 const Opening = lazyPanel(() => import("../panels/intro/opening_panel.js"));

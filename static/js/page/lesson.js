@@ -16,13 +16,13 @@ import { DETAIL_PANELS } from "./detail_panels.js";
 import { Overlays } from "./overlays.js";
 
 const SHEETS = [
-  "late",
-  "late_figure",
-  "late_marks",
-  "late_allocator",
-  "late_lesson_list",
-  "late_print",
-  "late_prompt_order",
+  "lazy",
+  "lazy_figure",
+  "lazy_marks",
+  "lazy_allocator",
+  "lazy_lesson_list",
+  "lazy_print",
+  "lazy_prompt_order",
 ];
 
 const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);

@@ -1,4 +1,4 @@
-// Room view for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
+// Present mode for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { toggle, toScene } from "../control/present.js";

@@ -27,7 +27,7 @@ export async function addLazyWords(panel) {
  */
 export async function loadLazyWords(code) {
   const missing = [...panels]
-    .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
+    .map((panel) => `static/js/panels/${panel}/lazy.${code}.json`)
     .concat(panels.size ? `words/telling/${code}.json` : [])
     .filter((address) => !here.has(address));
   await Promise.all(

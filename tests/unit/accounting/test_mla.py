@@ -8,14 +8,14 @@ from engine.accounting.memory import kv_bytes_per_token, stored_bytes_per_token
 from engine.accounting.mla import absorbed_flops, expanded_flops, expansion_flops
 from engine.accounting.presets import ModelPreset, model_presets, presets
 from engine.accounting.roofline_steps import Roof, StepTimes
-from engine.accounting.sources import Source
+from engine.accounting.sources import FigureSource
 from engine.accounting.work import StepWork
 from engine.trace.records import BatchEntry
 
 # 2 layers, width 8, 2 heads whose keys have 4 numbers and the 2 of the rotated key, and whose values have 3; a layer
 # keeps 5 numbers of a token: 3 of keys and values compressed, and the rotated key. 500 parameters, 340 of the layers.
 SMALL = ModelPreset(
-    id="m", name="M", sources=(Source(says="this test"),), num_params=500, num_layers=2, latent_dim=5, rope_dim=2,
+    id="m", name="M", sources=(FigureSource(says="this test"),), num_params=500, num_layers=2, latent_dim=5, rope_dim=2,
     head_dim=6, value_dim=3, num_heads=2, hidden_size=8, vocab_size=10, max_position=4096,
 )  # fmt: skip
 DEEPSEEK = next(one for one in model_presets() if one.id == "deepseek-v3")

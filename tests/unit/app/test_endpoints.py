@@ -12,8 +12,8 @@ from werkzeug.test import EnvironBuilder
 from app.bench import page as bench_page
 from app.ground.errors import AppError
 from app.ground.settings import ServerSettings
+from app.models.model_entry import ModelEntry
 from app.models.registry import Models
-from app.models.served import Served
 from app.recordings import endpoints
 from app.server import api, api_models, events
 from app.server.lesson_events import LESSON_EVENTS
@@ -56,7 +56,7 @@ def here(**given: Any) -> api.ApiContext:
     theaters = SimpleNamespace(watch=lambda session_id: SimpleNamespace(run=Run()), all=list)
     usual = {
         "sessions": theaters,
-        "models": Models(Served(None)),
+        "models": Models(ModelEntry(None)),
         "comparisons": None,
         "questions": None,
         "what_ifs": None,
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 def test_without_a_model():
     theaters: Any = SimpleNamespace(all=list, shows=lambda theater_id: False)
     without, live = [
-        api_models.ModelsContext(theaters, Models(Served(model)), ServerSettings(), None)
+        api_models.ModelsContext(theaters, Models(ModelEntry(model)), ServerSettings(), None)
         for model in (None, FakeModel())
     ]
     facts = value(api_models.model_facts(without, asked("/")))

@@ -14,7 +14,7 @@ SOME = {
     "css/tokens.css": ":root { --a: 1px; }",
     "js/panels/b/style.css": ".b { left: 0; }",
     "js/panels/a/style.css": ".a { left: 0; }",
-    "js/panels/a/late.css": ".late { left: 0; }",
+    "js/panels/a/lazy.css": ".lazy { left: 0; }",
     "css/overlays.css": "dialog { left: 0; }",
 }
 
@@ -36,7 +36,7 @@ def sent(sheets: PageSheets, name: str) -> tuple[str, str]:
     return mark, body(False).decode()
 
 
-def test_sheets_stand_in_the_order_of_the_page_and_late_ones_apart(folder: Path) -> None:
+def test_sheets_stand_in_the_order_of_the_page_and_lazy_ones_apart(folder: Path) -> None:
     sheets = PageSheets(folder)
     assert sent(sheets, FIRST)[1] == "\n".join(
         SOME[name] for name in ("css/tokens.css", "js/panels/a/style.css", "js/panels/b/style.css")

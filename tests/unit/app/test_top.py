@@ -104,7 +104,7 @@ kvtheater:http_refused_total{handler="/",status="404"} 1
         {"preempted, how and why": "swap, lowest_priority", "sequences": "7"},
         {"preempted, how and why": "recompute, last_scheduled", "sequences": "3"},
     ]
-    assert [list(row.values()) for row in found["waiting in its lane"]] == [["long", "40"], ['a "b"', "2"]]
+    assert [list(row.values()) for row in found["waiting for its turn"]] == [["long", "40"], ['a "b"', "2"]]
     idle = read(
         '# TYPE kvtheater:http_refused_total counter\nkvtheater:http_refused_total{handler="/",status="404"} 1\n'
     )

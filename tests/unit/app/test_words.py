@@ -64,9 +64,9 @@ def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str
     assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 
 
-def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:
+def test_lazy_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:
     put(rooms, "panels/a", {"a.tab": "A"})
-    (rooms / "js/panels/a/late.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
+    (rooms / "js/panels/a/lazy.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
     assert "a.more" not in words.words_of("en")["texts"]
     assert "a.more" not in words.bench_words_of("en")["texts"]
     whole = words.file_words_of("en")["texts"]
@@ -74,11 +74,11 @@ def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: P
 
 
 @pytest.mark.parametrize("language", words.languages())
-def test_what_tells_operations_at_length_comes_late_and_stands_in_a_page_in_one_file(language: str) -> None:
-    late = words.long_texts(language)
-    assert "op.admit.entry.new.long" in late and all(key.endswith(".long") for key in late)
-    assert not late.keys() & words.words_of(language)["texts"].keys()
-    assert late.items() <= words.file_words_of(language)["texts"].items()
+def test_what_tells_operations_at_length_is_lazy_and_stands_in_a_page_in_one_file(language: str) -> None:
+    long = words.long_texts(language)
+    assert "op.admit.entry.new.long" in long and all(key.endswith(".long") for key in long)
+    assert not long.keys() & words.words_of(language)["texts"].keys()
+    assert long.items() <= words.file_words_of(language)["texts"].items()
 
 
 @pytest.mark.parametrize("page", ["", "bench/", "scale/", "telling/"])

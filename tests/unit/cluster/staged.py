@@ -141,7 +141,7 @@ class _Lagging:
         return contents
 
 
-class Stage:
+class StagedCluster:
     """A cluster of staged instances, and the links between them."""
 
     def __init__(self, model: LoadedModel, config: EngineConfig, **more: Any) -> None:

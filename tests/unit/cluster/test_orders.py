@@ -10,7 +10,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Hold, Lost, Op, Send
 from tests.unit.cluster.clusters import ask, outputs
-from tests.unit.cluster.staged import Stage
+from tests.unit.cluster.staged import StagedCluster
 from tests.unit.connector.pair import PROMPTS, alone
 from tests.unit.engine.runs import tiny_llama
 
@@ -25,24 +25,24 @@ def expected() -> list[list[int]]:
     return alone(PLAIN, PROMPTS)
 
 
-def stage(path: Path) -> Stage:
-    return Stage(tiny_llama(), CONFIG, log_path=path, lease=LEASE)
+def stage(path: Path) -> StagedCluster:
+    return StagedCluster(tiny_llama(), CONFIG, log_path=path, lease=LEASE)
 
 
-def indices(staged: Stage) -> tuple[int, list[int]]:
+def indices(staged: StagedCluster) -> tuple[int, list[int]]:
     """The instance that computes prompts, and those that go on with them."""
     roles = [staged[index].role for index in range(len(staged))]
     return roles.index("prefill"), [index for index, role in enumerate(roles) if role == "decode"]
 
 
-def work(staged: Stage, index: int) -> None:
+def work(staged: StagedCluster, index: int) -> None:
     """Take one turn, whose records are delivered at once."""
     staged[index].work()
     while staged[index].num_said:
         staged.deliver(index)
 
 
-def finish(staged: Stage, most: int = 2000) -> None:
+def finish(staged: StagedCluster, most: int = 2000) -> None:
     for _ in range(most):
         if not staged.cluster.num_unfinished:
             return
@@ -56,7 +56,7 @@ def finish(staged: Stage, most: int = 2000) -> None:
     raise AssertionError(f"{staged.cluster.num_unfinished} are not over")
 
 
-def sound(staged: Stage, path: Path) -> None:
+def sound(staged: StagedCluster, path: Path) -> None:
     """Every request that went on to its end has the tokens of one engine, and the log keeps its rules."""
     finish(staged)
     state, said = staged.cluster.log.state_now(), outputs(staged.cluster)
@@ -172,6 +172,6 @@ def test_whoever_is_killed_at_any_moment_between_two_words(victim: int, tmp_path
     assert 20 < num_moments < 200
 
 
-def ops_of(staged: Stage) -> list[Op]:
+def ops_of(staged: StagedCluster) -> list[Op]:
     log = staged.cluster.log
     return [op for index in range(len(log)) for op in log.record(index).ops]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.cluster import process
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Ask, InstanceGoneError
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.process import ProcessInstance
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.processes import Processes, threads_of_each
@@ -68,7 +68,7 @@ def workers(folder: str) -> Iterator[Workers]:
         start_preloaded(patch)
         patch.setattr(tempfile, "tempdir", short)
         patch.setattr(WorkerProcess, "__init__", noted)
-        with Workers(Source(folder)) as store:
+        with Workers(ModelSource(folder)) as store:
             store.warm(4)
             yield store
         assert started and not any(map(is_running, started))
@@ -191,7 +191,7 @@ def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(wor
 def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
     """The same process becomes an instance of another model, and back."""
     worker = workers.take()
-    with Workers(Source(str(tmp_path))) as others:
+    with Workers(ModelSource(str(tmp_path))) as others:
         others.give_back(worker)
         with Processes(others) as processes:
             one = processes.start("one", "mixed", PLAIN)
@@ -312,7 +312,7 @@ def test_who_never_comes_into_being_stays_away(
 ) -> None:
     """Each process that is to take the place of one that was killed ends at once; the other one does all of it."""
     path = tmp_path / "run.kvtrace"
-    with Workers(Source(folder)) as others:
+    with Workers(ModelSource(folder)) as others:
         for _ in range(2):
             others.give_back(workers.take())
         with closing(cluster_of(model, others, PLAIN, log_path=path)) as cluster:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.processes import Processes
 from engine.config import ConfigError, EngineConfig
@@ -44,7 +44,7 @@ def model(folder: str) -> LoadedModel:
 def workers(folder: str) -> Iterator[Any]:
     from engine.cluster.ray_worker import RayWorkers
 
-    with RayWorkers(Source(folder), num_cpus=0.1) as store:
+    with RayWorkers(ModelSource(folder), num_cpus=0.1) as store:
         yield store
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Ask
 from engine.cluster.local import LocalInstance
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
@@ -109,7 +109,7 @@ def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    source = Source(save_tiny_llama(tmp_path_factory.mktemp("model")))
+    source = ModelSource(save_tiny_llama(tmp_path_factory.mktemp("model")))
     with pytest.MonkeyPatch.context() as patch, Workers(source) as store:
         start_preloaded(patch)
         yield store

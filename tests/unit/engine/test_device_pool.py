@@ -14,7 +14,7 @@ from app.models.live_model import LiveModel
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model import device, loader
-from engine.model.device import Allocator, OutOfMemory, Room
+from engine.model.device import Allocator, DeviceMemory, OutOfMemory
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
@@ -38,8 +38,8 @@ class Gpu(Allocator):
     def has_own_memory(self, _: torch.device) -> bool:
         return True
 
-    def room(self, _: torch.device) -> Room:
-        return Room(self.free, self.total)
+    def memory(self, _: torch.device) -> DeviceMemory:
+        return DeviceMemory(self.free, self.total)
 
     def peak(self, _: torch.device, work: Callable[[], object]) -> int:
         work()

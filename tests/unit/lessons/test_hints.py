@@ -17,11 +17,11 @@ import pytest
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.course import Course
 from app.lessons.lesson import Ask
+from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.questions import RULES, ask
 from app.lessons.questions.rules import Option, Question
 from app.lessons.scene import Scene, Undecided, shown
-from app.lessons.stage import EngineStage, LessonPrompt
 from app.lessons.words import question_texts
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -419,8 +419,8 @@ def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
     lesson = read_lesson(path)
     found: list[str] = []
     for language in lesson.languages:
-        stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
-        course = Course(lesson, language, stage)
+        engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+        course = Course(lesson, language, engine)
         course.go_on()
         while course.checkpoint is not None:
             if isinstance(item := course.checkpoint, Ask) and course.question and item.rule in CLAIMS:
@@ -431,7 +431,7 @@ def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
                     assert sum(option.why is None for option in course.question.options) == 1
             course.answer_right()
             course.go_on()
-        stage.close()
+        engine.close()
     assert not found, "\n".join(found)
 
 
@@ -457,12 +457,12 @@ ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]) -> None:
     """Every rule that a moment of the run decides, as far as the next step and as far as the end."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
-    stage = EngineStage(builder, config, "bundled")
-    stage.submit([LessonPrompt(text=text) for text in PROMPTS], SamplingParams(max_tokens=9, ignore_eos=True))
-    while stage.step():
+    engine = BareLessonEngine(builder, config, "bundled")
+    engine.submit([LessonPrompt(text=text) for text in PROMPTS], SamplingParams(max_tokens=9, ignore_eos=True))
+    while engine.step():
         pass
     found: list[str] = []
-    log, asked = stage.log, 0
+    log, asked = engine.log, 0
     names = [name for name in rules() if "request" not in inspect.signature(RULES[name]).parameters]
     for now in range(1, len(log), 2):
         for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
@@ -473,6 +473,6 @@ def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]
                 question = ask(name, arguments, scene)
                 found += false_hints(scene, question, arguments)
                 asked += 1
-    stage.close()
+    engine.close()
     assert asked > 100
     assert not found, "\n".join(sorted(set(found)))

@@ -13,11 +13,11 @@ from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import LessonError
+from app.lessons.lesson_engine import NO_TIERS, BareLessonEngine, LessonPrompt
 from app.lessons.lesson_sessions import replay
 from app.lessons.messages import LessonAnswer
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.prompt_order import Mending, Move
-from app.lessons.stage import NO_TIERS, EngineStage, LessonPrompt
 from app.lessons.tiers import TierSizes
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -27,7 +27,7 @@ from engine.model.loader import load_model
 LESSON = "16-why-did-it-miss"
 
 
-class FaultyStage(EngineStage):
+class FaultyLessonEngine(BareLessonEngine):
     """Fails once, at one of the calls that come after `fail_at` is set, which counts down."""
 
     fail_at: int | None = None
@@ -58,14 +58,14 @@ def builder() -> Callable[[str], BuildEngine]:
 
 
 @pytest.fixture
-def course(builder: Callable[[str], BuildEngine]) -> Iterator[tuple[Course, FaultyStage]]:
+def course(builder: Callable[[str], BuildEngine]) -> Iterator[tuple[Course, FaultyLessonEngine]]:
     """The lesson where a session is to be mended."""
     lesson = read_lesson(shipped_folder() / f"{LESSON}.md")
-    stage = FaultyStage(builder, settings_of(lesson, {})[0], lesson.model)
-    course = Course(lesson, "en", stage)
+    engine = FaultyLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, "en", engine)
     replay(course, 10_000, {str(index): [None] for index in range(100) if index != work_of(course)})
-    yield course, stage
-    stage.close()
+    yield course, engine
+    engine.close()
 
 
 def work_of(course: Course) -> int:
@@ -92,22 +92,22 @@ RIGHT = Mending(moves=[Move(part="Note"), Move(part="Time"), Move(part="Read", b
 # `at`: restart, the first prompt, its steps, a later prompt's; with one try before also in the run of the right session
 @pytest.mark.parametrize(("tries", "at"), [*((0, at) for at in (0, 1, 2, 7, 12)), *((1, at) for at in (0, 1, 7, 30))])
 def test_a_mending_that_fails_leaves_the_lesson_as_it_was(
-    course: tuple[Course, FaultyStage], at: int, tries: int
+    course: tuple[Course, FaultyLessonEngine], at: int, tries: int
 ) -> None:
-    lesson, stage = course
+    lesson, engine = course
     for _ in range(tries):
         assert not lesson.answer(WRONG)
     before = standing(lesson)
-    stage.fail_at = at
+    engine.fail_at = at
     with pytest.raises(LessonError, match="work: mend: the machine is out of order"):
         lesson.answer(WRONG)
     assert standing(lesson) == before
-    assert stage.log is lesson.log, "the run that is shown is the one on the stage"
+    assert engine.log is lesson.log, "the run that is shown is the one on the stage"
     assert lesson.answer(RIGHT)
 
 
 def test_a_session_that_does_not_end_is_refused(
-    course: tuple[Course, FaultyStage], monkeypatch: pytest.MonkeyPatch
+    course: tuple[Course, FaultyLessonEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lesson, _ = course
     before = standing(lesson)
@@ -135,8 +135,8 @@ GIVEN = st.fixed_dictionaries({"moves": st.lists(MOVE, max_size=80) | ANYTHING})
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=GIVEN)
-def test_what_is_no_mending_is_refused_in_a_sentence(course: tuple[Course, FaultyStage], answer: object) -> None:
-    lesson, stage = course
+def test_what_is_no_mending_is_refused_in_a_sentence(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
+    lesson, engine = course
     try:
         message = msgspec.convert({"theater": "t", "item": lesson.at, "given": answer}, LessonAnswer, strict=True)
     except msgspec.ValidationError:
@@ -147,4 +147,4 @@ def test_what_is_no_mending_is_refused_in_a_sentence(course: tuple[Course, Fault
     with pytest.raises(LessonError, match=r"^line \d+: .{8,}"):
         lesson.answer(message.given)
     assert (lesson.progress, lesson.moment, dict(lesson.answers)) == before and lesson.logs == logs
-    assert stage.log is lesson.log
+    assert engine.log is lesson.log

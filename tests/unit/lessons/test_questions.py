@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course
 from app.lessons.lesson import Ask
+from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.questions.forgetting import changes
 from app.lessons.questions.rules import MAX_OPTIONS, Evidence, Option, Question, few
-from app.lessons.stage import EngineStage, LessonPrompt
 from app.lessons.words import worded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -45,8 +45,8 @@ def test_a_question_with_too_many_answers_is_an_error() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
     lesson = read_lesson(shipped_folder() / "14-may-be-forgotten.md")
-    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
-    course = Course(lesson, language, stage)
+    engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, language, engine)
     course.go_on()
     while not (isinstance(course.checkpoint, Ask) and course.checkpoint.rule == "keys_kept"):
         course.answer_right()
@@ -54,18 +54,18 @@ def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
     assert course.question
     stem, answers = worded(course.question, language)
     assert answers[course.question.right] == "16" and "16" not in stem
-    stage.close()
+    engine.close()
 
 
 def test_a_token_that_sampling_drew_is_no_change_where_the_full_cache_finds_the_same_one_most_probable() -> None:
     config = EngineConfig(
         block_size=4, num_blocks=64, enforce_eager=True, forget_policy="window", forget_budget=60, forget_compare=True
     )
-    stage = EngineStage(builder, config, "bundled")
-    stage.submit([LessonPrompt(text="Who has seen the wind?")], SamplingParams(max_tokens=16, temperature=2.0, seed=1))
-    while stage.step():
+    engine = BareLessonEngine(builder, config, "bundled")
+    engine.submit([LessonPrompt(text="Who has seen the wind?")], SamplingParams(max_tokens=16, temperature=2.0, seed=1))
+    while engine.step():
         pass
-    outputs = [output for index in range(len(stage.log)) for output in stage.log.record(index).outputs]
+    outputs = [output for index in range(len(engine.log)) for output in engine.log.record(index).outputs]
     assert any(one.full and one.token_id != one.full.token_id for one in outputs), "it draws less probable tokens"
-    assert changes(stage.log, 0) == [], "and forgets nothing"
-    stage.close()
+    assert changes(engine.log, 0) == [], "and forgets nothing"
+    engine.close()

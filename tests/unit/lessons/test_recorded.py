@@ -19,12 +19,12 @@ from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
 from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, LessonError
+from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.lesson_replay import way
 from app.lessons.lesson_sessions import replay
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.prompt_order import Mending, Move, name_of, refusal
 from app.lessons.recorded import recorded_lessons
-from app.lessons.stage import EngineStage
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -113,14 +113,14 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]
         for at in (*stops[::3], 10_000):
-            stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
-            course = Course(lesson, "en", stage)
+            engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+            course = Course(lesson, "en", engine)
             replay(course, at, {k: [g for g in given if g != 999] for k, given in answers.items()})
             shown = way(recorded.transcript, at, answers)
             assert [graded(item) for item in shown.items] == [graded(item) for item in told(course)]
             assert shown.progress == course.progress
             assert shown.moment == course.moment
-            stage.close()
+            engine.close()
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -147,8 +147,8 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
     for moves in tried:
         if refusal(item.before, item.movable, moves):
             continue
-        stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
-        course = Course(lesson, language, stage)
+        engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
+        course = Course(lesson, language, engine)
         given: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
         replay(course, 10_000, given)
         shown = way(transcript, 10_000, given).items[int(index)]
@@ -156,7 +156,7 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
         (live,), (told_again,) = course.mended(int(index)), shown.given
         assert told_again is not None and told_again.right == live.right, moves
         verdicts.append(live.right)
-        stage.close()
+        engine.close()
     assert verdicts[:3] == [True] * 3, "and none of them is the recorded one"
     assert verdicts.count(False) > 3
 

@@ -9,10 +9,10 @@ from app.lessons.answers import ToldAsk
 from app.lessons.course import Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
+from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.lesson_sessions import replay
 from app.lessons.parse import parse_lesson, settings_of
 from app.lessons.review import review
-from app.lessons.stage import EngineStage
 from app.lessons.words import worded
 from app.models.live_engine import engine_builder
 from engine.model.loader import load_model
@@ -63,8 +63,8 @@ def test_the_actions_stay_and_the_rest_goes() -> None:
 def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() -> None:
     lesson = review(parse_lesson(LESSON, Path("one.md")), [7])
     builder = engine_builder(load_model("bundled"), ServerSettings().max_pool_bytes)
-    stage = EngineStage(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
-    course = Course(lesson, "en", stage)
+    engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
     (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
     assert (asked.rule, asked.again, asked.right) == ("slot", "one/7", None)
@@ -73,7 +73,7 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     course.go_on()
     course.go_on()
     assert course.checkpoint is None
-    stage.close()
+    engine.close()
 
 
 def test_of_questions_that_went_nothing_is_left() -> None:
@@ -89,11 +89,11 @@ def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask:
     asked_of = f"{ask} position=6" if ask == "slot" else ask
     lesson = review(parse_lesson(text.replace("ask: slot position=6", f"ask: {asked_of}"), Path("one.md")), [7])
     builder = engine_builder(load_model("bundled"), ServerSettings().max_pool_bytes)
-    stage = EngineStage(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
-    course = Course(lesson, "en", stage)
+    engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
     (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
     assert asked.of == of and course.question is not None
     for language, named in (("en", "Sequence 0: In which slot"), ("zh", "序列 0：位置")):
         assert worded(course.question, language)[0].startswith(named) == (of == 0)
-    stage.close()
+    engine.close()

@@ -15,12 +15,12 @@ from app.lessons.check import check
 from app.lessons.course import Course
 from app.lessons.item_messages import told
 from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
+from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.prompt_order import Mending
 from app.lessons.questions import RULES
 from app.lessons.race import STRATEGIES
-from app.lessons.stage import EngineStage
 from app.lessons.words import question_texts, worded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
@@ -44,8 +44,8 @@ def builder(name: str) -> BuildEngine:
     return engine_builder(loaded(name), MAX)
 
 
-def on_stage(lesson: Lesson) -> EngineStage:
-    return EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+def lesson_engine_of(lesson: Lesson) -> BareLessonEngine:
+    return BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
@@ -65,8 +65,8 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
     lesson = read_lesson(path)
     for language in lesson.languages:
         texts = question_texts(language)
-        stage = on_stage(lesson)
-        course = Course(lesson, language, stage)
+        engine = lesson_engine_of(lesson)
+        course = Course(lesson, language, engine)
         course.go_on()
         while course.checkpoint is not None:
             question = course.question
@@ -101,7 +101,7 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                 do_the_work(course)
             course.go_on()
         assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
-        stage.close()
+        engine.close()
 
 
 def said(text: str, values: Mapping[str, object]) -> None:
@@ -166,8 +166,8 @@ def test_the_learner_does_every_kind_of_operation() -> None:
     for lesson in map(read_lesson, lesson_files(shipped_folder())):
         if not any(isinstance(item, Work) for item in lesson.items):
             continue
-        stage = on_stage(lesson)
-        course = Course(lesson, "en", stage)
+        engine = lesson_engine_of(lesson)
+        course = Course(lesson, "en", engine)
         course.go_on()
         while course.checkpoint is not None:
             if isinstance(course.checkpoint, Work) and not course.checkpoint.mends:
@@ -175,7 +175,7 @@ def test_the_learner_does_every_kind_of_operation() -> None:
             if isinstance(course.checkpoint, Ask | Work):
                 course.answer(None)
             course.go_on()
-        stage.close()
+        engine.close()
     assert kinds == {"allocate", "share", "copy", "free", "evict"}
 
 
@@ -236,13 +236,13 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
     path = tmp_path / "seen.md"
     path.write_text(text + "do: prefill", encoding="utf-8")
     lesson = read_lesson(path)
-    stage = on_stage(lesson)
-    course = Course(lesson, "zh", stage)
+    engine = lesson_engine_of(lesson)
+    course = Course(lesson, "zh", engine)
     while course.checkpoint is not None or course.at < 0:
         course.go_on()
-    (sequence,) = stage.log.state_at(0).sequences.values()
+    (sequence,) = engine.log.state_at(0).sequences.values()
     assert b"".join(sequence.token_bytes).decode() == "春江潮水连海平，海上明月共潮生！"
-    stage.close()
+    engine.close()
     assert main(["lesson", "check", str(path)]) == 0
     said = capsys.readouterr().out
     assert (
@@ -295,8 +295,8 @@ def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_an_answer_is_taken_once() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
-    stage = on_stage(lesson)
-    course = Course(lesson, "en", stage)
+    engine = lesson_engine_of(lesson)
+    course = Course(lesson, "en", engine)
     course.go_on()
     with pytest.raises(LessonError, match="nothing is asked"):
         course.answer(0)
@@ -313,20 +313,20 @@ def test_an_answer_is_taken_once() -> None:
     assert course.moment.records == 2
     course.go_on()
     assert course.moment.records == 3 and course.progress.over
-    stage.close()
+    engine.close()
 
 
 def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
     """No sequence is preempted here, so the question fails: its sentence each time, and no other error."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
-    stage = on_stage(lesson)
-    course = Course(lesson, "en", stage)
+    engine = lesson_engine_of(lesson)
+    course = Course(lesson, "en", engine)
     course.go_on()
     for _ in range(2):
         with pytest.raises(LessonError, match="ask: victim"):
             course.go_on()
         told(course, 0)
-    stage.close()
+    engine.close()
 
 
 def test_the_same_kinds_are_asked_before_and_after() -> None:
@@ -343,7 +343,7 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
     header = BAD.replace("minutes = 1", 'minutes = 1\nmodel = "bundled-mha"')
     body = "do: prefill\ndo: restart model=bundled-gqa\nask: bytes_beside\ndo: prefill\n"
     body += "do: restart model=bundled-mqa\nask: bytes_beside\ndo: prefill\n"
-    course = Course(lesson := parse_lesson(header + body, Path("x.md")), "en", on_stage(lesson))
+    course = Course(lesson := parse_lesson(header + body, Path("x.md")), "en", lesson_engine_of(lesson))
     found = []
     course.go_on()
     while course.checkpoint is not None:
@@ -368,8 +368,8 @@ def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
         "not-yet/5": Ask(line=1, rule="keys_read", arguments={}),
         "x/1": Ask(line=1, rule="query_uses", arguments={"position": "3"}),
     }
-    stage = on_stage(lesson)
-    course = Course(lesson, "en", stage, {}, again)
+    engine = lesson_engine_of(lesson)
+    course = Course(lesson, "en", engine, {}, again)
     came: list[tuple[str | None, str]] = []
     course.go_on()
     while course.checkpoint is not None:
@@ -379,7 +379,7 @@ def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
             came.append((shown.again, shown.rule))
             course.answer(None)
         course.go_on()
-    stage.close()
+    engine.close()
     assert [(name, rule) for name, rule in came if name] == [("not-yet/5", "keys_read")], (
         "not what the run does not decide, and not what the lesson asks itself"
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.forget_settings import ForgetSettings, PolicyName
-from engine.model.forgetting.choice import choose
+from engine.model.forgetting.forgotten_keys import choose_forgotten
 from engine.model.forgetting.policies import POLICIES, Rows, Seen
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loader import from_module
@@ -110,7 +110,7 @@ def test_a_budget_keeps_sinks_newest_pinned_and_the_best(seed: int) -> None:
     visible = torch.rand(3, count, generator=torch.Generator().manual_seed(seed)) < 0.8
     visible[:, :sinks] = visible[:, max(count - recent, 0) :] = True
     pinned = frozenset(rng.sample(range(count), min(count, max(budget - sinks - recent, 0), 1)))
-    choice = choose(scores, visible, settings, pinned)
+    choice = choose_forgotten(scores, visible, settings, pinned)
     if choice is None:
         assert visible.sum(1).max() <= budget
         return

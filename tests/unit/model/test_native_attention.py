@@ -1,6 +1,7 @@
 """The C functions for sequences that decode and that prefill, against attention in float64."""
 
 import shutil
+from array import array
 
 import pytest
 import torch
@@ -66,22 +67,24 @@ def test_attention(num_heads: int, num_kv_heads: int, width: int, v_width: int, 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("special", ["plain", "window", "window and sinks kept", "sinks", "softcap"])
-@pytest.mark.parametrize(("num_tokens", "first"), [(2, 0), (8, 0), (77, 0), (5, 60), (32, 33), (1, 40)])
+@pytest.mark.parametrize(("num_tokens", "first"), [(2, 0), (8, 0), (77, 0), (5, 60), (32, 33), (1, 40), (150, 50)])
 @pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "width", "v_width"), [(8, 2, 32, 32), (4, 4, 16, 16), (5, 1, 20, 24), (6, 2, 64, 83)]
 )
 def test_attention_of_a_prefill(
     num_heads: int, num_kv_heads: int, width: int, v_width: int, num_tokens: int, first: int, special: str
 ) -> None:
-    """Tiles of eight queries and panels of sixteen keys, full and not; with and without earlier keys."""
+    """Tiles of eight queries and panels of sixteen keys, full and not; with and without earlier keys; the longest one
+    shared by threads. A sequence of two tokens beside it changes nothing.
+    """
     threads = 1 + num_tokens % 2
     random = torch.Generator().manual_seed(num_tokens)
     length = first + num_tokens
-    qkv = torch.randn((num_tokens, num_heads + 3, width), generator=random)
+    qkv = torch.randn((num_tokens + 2, num_heads + 3, width), generator=random)
     q = qkv[:, :num_heads]  # rows further apart than they are long, as in a merged projection
-    k_pool = torch.randn((200, num_kv_heads, width), generator=random)
-    v_pool = torch.randn((200, num_kv_heads, v_width), generator=random)
-    slots = torch.randperm(200, generator=random)[:length]
+    k_pool = torch.randn((300, num_kv_heads, width), generator=random)
+    v_pool = torch.randn((300, num_kv_heads, v_width), generator=random)
+    slots, others = torch.randperm(300, generator=random)[: length + 2].tensor_split([length])
     window, kept = {"window": (11, 0), "window and sinks kept": (6, 3)}.get(special, (0, 0))
     queries, keys = torch.arange(first, length)[:, None], torch.arange(length)[None]
     mask = keys > queries
@@ -89,21 +92,26 @@ def test_attention_of_a_prefill(
         mask |= (keys <= queries - window) & (keys >= kept)
     sinks = torch.randn(num_heads, generator=random) if special == "sinks" else None
     softcap = 2.0 if special == "softcap" else 0.0
-    outs = []
-    for wanted in (torch.full((num_heads, num_tokens, length), 9.0), None):
-        out = torch.full((num_tokens, num_heads, v_width), 9.0)
-        failed = build_native().prefill_attention(
-            q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(), slots.data_ptr(),
-            None if sinks is None else sinks.data_ptr(), out.data_ptr(), None if wanted is None else wanted.data_ptr(),
-            num_tokens, first, length, window, kept, num_heads, num_kv_heads, width, v_width, 0.3, softcap, threads,
+    own = 0, num_tokens, first, length, slots.data_ptr(), 0
+    beside = num_tokens, num_tokens + 2, 0, 2, others.data_ptr(), num_tokens * length
+    outs, weights = [], torch.full((num_heads * (num_tokens * length + 4),), 9.0)
+    for spans, wanted in (((own, beside), weights), ((own, beside), None), ((own,), None), ((beside,), None)):
+        out, numbers = torch.full((num_tokens + 2, num_heads, v_width), 9.0), array("q", sum(spans, ()))
+        failed = build_native().prefill_spans(
+            q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(),
+            numbers.buffer_info()[0], len(spans), None if sinks is None else sinks.data_ptr(),
+            out.data_ptr(), None if wanted is None else wanted.data_ptr(),
+            window, kept, num_heads, num_kv_heads, width, v_width, 0.3, softcap, threads,
         )  # fmt: skip
         assert not failed
         outs.append(out)
-        if wanted is not None:
-            weights = wanted
-    batch = k_pool[slots].expand(num_tokens, -1, -1, -1), v_pool[slots].expand(num_tokens, -1, -1, -1)
-    expected, expected_weights = _expected(q, *batch, mask, sinks, 0.3, softcap)
-    torch.testing.assert_close(weights.transpose(0, 1).double(), expected_weights, rtol=2e-6, atol=2e-6)
-    torch.testing.assert_close(outs[0].double(), expected, rtol=2e-6, atol=4e-6)
     assert torch.equal(outs[0], outs[1])
+    assert torch.equal(outs[0], torch.cat([outs[2][:num_tokens], outs[3][num_tokens:]]))
+    weights, weights_beside = weights.tensor_split([num_heads * num_tokens * length])
+    weights = weights.view(num_heads, num_tokens, length)
+    assert (weights_beside.view(num_heads, 2, 2)[:, 0, 1] == 0).all() and (weights_beside <= 1).all()
+    batch = k_pool[slots].expand(num_tokens, -1, -1, -1), v_pool[slots].expand(num_tokens, -1, -1, -1)
+    expected, expected_weights = _expected(q[:num_tokens], *batch, mask, sinks, 0.3, softcap)
+    torch.testing.assert_close(weights.transpose(0, 1).double(), expected_weights, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(outs[0][:num_tokens].double(), expected, rtol=2e-6, atol=4e-6)
     assert (weights.transpose(0, 1)[mask[:, None].expand(-1, num_heads, -1)] == 0).all()

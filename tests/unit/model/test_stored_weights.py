@@ -12,7 +12,7 @@ from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from engine.model import device
-from engine.model.device import Allocator, Room
+from engine.model.device import Allocator, DeviceMemory
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
 from engine.model.weighing import bytes_to_come
@@ -42,8 +42,8 @@ def test_what_can_only_be_expanded_is_what_it_stands_for(form: str, tmp_path: Pa
 
 def test_there_is_no_memory_to_expand_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Small(Allocator):
-        def room(self, device: torch.device) -> Room:
-            return Room(1 << 10, 1 << 20)
+        def memory(self, device: torch.device) -> DeviceMemory:
+            return DeviceMemory(1 << 10, 1 << 20)
 
     quantized_files.write("fp8", tmp_path)
     monkeypatch.setattr(device, "ALLOCATOR", Small())

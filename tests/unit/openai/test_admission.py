@@ -10,7 +10,7 @@ from app.ground.settings import Policy
 from app.openai import engine as admission
 from app.openai.call import Call
 from app.openai.engine import AHEAD, AsyncEngine
-from app.openai.request import Asked, Prompt
+from app.openai.request import ApiRequest, Prompt
 from engine.config import EngineConfig, SamplingParams
 
 PLACES = 6
@@ -35,8 +35,8 @@ class Queue:
 
 def ask(engine: AsyncEngine, count: int) -> None:
     for _ in range(count):
-        asked = Asked(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(max_tokens=4))
-        engine.ask(Call(asked, "a", "m", "t", arrived_at=time.monotonic()), Policy(name="a"))
+        request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(max_tokens=4))
+        engine.ask(Call(request, "a", "m", "t", arrived_at=time.monotonic()), Policy(name="a"))
 
 
 def record(kind: str) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.openai import request as asked
+from app.openai import request
 from app.openai.bodies import HARMLESS, NEUTRAL, ChatBody, CompletionBody, read
 from app.openai.errors import ApiError
 from engine.config import ConfigError
@@ -16,13 +16,13 @@ MODEL = FakeModel()
 LONG = "context_length_exceeded"
 
 
-def completion(**fields: Any) -> asked.Asked:
-    return asked.completion(read(json.dumps({"prompt": "hello"} | fields).encode(), CompletionBody), MODEL)
+def completion(**fields: Any) -> request.ApiRequest:
+    return request.completion(read(json.dumps({"prompt": "hello"} | fields).encode(), CompletionBody), MODEL)
 
 
-def chat(**fields: Any) -> asked.Asked:
+def chat(**fields: Any) -> request.ApiRequest:
     body = {"messages": [{"role": "user", "content": "hello"}]} | fields
-    return asked.chat(read(json.dumps(body).encode(), ChatBody), MODEL)
+    return request.chat(read(json.dumps(body).encode(), ChatBody), MODEL)
 
 
 def said(**fields: Any) -> dict[str, Any]:
@@ -243,5 +243,5 @@ def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
 def test_all_that_a_template_gets_counts_to_the_length(fields: dict[str, Any]) -> None:
     body = read(json.dumps({"messages": [{"role": "user", "content": "x"}]} | fields).encode(), ChatBody)
     with pytest.raises(ApiError) as refused:
-        asked.chat(body, MODEL, 16)
+        request.chat(body, MODEL, 16)
     assert (refused.value.param, refused.value.code) == ("messages", LONG)

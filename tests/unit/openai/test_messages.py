@@ -7,8 +7,8 @@ import pytest
 
 from app.openai.bodies import read
 from app.openai.errors import ApiError
-from app.openai.messages_request import CountTokensBody, MessagesBody, asked, count
-from app.openai.request import Asked
+from app.openai.messages_request import CountTokensBody, MessagesBody, api_request, count
+from app.openai.request import ApiRequest
 from app.openai.tool_calls import HERMES
 from tests.server.fake import FakeModel
 
@@ -34,9 +34,9 @@ class Template(FakeModel):
 MODEL = Template()
 
 
-def ask(**fields: Any) -> Asked:
+def ask(**fields: Any) -> ApiRequest:
     body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 9} | fields
-    return asked(read(json.dumps(body).encode(), MessagesBody), MODEL)
+    return api_request(read(json.dumps(body).encode(), MessagesBody), MODEL)
 
 
 def text(content: str, **more: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from app.openai.bodies import ChatMessage, read
 from app.openai.errors import ApiError
-from app.openai.request import Asked
-from app.openai.responses_request import ResponsesBody, asked, messages
+from app.openai.request import ApiRequest
+from app.openai.responses_request import ResponsesBody, api_request, messages
 from app.openai.stored_responses import StoredResponses
 from tests.server.fake import FakeModel
 
@@ -32,9 +32,9 @@ class Template(FakeModel):
 MODEL = Template()
 
 
-def ask(**fields: Any) -> Asked:
+def ask(**fields: Any) -> ApiRequest:
     body = read(json.dumps({"input": "hello"} | fields).encode(), ResponsesBody)
-    return asked(body, messages(body), MODEL)
+    return api_request(body, messages(body), MODEL)
 
 
 def parts(*texts: str, kind: str = "input_text") -> list[dict[str, Any]]:

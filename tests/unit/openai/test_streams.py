@@ -14,7 +14,7 @@ from app.openai.answering import Answering
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.messages_response import Messages
-from app.openai.request import Asked, Prompt
+from app.openai.request import ApiRequest, Prompt
 from app.openai.response import Completions
 from app.openai.shape import Shape
 from app.openai.streams import Streams
@@ -74,8 +74,8 @@ def test_the_engines_thread_lets_first_tokens_be_written(
 
 
 def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_read() -> None:
-    asked = Asked(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams())
-    call = Call(asked, "a", "m", "t", arrived_at=time.monotonic() - 100)
+    request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams())
+    call = Call(request, "a", "m", "t", arrived_at=time.monotonic() - 100)
     engine = AsyncEngine(lambda do: do(), lambda: None, 8)
     late = Answering(Completions(call, lambda _: b""), engine, "http://here/", 99.0, lambda **_: None)
     status, _ = late.head()
@@ -90,8 +90,8 @@ def test_a_stream_that_waits_shows_that_it_lives(
 ) -> None:
     """Proxies end what is silent: the head goes out before the request was submitted, then a comment now and again."""
     monkeypatch.setattr(answering, "PATIENCE", 0.02)
-    asked = Asked(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), stream=True)
-    call = Call(asked, "a", "m", "t", arrived_at=time.monotonic())
+    request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), stream=True)
+    call = Call(request, "a", "m", "t", arrived_at=time.monotonic())
     engine = AsyncEngine(lambda do: do(), lambda: None, 8)
     late = Answering(shape(call, lambda _: b""), engine, "http://here/", 0.3, lambda **_: None)
     status, headers = late.head()

@@ -9,7 +9,7 @@ import pytest
 
 from app.openai.call import Call, Choice
 from app.openai.generated import Reading, reading_of
-from app.openai.request import Asked, Prompt
+from app.openai.request import ApiRequest, Prompt
 from app.openai.response import answer, chunks
 from app.openai.tool_calls import HERMES, LLAMA, MISTRAL, Format, format_of
 from engine.config import SamplingParams
@@ -102,11 +102,11 @@ def output(text: str, token_id: int = 0) -> Output:
 
 
 def asked_for(reading: Reading | None, logprobs: int | None = None) -> tuple[Call, Choice]:
-    asked = Asked(
+    request = ApiRequest(
         kind="chat", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), logprobs=logprobs, reading=reading
     )
-    call = Call(asked, "a", "m", "t", time.monotonic())
-    return call, call.parts[0].add_choice(0)
+    call = Call(request, "a", "m", "t", time.monotonic())
+    return call, call.sub_requests[0].add_choice(0)
 
 
 def whole(reading: Reading | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, 
             end = min(len(text), at + draw.randrange(4))
             choice.outputs.append(output(text[at:end]))
             at, choice.finish_reason = end, "stop" if end == len(text) else None
-            call.changed[choice] = call.parts[0]
+            call.changed[choice] = call.sub_requests[0]
             for event in chunks(call, lambda _: b""):
                 told += json.loads(event.removeprefix(b"data: "))["choices"]
         for name in ("content", "reasoning_content"):

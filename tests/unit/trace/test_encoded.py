@@ -14,7 +14,7 @@ from engine.cache.kv_store import LayerShape
 from engine.model.capture_decode import DecodeForms
 from engine.model.native import build_capture
 from engine.trace import codec
-from engine.trace.encoded import EncodedLayers, around
+from engine.trace.encoded import EncodedLayers
 from engine.trace.records import AttentionRows, Capture, LayerCapture
 
 NUMBERS = [0, 23, 127, 128, 255, 256, 300, 65_535, 65_536, 2**32 - 1, 2**32]  # each length of a number in msgpack
@@ -96,4 +96,14 @@ def test_layers_read_as_what_they_are() -> None:
     assert codec.encode(made) == codec.encode(layers)
     capture = Capture(index=4, dtype="float16", layers=made)  # type: ignore[arg-type]
     assert [layer.layer for layer in codec.decode(codec.encode(capture), Capture).layers] == [4, 9]
-    assert b"".join(around(capture, made)) == codec.encode(capture)
+    pieces = codec.encode_pieces(capture)
+    assert b"".join(pieces) == codec.encode(capture) and any(piece is made.encoded for piece in pieces)
+
+
+@pytest.mark.parametrize("length", [0, codec.LARGE // 4 - 1, codec.LARGE // 4, (1 << 14) - 2, (1 << 14) - 1, 1 << 15])
+def test_pieces_are_the_bytes_of_encode(length: int) -> None:
+    """Lengths on both sides of each form of msgpack's head, which counts 6 bytes of dtype and shape."""
+    value = {"a": filled((length,), "f4"), "b": [1, filled((length, 2), "f2")[:, ::-1]]}
+    pieces = codec.encode_pieces(value)
+    assert b"".join(pieces) == codec.encode(value)
+    assert any(isinstance(piece, memoryview) for piece in pieces) is (length * 4 >= codec.LARGE)

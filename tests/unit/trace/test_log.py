@@ -11,7 +11,7 @@ import pytest
 
 from engine.trace import codec, frames
 from engine.trace.codec import TraceFormatError
-from engine.trace.log import HELD, KEYFRAME_INTERVAL, TraceReader, TraceWriter
+from engine.trace.log import KEYFRAME_INTERVAL, MAX_PIECES, TraceReader, TraceWriter
 from engine.trace.operations import Submit
 from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord, Timing
 from engine.trace.state import TraceStateError, initial_state, memory_figures
@@ -283,17 +283,18 @@ def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
 
 
 def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRecord]) -> None:
-    """Small, large, larger than the memory that is held for the next, and small again."""
-    sizes = [10, 1 << 15, HELD, 20]  # numbers of four bytes
+    """Small, large, of more arrays than are written at once, and small again."""
+    sizes = [10, 1 << 22, 1 << 15, 20]  # numbers of four bytes
     with TraceWriter(header) as writer:
         for index, size in enumerate(sizes):
             record = msgspec.structs.replace(records[0], index=index, ops=[], has_capture=True)
             numbers = np.full((1, 1, size), index, np.float32)
             layer = LayerCapture(layer=0, q=numbers, k=numbers[..., :1], v=numbers[..., :1], rows=[])
-            writer.append(record, Capture(index=index, dtype="float32", layers=[layer]))
+            layers = [layer] * (MAX_PIECES if index == 2 else 1)
+            writer.append(record, Capture(index=index, dtype="float32", layers=layers))
         for index, size in enumerate(sizes):
             back = writer.capture(index)
-            assert back is not None and back.layers[0].q.shape == (1, 1, size) and (back.layers[0].q == index).all()
+            assert back is not None and back.layers[-1].q.shape == (1, 1, size) and (back.layers[-1].q == index).all()
 
 
 def test_what_is_appended_is_read_on(tmp_path: Path) -> None:

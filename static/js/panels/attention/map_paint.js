@@ -15,7 +15,7 @@ import { lookupTable } from "./rows.js";
 /**
  * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
  * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/log.js").Origin} Source
+ * @typedef {import("../../core/log.js").Origin} KeyOrigin
  * @typedef {{count: number, best: import("../../core/roles.js").HeadPattern}} Kind number of such heads, and the
  *   clearest one
  */
@@ -130,7 +130,7 @@ function paintRoles(c, at, alone) {
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {HeadMapLayout} at
- * @param {Source | null} source origin of the row
+ * @param {KeyOrigin | null} source origin of the row
  * @param {number} keys number of keys in the row
  */
 function paintRows(c, now, at, source, keys) {
@@ -175,7 +175,7 @@ function rgbOf(c, colour) {
  * Fetch missing arrays of the first `most` records that computed rows of the text.
  *
  * @param {View} now
- * @param {(Source | null)[]} from
+ * @param {(KeyOrigin | null)[]} from
  * @param {number} most
  */
 function fetchWhole(now, from, most) {

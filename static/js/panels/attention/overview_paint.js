@@ -15,7 +15,7 @@ import { lookupTable } from "./rows.js";
  * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
  * @typedef {import("../../state/store.js").View} View
  * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {{record: number, seq_id: number, position: number}} Source
+ * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin
  */
 
 /** Whether the current row has been attended in the shown sub-step. */
@@ -42,7 +42,7 @@ let tile = null;
  * Return the cached lines of a source's row, by layer and head.
  *
  * @param {View} now
- * @param {Source} source
+ * @param {KeyOrigin} source
  * @param {number} stretch
  */
 function linesOf(now, source, stretch) {
@@ -57,7 +57,7 @@ function linesOf(now, source, stretch) {
  * Return the line of one head, or null if the row is not loaded.
  *
  * @param {View} now
- * @param {Source} source
+ * @param {KeyOrigin} source
  * @param {number} l
  * @param {number} h
  * @param {number} stretch

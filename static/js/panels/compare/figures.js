@@ -5,7 +5,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { FIGURES, isUnsaid, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
-import { keyOf } from "./lanes.js";
+import { keyOf } from "./token_rows.js";
 
 /**
  * @typedef {import("./comparison.js").Answer} Answer

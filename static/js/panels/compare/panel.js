@@ -11,8 +11,8 @@ import { Differences, FirstToken } from "./differences.js";
 import { Tables } from "./figures.js";
 import { ForkForm } from "./fork_form.js";
 import { Head } from "./head.js";
-import { Lanes } from "./lanes.js";
 import { chosen, comparison, followComparison, problem } from "./model.js";
+import { TokenRows } from "./token_rows.js";
 import { verdictText } from "./verdict.js";
 
 export function Panel() {
@@ -32,7 +32,7 @@ export function Panel() {
     ${formOpen.value ? html`<${ForkForm} />` : null}
     ${
       now
-        ? html`<${Summary} now=${now} /><${FirstToken} now=${now} /><${Lanes} now=${now} />
+        ? html`<${Summary} now=${now} /><${FirstToken} now=${now} /><${TokenRows} now=${now} />
           <${Differences} now=${now} /><${Tables} now=${now} />`
         : html`<${Missing} />`
     }

@@ -13,8 +13,8 @@ import { eased, linear } from "./time.js";
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
  *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
  *   q: Float32Array | null,
- * }} Asked inputs: `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the
- *   sampled word
+ * }} AttentionInputs `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the sampled
+ *   word
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
@@ -59,7 +59,7 @@ export function rowsOf({ height }, { size }, between = 0) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns of the words, including the next one
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {Asked} asked
+ * @param {AttentionInputs} asked
  * @param {Progress} progress
  * @param {(position: number) => number} [made] share of a position's cells that is visible
  */
@@ -106,7 +106,7 @@ export function paintWord(c, { x, size, first }, position, word, y, { colour, op
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {Asked} asked
+ * @param {AttentionInputs} asked
  * @param {number} p
  * @param {Progress} progress
  */
@@ -127,7 +127,7 @@ export function paintColumn(c, columns, rows, asked, p, progress) {
 /**
  * Brightness of a column: full before attention begins, then by weight.
  *
- * @param {Asked} asked
+ * @param {AttentionInputs} asked
  * @param {number} p
  * @param {Progress} progress
  */
@@ -141,7 +141,7 @@ function loudness({ weights }, p, progress) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {Asked} asked
+ * @param {AttentionInputs} asked
  * @param {Progress} progress
  */
 function paintQuery(c, columns, rows, asked, progress) {
@@ -169,7 +169,7 @@ function paintQuery(c, columns, rows, asked, progress) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {Asked} asked
+ * @param {AttentionInputs} asked
  * @param {Progress} progress
  */
 function paintLines(c, columns, rows, asked, progress) {

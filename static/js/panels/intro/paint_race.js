@@ -11,7 +11,7 @@ import { between, eased, linear } from "./time.js";
 /**
  * @typedef {import("../../core/film.js").Film} Film
  * @typedef {import("./geometry.js").Size} Size
- * @typedef {ReturnType<typeof lanesOf>} Lanes
+ * @typedef {ReturnType<typeof lanesOf>} RaceLayout
  * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words
  *   before the query
  * @typedef {(position: number) => Float32Array | null} Vectors
@@ -71,7 +71,7 @@ export function paintRace(c, size, scene, beat, now) {
 
 /**
  * @param {CanvasRenderingContext2D} c
- * @param {Lanes} g
+ * @param {RaceLayout} g
  */
 function paintTitles(c, g) {
   c.font = fontOf(g.narrow ? 15 : 17, "600");
@@ -86,7 +86,7 @@ function paintTitles(c, g) {
  * Paint one row per step, with as many cells as tokens were computed.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {Lanes} g
+ * @param {RaceLayout} g
  * @param {Film} film
  * @param {number} done
  */
@@ -129,7 +129,7 @@ export const counted = (film, done) => [soFar(film.without, done), soFar(film.ke
 /**
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
- * @param {Lanes} g
+ * @param {RaceLayout} g
  * @param {Film} film
  * @param {number} done
  */
@@ -174,7 +174,7 @@ function number(c, text, x, y, size, colour, unit = "") {
  *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
- * @param {Lanes} g
+ * @param {RaceLayout} g
  * @param {Scene} scene
  * @param {number} done
  * @param {number} arrived
@@ -208,7 +208,7 @@ function paintLower(c, size, g, scene, done, arrived) {
 
 /**
  * @param {CanvasRenderingContext2D} c
- * @param {Lanes} g
+ * @param {RaceLayout} g
  * @param {number} p
  * @param {number} height
  */
@@ -223,7 +223,7 @@ function paintMaking(c, g, p, height) {
  * Paint the words under their cells, or none if not all fit.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {Lanes} g
+ * @param {RaceLayout} g
  * @param {Film} film
  * @param {number} count
  */

@@ -96,9 +96,9 @@ function Texture() {
   return html`<figure class="large-pool">
     <figcaption>${said}</figcaption>
     <div class="large-choices">
-      <${Choice} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen}
+      <${Select} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen}
         of="colour" />
-      <${Choice} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
+      <${Select} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
       role="img" aria-label=${said} tabindex="0" data-arrows
@@ -118,7 +118,7 @@ function Texture() {
  * @template {string} C
  * @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props
  */
-const Choice = ({ label, all, now, chosen, of }) =>
+const Select = ({ label, all, now, chosen, of }) =>
   html`<label>${label} <select id=${`large-${of}`} value=${now}
     onChange=${(/** @type {Event} */ event) =>
       (chosen.value = /** @type {C} */ (/** @type {HTMLSelectElement} */ (event.currentTarget).value))}>

@@ -18,13 +18,13 @@ import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js
 /**
  * @typedef {import("./model.js").Found} Found
  * @typedef {import("../../core/wire.js").Projection} Projection
- * @typedef {"q" | "k" | "v"} Part
+ * @typedef {"q" | "k" | "v"} Vector
  */
 
 /**
- * Part whose product is shown instead of the layer's picture.
+ * Vector whose product is shown instead of the layer's picture.
  *
- * @type {import("../../../vendor/signals/signals.js").Signal<Part | null>}
+ * @type {import("../../../vendor/signals/signals.js").Signal<Vector | null>}
  */
 export const shownPart = signal(null);
 
@@ -39,7 +39,7 @@ const AROUND = 64; // px of the lines of text around the picture
 /** @param {number} value */
 const short = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
 
-/** @param {{found: Found, kind: Part, width: number, height: number}} props */
+/** @param {{found: Found, kind: Vector, width: number, height: number}} props */
 export function Product({ found, kind, width, height }) {
   const { now, stream } = found;
   const head = kind === "q" ? now.head : now.kvHead;
@@ -79,7 +79,7 @@ function close() {
   });
 }
 
-/** @param {string} key @param {{layer: number, part: Part, head: number}} asked */
+/** @param {string} key @param {{layer: number, part: Vector, head: number}} asked */
 async function ask(key, asked) {
   answer.value = { key };
   const done = await askModel("projection", asked);
@@ -91,7 +91,7 @@ async function ask(key, asked) {
 }
 
 /**
- * @param {{found: Found, kind: Part, weights: Projection, reads: Float32Array, width: number, height: number,
+ * @param {{found: Found, kind: Vector, weights: Projection, reads: Float32Array, width: number, height: number,
  *   title: string}} props
  */
 function Drawn({ found, kind, weights, reads, width, height, title }) {
@@ -183,7 +183,7 @@ function imageOf({ down, across, cells, most }, scale) {
 /**
  * @param {CanvasRenderingContext2D} c
  * @param {{layout: ReturnType<typeof productLayout>, heat: ReturnType<typeof heatOf>, weights: Projection,
- *   reads: Float32Array, made: Float32Array, cached: Float32Array, row: number, kind: Part}} drawn
+ *   reads: Float32Array, made: Float32Array, cached: Float32Array, row: number, kind: Vector}} drawn
  */
 function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
   const palette = colours();

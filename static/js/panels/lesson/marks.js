@@ -16,12 +16,12 @@ import { choose, marks } from "./prediction.js";
  * @typedef {import("../../kit/anchors.js").Box} Box
  * @typedef {import("./prediction.js").Mark} Mark
  * @typedef {import("./prediction.js").Place} Place
- * @typedef {Mark & {box: Box, lane: number, side: "left" | "middle" | "right"}} Drawn `lane`: index
+ * @typedef {Mark & {box: Box, level: number, side: "left" | "middle" | "right"}} Drawn `level`: index
  *   among stacked labels or lines; `side`: side of the figure that its label must not cross
  */
 
 const SETTLED = 240; // ms after which the layout has settled
-const LANE = 22; // px
+const LEVEL = 22; // px
 const AROUND = 3; // px between a frame and its contents
 const WORDS = 100; // px of half the width of a mark's label
 
@@ -79,12 +79,12 @@ function intoSight() {
 function measure() {
   const frame = document.querySelector(".lesson-stage")?.getBoundingClientRect();
   if (!frame) return;
-  let lane = 0;
+  let level = 0;
   const found = marks.peek().flatMap((mark) => {
     const box = placeBox(mark.place);
     if (!box) return [];
     const side = mark.place.kind === "tokens" ? sideOfTokens(box, frame.right) : sideOf(box, frame);
-    return [{ ...mark, box, side, lane: ON_AXIS.has(mark.place.kind) || mark.role === "mine" ? lane++ : 0 }];
+    return [{ ...mark, box, side, level: ON_AXIS.has(mark.place.kind) || mark.role === "mine" ? level++ : 0 }];
   });
   if (JSON.stringify(found) !== JSON.stringify(drawn.peek())) drawn.value = found;
 }
@@ -116,7 +116,7 @@ function placeBox(place) {
     case "tokens":
       return anchorOf("columns", place.seq, place.first, place.count);
     case "request":
-      return anchorOf("lane", place.seq) ?? elementBox(`.table-row[data-seq="${place.seq}"] .table-name`);
+      return anchorOf("track", place.seq) ?? elementBox(`.table-row[data-seq="${place.seq}"] .table-name`);
     case "step": {
       const index = log.peek()?.records.findIndex((record) => record.step === place.step) ?? -1;
       return index < 0 ? null : anchorOf("record", index);
@@ -141,17 +141,17 @@ function elementBox(selector) {
 
 /** @param {{mark: Drawn}} props */
 function One({ mark }) {
-  const { item, option, place, role, box, lane, side } = mark;
+  const { item, option, place, role, box, level, side } = mark;
   const isOffer = role === "offered" || role === "chosen";
   const around = place.kind === "slot" || place.kind === "block" ? AROUND : 0;
-  const stem = place.kind === "bytes" || place.kind === "step" ? lane * LANE : 0; // px of the line up to its label
+  const stem = place.kind === "bytes" || place.kind === "step" ? level * LEVEL : 0; // px of the line up to its label
   const style = {
     left: `${box.x - around}px`,
-    top: `${box.y - around + (place.kind === "tokens" ? lane * LANE : -stem)}px`,
+    top: `${box.y - around + (place.kind === "tokens" ? level * LEVEL : -stem)}px`,
     width: `${box.width + 2 * around}px`,
-    height: `${place.kind === "tokens" ? LANE : box.height + 2 * around + stem}px`,
+    height: `${place.kind === "tokens" ? LEVEL : box.height + 2 * around + stem}px`,
   };
-  const raised = ON_AXIS.has(place.kind) ? {} : { bottom: `calc(100% + ${lane * LANE}px)` };
+  const raised = ON_AXIS.has(place.kind) ? {} : { bottom: `calc(100% + ${level * LEVEL}px)` };
   const said = optionText(item.options[option]);
   return html`<button class="mark" tabindex="-1" data-kind=${place.kind} data-role=${role} data-side=${side}
     data-option=${option}

@@ -129,7 +129,9 @@ function Article({ now }) {
         html`<section class="lesson-section" key=${section}>
           ${section === optional ? html`<h2 class="lesson-more">${t("lesson.more")}</h2>` : null}
           ${items.map(
-            (item) => html`<div class="lesson-part" key=${item.index} data-item=${item.index} tabindex="-1"><${Part}
+            (
+              item,
+            ) => html`<div class="lesson-part" key=${item.index} data-item=${item.index} tabindex="-1"><${LessonItem}
               item=${item} /></div>`,
           )}
         </section>`,
@@ -173,7 +175,7 @@ function Recorded({ now }) {
 }
 
 /** @param {{item: Item}} props */
-function Part({ item }) {
+function LessonItem({ item }) {
   if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
   if (item.kind === "work") return html`<${Allocator} item=${item} />`;

@@ -105,7 +105,7 @@ function Board({ item, moves, set }) {
           n: ran[i].num_tokens,
         })}</small></h3>
         <ol data-drop="end">${lines.map(
-          (line, at) => html`<${Part} key=${line} turn=${i} lines=${lines} at=${at} onMove=${onMove}
+          (line, at) => html`<${PromptLine} key=${line} turn=${i} lines=${lines} at=${at} onMove=${onMove}
             isMovable=${item.movable.includes(nameOf(line))}
             diverges=${line === ran[i].lines[ran[i].diverges_at ?? -1]} />`,
         )}</ol></section>`,
@@ -128,7 +128,7 @@ function Board({ item, moves, set }) {
  *   onMove: (move: Move, by: Held) => void,
  * }} props `diverges`: the last run's prompt diverges here
  */
-function Part({ turn, lines, at, isMovable, diverges, onMove }) {
+function PromptLine({ turn, lines, at, isMovable, diverges, onMove }) {
   const part = nameOf(lines[at]);
   const mark = diverges ? html`<i class="mend-mark">${t("lesson.mend.diverges")}</i>` : null;
   const own = { "data-drop": "part", "data-at": at, "data-part": part };

@@ -46,7 +46,7 @@ export function Question({ item }) {
     <fieldset disabled=${!isAskedHere || waiting.value}>
       <legend>${item.again ? html`<small class="came-back">${t(whence)}</small>` : null}${stem}</legend>
       ${item.options.map(
-        (option, i) => html`<${Choice} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
+        (option, i) => html`<${AnswerOption} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
       )}
       ${isOfClass() ? null : html`<${Unsure} item=${item} mine=${mine} />`}
     </fieldset>
@@ -68,7 +68,7 @@ const Unsure = ({ item, mine }) => html`<label class="answer unsure" data-given=
 </label>`;
 
 /** @param {{item: ToldAsk, index: number, option: ToldOption, mine: number | null}} props */
-function Choice({ item, index, option, mine }) {
+function AnswerOption({ item, index, option, mine }) {
   const given = item.given.includes(index);
   const right = item.over && isTold() ? item.right === index : null;
   const isWrong = given && right !== true && isTold() && (item.over || !isOfClass());

@@ -18,8 +18,8 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 /**
  * @typedef {{x: number, y: number, width: number, height: number}} Box in px
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part blocks of a group: their
- *   ids, number of rows, and the upper edges of the title and of the first row
+ * @typedef {{first: number, count: number, rows: number, title: number, top: number}} GroupRows blocks of a group:
+ *   their ids, number of rows, and the upper edges of the title and of the first row
  * @typedef {{block: number, offset: number | null}} Hit block at a point, and its slot at slot level
  */
 
@@ -32,7 +32,7 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @property {{width: number, height: number}} block
  * @property {number} columns
  * @property {number} rows number of rows of all groups
- * @property {Part[]} parts one per group
+ * @property {GroupRows[]} parts one per group
  * @property {number} stepX px from one block to the next
  * @property {number} stepY
  * @property {number} height

@@ -14,7 +14,7 @@ import { hovered, record, select, selected, state } from "../../state/store.js";
  * @typedef {import("../../core/state_parts.js").State} State
  *
  * A piece of sequence `seq`, of which `filled` blocks have K and V, or a hole (`seq` null).
- * @typedef {{block_id: number, num_blocks: number, seq: number | null, filled: number}} Part
+ * @typedef {{block_id: number, num_blocks: number, seq: number | null, filled: number}} RegionSegment
  */
 
 export function Region() {
@@ -51,10 +51,10 @@ export function Region() {
  * Return the pieces and holes in order.
  *
  * @param {State} now
- * @returns {Part[]}
+ * @returns {RegionSegment[]}
  */
 export function partsOf(now) {
-  /** @type {Part[]} */
+  /** @type {RegionSegment[]} */
   const pieces = [...now.sequences.values()].flatMap((sequence) => {
     const table = sequence.block_tables.find(({ length }) => length > 0);
     if (!table) return [];
@@ -68,7 +68,7 @@ export function partsOf(now) {
 /** Return the holes of each instance's pool. @param {State} now */
 const allHoles = (now) => now.block_groups.flatMap((group) => holesOf(now.blocks, group));
 
-/** @param {{part: Part, first: boolean, style: {width: string}, size: number, largest: number}} props */
+/** @param {{part: RegionSegment, first: boolean, style: {width: string}, size: number, largest: number}} props */
 function PartView({ part, first, style, size, largest }) {
   const { block_id, num_blocks, seq, filled } = part;
   const values = { first: block_id, last: block_id + num_blocks - 1, n: num_blocks, slots: num_blocks * size };

@@ -8,7 +8,7 @@ import { firstOf, recordAt } from "../../runs/steps.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {{record: number, seq_id: number, position: number}} Source origin of a key
+ * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *
  * A value is max |K − K′| over the KV heads and their dimensions; null if a lane has no captured key.
  * @typedef {{
@@ -36,7 +36,7 @@ const norm = (a) => Math.sqrt(dot(a, a));
  * Return a vector that a record computed, or null if it is not captured.
  *
  * @param {TraceLog} log
- * @param {Source | null} source
+ * @param {KeyOrigin | null} source
  * @param {number} layer
  * @param {"q" | "k" | "v"} kind
  * @param {number} head
@@ -55,7 +55,7 @@ export function vectorIn(log, source, layer, kind, head) {
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
- * @returns {(Source | null)[]}
+ * @returns {(KeyOrigin | null)[]}
  */
 export function keySources(log, step, seqId) {
   const view = sequenceViewAt(log, recordAt(log, step), seqId, 0, 0);

@@ -92,7 +92,7 @@ function sharedFacts(logs, step) {
 }
 
 /**
- * @param {import("./model.js").Lane} lane
+ * @param {import("./model.js").LaneName} lane
  * @param {Entry} entry
  * @returns {Fact}
  */

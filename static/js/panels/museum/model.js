@@ -15,11 +15,11 @@ import { museumSentence } from "./words.js";
 
 /**
  * @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit
- * @typedef {"healthy" | "faulty"} Lane
+ * @typedef {"healthy" | "faulty"} LaneName
  * @typedef {NonNullable<typeof scene.value>} Scene
  */
 
-/** @type {Lane[]} the two lanes, always in this order */
+/** @type {LaneName[]} the two lanes, always in this order */
 export const LANES = ["healthy", "faulty"];
 /** Names of the lanes. */
 export const names = () => LANES.map((name) => t(`museum.${name}`));
@@ -73,7 +73,7 @@ effect(() => {
 
 /**
  * @param {Exhibit} shown
- * @param {Lane} lane
+ * @param {LaneName} lane
  */
 const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ? shown.id : null });
 

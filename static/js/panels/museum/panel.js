@@ -74,7 +74,7 @@ export function Panel() {
         </div>`
         : null
     }
-    ${shown ? html`<${Asked} shown=${shown} />` : null}
+    ${shown ? html`<${ExhibitRequest} shown=${shown} />` : null}
   </div>`;
 }
 
@@ -104,7 +104,7 @@ function show(id) {
 }
 
 /** Request of both runs, and a button that opens a run like the one on stage. @param {{shown: Exhibit}} props */
-function Asked({ shown }) {
+function ExhibitRequest({ shown }) {
   const off = connection.value !== "live" || lanes.phase.value === "opening";
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
   const prompts = inLanguage(shown.prompts);

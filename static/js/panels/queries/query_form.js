@@ -16,10 +16,11 @@ const WIDEST = 24; // maximum characters of a cell; the tooltip has all
  * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
  * @typedef {string | number | null} Value
  * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
- * @typedef {{answer: Answer | null, problem: string | null, waits: string | null}} Asked `waits`: reason for waiting
+ * @typedef {{answer: Answer | null, problem: string | null, waits: string | null}} QueryState `waits`: reason
+ *   for waiting
  */
 
-/** @type {Asked} */
+/** @type {QueryState} */
 const NOTHING = { answer: null, problem: null, waits: null };
 
 /** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */

@@ -6,7 +6,7 @@ import { roofs } from "../../net/rooflines.js";
 import { racing } from "./model.js";
 
 /**
- * @typedef {import("./figures.js").Lane} Lane
+ * @typedef {import("./figures.js").LaneFigures} LaneFigures
  * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
  * @typedef {"intensity" | "copied" | "storage" | "totalCopied"} CountedKey
  * @typedef {"step" | "perToken" | "blocks" | "states" | "weightBytes" | "kvBytes"} ModelKey
@@ -18,7 +18,7 @@ import { racing } from "./model.js";
  *   column: string,
  *   text: (value: number) => string,
  *   fidelity?: "captured" | "derived",
- *   about?: (lane: Lane, key: Key, strategy: string) => string[],
+ *   about?: (lane: LaneFigures, key: Key, strategy: string) => string[],
  * }} Column
  */
 
@@ -131,7 +131,7 @@ export const columns = () =>
   );
 
 /**
- * @param {Lane} lane
+ * @param {LaneFigures} lane
  * @param {Key} key
  */
 function exactBytes(lane, key) {
@@ -139,7 +139,7 @@ function exactBytes(lane, key) {
 }
 
 /**
- * @param {Lane} lane
+ * @param {LaneFigures} lane
  * @param {Key} key
  */
 function memoryAbout(lane, key) {
@@ -149,7 +149,7 @@ function memoryAbout(lane, key) {
 /**
  * Bytes copied in a step, compared with the formula.
  *
- * @param {Lane} lane
+ * @param {LaneFigures} lane
  * @param {Key} key
  * @param {string} strategy
  */
@@ -164,7 +164,7 @@ function copiedAbout(lane, key, strategy) {
  * Whether memory or arithmetic bounds the step, relative to the machine's ridge. Omitted if the machine is not
  * measured.
  *
- * @param {Lane} lane
+ * @param {LaneFigures} lane
  */
 function sideAbout({ flops, bytes, intensity }) {
   const formula = t("race.intensity.formula", { flops: grouped(flops), bytes: grouped(bytes) });

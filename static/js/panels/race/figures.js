@@ -10,8 +10,9 @@ import { align, sequencesAt } from "../../runs/tokens.js";
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {ReturnType<typeof laneAt>} Lane
- * @typedef {{step: number, lanes: Lane[], tokens: import("../../runs/tokens.js").Aligned, finished: boolean}} Race
+ * @typedef {import("../../runs/tokens.js").Aligned} Aligned
+ * @typedef {ReturnType<typeof laneAt>} LaneFigures
+ * @typedef {{step: number, lanes: LaneFigures[], tokens: Aligned, finished: boolean}} Race
  */
 
 /**

@@ -28,7 +28,10 @@ export function Legend() {
   </ul>`;
 }
 
-/** @param {{name: string, index: number, lane: import("./figures.js").Lane | null, logs: TraceLog[] | null}} props */
+/**
+ * @typedef {import("./figures.js").LaneFigures} LaneFigures
+ * @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props
+ */
 export function LaneSlots({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
   const again = lanes.value[index] === "none";

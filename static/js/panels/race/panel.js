@@ -18,7 +18,7 @@ import { RaceChart } from "./chart.js";
 import { Intensity } from "./intensity.js";
 import { logs, names, race, racing } from "./model.js";
 import { beginLessons, changeLanes, now, player } from "./player.js";
-import { Lanes } from "./table.js";
+import { LaneTable } from "./table.js";
 import { agreement, Note } from "./words.js";
 
 /** @param {{now: import("./figures.js").Race | null}} props */
@@ -58,7 +58,7 @@ export function Panel() {
   const known = logs.value;
   const step = player.shownStep.value;
   return html`<div class=${`runs race ${racing.value}`} id="race" data-phase=${race.phase.value} data-step=${step}>
-    <${Lanes} logs=${known} now=${now.value} />
+    <${LaneTable} logs=${known} now=${now.value} />
     <${Proof} now=${now.value} />
     <${RaceChart} logs=${known} />
     ${racing.value === "caches" ? null : html`<${Intensity} now=${now.value} />`}

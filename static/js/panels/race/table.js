@@ -20,11 +20,11 @@ const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", 
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("./figures.js").Lane} Lane
+ * @typedef {import("./figures.js").LaneFigures} LaneFigures
  */
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
-export function Lanes({ logs, now }) {
+export function LaneTable({ logs, now }) {
   useEffect(wantRoofs, []);
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
@@ -86,7 +86,7 @@ const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} for
 /**
  * Rows of a lane. A click shows the lane on the stage.
  *
- * @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props
+ * @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props
  */
 function LaneRows({ name, index, lane, logs }) {
   const shown = player.chosen.value === index;

@@ -5,14 +5,14 @@ import { instanceName } from "../../core/instances.js";
 import { engineTime } from "../../core/metrics.js";
 import { isShared } from "../../core/request_parts.js";
 import { barOf } from "../../core/request_phases.js";
-import { lanesOfParts } from "../../core/requests.js";
+import { tracksOfParts } from "../../core/requests.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { paintRun } from "../../kit/lane_run.js";
 import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { paintRun } from "../../kit/track_run.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
 
@@ -53,7 +53,7 @@ export function areShort(/** @type {readonly Row[]} */ rows) {
 /** @param {{row: Row, scale: Scale, width: number, high: number}} props px */
 export function Bar({ row, scale, width, high }) {
   const now = log.value;
-  const lanes = now ? lanesOfParts(now, row.parts) : [];
+  const tracks = now ? tracksOfParts(now, row.parts) : [];
   const from = scale.from + (scale.own ? row.begin : 0);
   const to = scale.to + (scale.own ? row.begin : 0);
   const ref = usePainter(
@@ -63,7 +63,7 @@ export function Bar({ row, scale, width, high }) {
       if (!canvas || !now) return;
       const c = prepare(canvas, width, high);
       const palette = colours();
-      for (const { phase, x, width: wide } of barOf(now, lanes, from, to, width))
+      for (const { phase, x, width: wide } of barOf(now, tracks, from, to, width))
         paintRun(c, palette, { kind: phase, tokens: "" }, x, 2, Math.max(1, wide), {
           cell: Math.max(1, wide),
           row: high - 4,
@@ -78,7 +78,7 @@ export function Bar({ row, scale, width, high }) {
   const at = (event) => {
     if (!now) return null;
     const { x } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
-    return barOf(now, lanes, from, to, width).findLast((segment) => segment.x <= x) ?? null;
+    return barOf(now, tracks, from, to, width).findLast((segment) => segment.x <= x) ?? null;
   };
   /** @param {PointerEvent} event */
   const point = (event) => {
@@ -100,7 +100,7 @@ export function Bar({ row, scale, width, high }) {
 /** @param {Segment} segment */
 function segmentText({ phase, from, to, begin, end, seq }) {
   const text = t("requests.segment", {
-    phase: t(`lane.${phase}`),
+    phase: t(`track.${phase}`),
     seconds: secondsText(end - begin),
     from: grouped(from + 1),
     to: grouped(to + 1),
@@ -125,6 +125,6 @@ function Key({ kind }) {
       if (canvas) paintRun(prepare(canvas, 16, 14), colours(), { kind, tokens: "" }, 0, -1, 16, { cell: 16, row: 16 });
     },
   );
-  return html`<li><span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>
-    ${t(`lane.${kind}`)}</li>`;
+  return html`<li><span class="tracks-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>
+    ${t(`track.${kind}`)}</li>`;
 }

@@ -1,23 +1,23 @@
-// Budgets above the lanes: tokens and sequences of each step, with their limits.
+// Budgets above the tracks: tokens and sequences of each step, with their limits.
 
 import { grouped, t } from "../../i18n/words.js";
 import { niceCeiling } from "../../kit/colour.js";
 import { budgetScale, GUTTER } from "./geometry.js";
 
-/** @typedef {import("./paint.js").At["lanes"]["columns"][number]} Column */
+/** @typedef {import("./paint.js").At["tracks"]["columns"][number]} Column */
 
 /** @param {import("./paint.js").At} at */
 export function paintBudgets(at) {
-  const { c, palette, lanes, layout, limits, shown } = at;
+  const { c, palette, tracks, layout, limits, shown } = at;
   if (layout.top === 0) return;
-  const now = lanes.columns[shown];
+  const now = tracks.columns[shown];
   const { tokens, seqs, gap } = layout.budget;
-  const tokenScale = budgetScale(lanes.most.tokens, limits.tokens, niceCeiling);
+  const tokenScale = budgetScale(tracks.most.tokens, limits.tokens, niceCeiling);
   bars(at, 0, tokens, tokenScale, limits.tokens, (column) => [
     [column.decode, palette.generated, null],
     [column.prefill, palette.prompt, null],
   ]);
-  bars(at, tokens + gap, seqs, budgetScale(lanes.most.scheduled, limits.seqs, niceCeiling), limits.seqs, (column) => [
+  bars(at, tokens + gap, seqs, budgetScale(tracks.most.scheduled, limits.seqs, niceCeiling), limits.seqs, (column) => [
     [column.scheduled, palette["ink-3"], null],
   ]);
   c.fillStyle = palette.paper;
@@ -26,7 +26,7 @@ export function paintBudgets(at) {
   label(
     c,
     palette,
-    t("lanes.tokens"),
+    t("tracks.tokens"),
     used === null ? grouped(limits.tokens) : `${grouped(used)}/${grouped(limits.tokens)}`,
     0,
     tokens,
@@ -34,7 +34,7 @@ export function paintBudgets(at) {
   label(
     c,
     palette,
-    t("lanes.seqs"),
+    t("tracks.seqs"),
     now && now.kind === "step" ? `${now.scheduled}/${limits.seqs}` : String(limits.seqs),
     tokens + gap,
     seqs,
@@ -51,11 +51,11 @@ export function paintBudgets(at) {
  * @param {number} limit
  * @param {(column: Column) => [number, string, null][]} parts
  */
-function bars({ c, palette, lanes, layout, view, first, last, x }, y, height, scale, limit, parts) {
+function bars({ c, palette, tracks, layout, view, first, last, x }, y, height, scale, limit, parts) {
   const gap = layout.cell > 4 ? 1 : 0;
   for (let i = first; i <= last; i++) {
     let base = y + height;
-    for (const [value, colour] of parts(lanes.columns[i])) {
+    for (const [value, colour] of parts(tracks.columns[i])) {
       if (!value) continue;
       const tall = Math.max(1, (value / scale) * (height - 1));
       c.fillStyle = colour;

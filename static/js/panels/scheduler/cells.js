@@ -1,15 +1,15 @@
-// Tooltip text of a cell of the lanes, and its click action.
+// Tooltip text of a cell of the tracks, and its click action.
 
 import { instanceName } from "../../core/instances.js";
-import { cellAt, marksIn } from "../../core/lanes.js";
 import { isShared } from "../../core/request_parts.js";
+import { cellAt, marksIn } from "../../core/tracks.js";
 import { t } from "../../i18n/words.js";
 import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
 import { GUTTER, NAMES } from "./geometry.js";
 
 /**
- * @typedef {import("./paint.js").Lanes} Lanes
+ * @typedef {import("./paint.js").Tracks} Tracks
  */
 
 /** @param {import("../../core/log.js").TraceLog} log */
@@ -24,46 +24,46 @@ export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 /**
  * Choose a sequence by its name, a record by a cell, or an operation by its mark.
  *
- * @param {{record: number | null, lane: number | null}} at
- * @param {Lanes} lanes
+ * @param {{record: number | null, track: number | null}} at
+ * @param {Tracks} tracks
  */
-export function pick({ record, lane: row }, lanes) {
-  const lane = row === null ? undefined : lanes.lanes[row];
-  if (record === null) return lane && (settings.seq.value = lane.seq_id);
+export function pick({ record, track: row }, tracks) {
+  const track = row === null ? undefined : tracks.tracks[row];
+  if (record === null) return track && (settings.seq.value = track.seq_id);
   goTo(record);
-  const mark = lane && marksIn(lane, record, record).at(-1);
+  const mark = track && marksIn(track, record, record).at(-1);
   if (mark) select({ record, op: mark.at });
 }
 
 /**
  * Describe a cell: position, work of the sequence, events, and budgets of the step.
  *
- * @param {Lanes} lanes
+ * @param {Tracks} tracks
  * @param {number | null} row
  * @param {number} record
  */
-export function describe(lanes, row, record) {
-  const column = lanes.columns[record];
+export function describe(tracks, row, record) {
+  const column = tracks.columns[record];
   const lines = [];
-  const lane = row === null ? undefined : lanes.lanes[row];
-  if (lane) {
-    const name = t("sequence.name", { id: lane.seq_id });
+  const track = row === null ? undefined : tracks.tracks[row];
+  if (track) {
+    const name = t("sequence.name", { id: track.seq_id });
     lines.push(
-      t(column.kind === "step" ? "lanes.at_step" : "lanes.at", { name, record: record + 1, step: column.step }),
+      t(column.kind === "step" ? "tracks.at_step" : "tracks.at", { name, record: record + 1, step: column.step }),
     );
-    const run = cellAt(lane, record);
-    const beside = run?.kind === "idle" && column.instance !== lane.instance;
+    const run = cellAt(track, record);
+    const beside = run?.kind === "idle" && column.instance !== track.instance;
     const kind = beside ? "beside" : run?.again ? "again" : run?.kind;
-    const key = kind ?? (lane.to !== null && record > lane.to ? "finished" : "none");
+    const key = kind ?? (track.to !== null && record > track.to ? "finished" : "none");
     const instance = log.value ? instanceName(log.value.header, column.instance) : "";
-    const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
-    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again, instance }), ...marks].join(" · "));
+    const marks = marksIn(track, record, record).map(({ mark }) => t(`tracks.${mark}`));
+    lines.push([t(`tracks.cell.${key}`, { n: run?.tokens, again: run?.again, instance }), ...marks].join(" · "));
   }
   if (!log.value) return lines;
   const { tokens, seqs } = limitsOf(log.value);
   lines.push(
     column.kind === "step"
-      ? t("lanes.column", {
+      ? t("tracks.column", {
           step: column.step,
           prefill: column.prefill,
           decode: column.decode,
@@ -72,7 +72,7 @@ export function describe(lanes, row, record) {
           places: seqs,
           waiting: column.waiting,
         })
-      : t(`lanes.column.${column.kind}`),
+      : t(`tracks.column.${column.kind}`),
   );
   return lines;
 }

@@ -1,4 +1,4 @@
-// Geometry of the lanes: columns of records and rows of sequences in the scrolled plane. Pure.
+// Geometry of the tracks: columns of records and rows of sequences in the scrolled plane. Pure.
 
 export const GUTTER = 62; // px of the fixed left column with names of sequences and budgets
 export const NAMES = 58; // additional px for instance names
@@ -8,7 +8,7 @@ const MAX_CELL = 22;
 const MIN_ROW = 13;
 const MAX_ROW = 24;
 
-/** @typedef {ReturnType<typeof lanesLayout>} Layout */
+/** @typedef {ReturnType<typeof tracksLayout>} Layout */
 
 const LEAST_FOR_BUDGETS = 96; // px below which the budgets are hidden
 
@@ -51,21 +51,21 @@ export function recordsInSight(records, width, left, gutter = GUTTER) {
 /**
  * Whether all rows fit without scrolling.
  *
- * @param {number} lanes
+ * @param {number} tracks
  * @param {number} height
  */
-export const rowsFit = (lanes, height) => lanes * MIN_ROW <= height - budgets(height).top - AXIS;
+export const rowsFit = (tracks, height) => tracks * MIN_ROW <= height - budgets(height).top - AXIS;
 
 /**
- * Lay out `records` columns and `lanes` rows in width × height px. `pinned`: the first row stays below the budgets,
+ * Lay out `records` columns and `tracks` rows in width × height px. `pinned`: the first row stays below the budgets,
  * which stay at the top.
  *
- * @param {{records: number, lanes: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
+ * @param {{records: number, tracks: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
  */
-export function lanesLayout({ records, lanes, width, height, pinned = false, gutter = GUTTER }) {
+export function tracksLayout({ records, tracks, width, height, pinned = false, gutter = GUTTER }) {
   const { budget, top } = budgets(height);
   const cell = cellOf(records, width, gutter);
-  const row = clamp(Math.floor((height - top - AXIS) / Math.max(lanes, 1)), MIN_ROW, MAX_ROW);
+  const row = clamp(Math.floor((height - top - AXIS) / Math.max(tracks, 1)), MIN_ROW, MAX_ROW);
   return {
     cell,
     row,
@@ -74,21 +74,24 @@ export function lanesLayout({ records, lanes, width, height, pinned = false, gut
     budget,
     pinned: pinned ? row : 0, // height of the pinned row
     width: Math.max(width, gutter + records * cell + 2),
-    height: Math.max(height, top + lanes * row + AXIS),
+    height: Math.max(height, top + tracks * row + AXIS),
     /** @param {number} record */
     x: (record) => gutter + record * cell,
-    /** @param {number} lane */
-    y: (lane) => top + lane * row,
+    /** @param {number} track */
+    y: (track) => top + track * row,
     /**
-     * Return record and lane at a point of the plane; null outside.
+     * Return record and track at a point of the plane; null outside.
      *
      * @param {number} x
      * @param {number} y
      */
     at(x, y) {
       const record = Math.floor((x - gutter) / cell);
-      const lane = Math.floor((y - top) / row);
-      return { record: record >= 0 && record < records ? record : null, lane: lane >= 0 && lane < lanes ? lane : null };
+      const track = Math.floor((y - top) / row);
+      return {
+        record: record >= 0 && record < records ? record : null,
+        track: track >= 0 && track < tracks ? track : null,
+      };
     },
   };
 }

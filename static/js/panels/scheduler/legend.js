@@ -1,11 +1,11 @@
-// Legend of the scheduler's lanes.
+// Legend of the scheduler's tracks.
 
-import { lanesOf } from "../../core/lanes.js";
+import { tracksOf } from "../../core/tracks.js";
 import { t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { paintRun } from "../../kit/lane_run.js";
+import { paintRun } from "../../kit/track_run.js";
 import { log, numRecords } from "../../state/store.js";
 import { paintMark } from "./marks.js";
 
@@ -13,20 +13,20 @@ const KINDS = ["waiting", "receiving", "prefill", "again", "decode", "idle", "pr
 
 const MARKS = ["submit", "fork", "hit", "load", "arrive", "defer", "preempt", "finish", "abort"];
 
-/** Kinds and marks that occur in this run, drawn as on the lanes. */
+/** Kinds and marks that occur in this run, drawn as on the tracks. */
 export function Legend() {
-  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
+  const tracks = log.value && numRecords.value ? tracksOf(log.value) : null;
   const present = new Set(["waiting", "prefill", "decode"]);
-  for (const lane of lanes?.lanes ?? []) {
-    for (const run of lane.runs) present.add(run.again ? "again" : run.kind);
-    for (const { mark } of lane.marks) present.add(mark);
+  for (const track of tracks?.tracks ?? []) {
+    for (const run of track.runs) present.add(run.again ? "again" : run.kind);
+    for (const { mark } of track.marks) present.add(mark);
   }
-  return html`<ul class="lanes-legend" tabindex="0">
+  return html`<ul class="tracks-legend" tabindex="0">
     ${[...KINDS, ...MARKS]
       .filter((kind) => present.has(kind) && !(kind === "preempt"))
       .map(
         (kind) => html`<li
-      key=${kind}><${Key} kind=${kind} />${t(`${MARKS.includes(kind) ? "lanes" : "lane"}.${kind}`)}</li>`,
+      key=${kind}><${Key} kind=${kind} />${t(`${MARKS.includes(kind) ? "tracks" : "track"}.${kind}`)}</li>`,
       )}
   </ul>`;
 }
@@ -56,5 +56,5 @@ function Key({ kind }) {
         );
     },
   );
-  return html`<span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>`;
+  return html`<span class="tracks-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>`;
 }

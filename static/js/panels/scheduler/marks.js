@@ -1,4 +1,4 @@
-// Marks of events on a lane.
+// Marks of events on a track.
 
 /**
  * @typedef {import("../../kit/colour.js").Palette} Palette

@@ -1,11 +1,11 @@
-// Painting of the lanes: budgets, a row per sequence, event marks, the shown record.
+// Painting of the tracks: budgets, a row per sequence, event marks, the shown record.
 
 import { instanceName } from "../../core/instances.js";
-import { marksIn, runFrom } from "../../core/lanes.js";
+import { marksIn, runFrom } from "../../core/tracks.js";
 import { t } from "../../i18n/words.js";
 import { alpha, colours } from "../../kit/colour.js";
-import { paintRun } from "../../kit/lane_run.js";
 import { sequencePattern } from "../../kit/texture.js";
+import { paintRun } from "../../kit/track_run.js";
 import { paintBudgets } from "./budgets.js";
 import { AXIS, labelEvery } from "./geometry.js";
 import { paintMark } from "./marks.js";
@@ -13,13 +13,13 @@ import { paintMark } from "./marks.js";
 const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
- * Parameters of the painters: lanes, layout, visible window of the plane, and its records.
+ * Parameters of the painters: tracks, layout, visible window of the plane, and its records.
  *
- * @typedef {import("../../core/lanes.js").ShownLanes} Lanes
- * @typedef {Lanes["lanes"][number]} Lane
+ * @typedef {import("../../core/tracks.js").ShownTracks} Tracks
+ * @typedef {Tracks["tracks"][number]} Track
  * @typedef {{left: number, top: number, width: number, height: number}} View
  * @typedef {{
- *   lanes: Lanes, layout: import("./geometry.js").Layout, view: View,
+ *   tracks: Tracks, layout: import("./geometry.js").Layout, view: View,
  *   header: import("../../core/trace.js").Header, limits: {tokens: number, seqs: number}, shown: number,
  *   shownSeq: number | null,
  *   selected: import("../../state/store.js").Selection | null,
@@ -36,14 +36,14 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  * @param {CanvasRenderingContext2D} c
  * @param {Plane} plane
  */
-export function paintLanes(c, { lanes, layout, view, header, limits, shown, shownSeq, selected }) {
+export function paintTracks(c, { tracks, layout, view, header, limits, shown, shownSeq, selected }) {
   const palette = colours();
   const first = Math.max(0, Math.floor(view.left / layout.cell));
-  const last = Math.min(lanes.length - 1, Math.ceil((view.left + view.width - layout.gutter) / layout.cell));
+  const last = Math.min(tracks.length - 1, Math.ceil((view.left + view.width - layout.gutter) / layout.cell));
   const at = {
     c,
     palette,
-    lanes,
+    tracks,
     layout,
     view,
     header,
@@ -93,14 +93,14 @@ function paintShown({ c, palette, layout, view, shown, x }) {
 
 /** @param {At} at */
 function paintRows(at) {
-  const { c, palette, lanes, layout, view } = at;
+  const { c, palette, tracks, layout, view } = at;
   const from = Math.max(0, Math.floor(view.top / layout.row));
-  const to = Math.min(lanes.lanes.length - 1, Math.floor((view.top + view.height - layout.top - AXIS) / layout.row));
+  const to = Math.min(tracks.tracks.length - 1, Math.floor((view.top + view.height - layout.top - AXIS) / layout.row));
   for (let i = from; i <= to; i++) {
-    paintRow(at, lanes.lanes[i], layout.y(i) - view.top);
-    const before = i > Number(lanes.pinned) ? lanes.lanes[i - 1] : undefined;
-    if (i === from || before?.instance !== lanes.lanes[i].instance)
-      paintInstance(at, lanes.lanes[i], layout.y(i) - view.top, i > from);
+    paintRow(at, tracks.tracks[i], layout.y(i) - view.top);
+    const before = i > Number(tracks.pinned) ? tracks.tracks[i - 1] : undefined;
+    if (i === from || before?.instance !== tracks.tracks[i].instance)
+      paintInstance(at, tracks.tracks[i], layout.y(i) - view.top, i > from);
   }
   if (!layout.pinned) return;
   c.fillStyle = palette.paper; // hide rows scrolled below the pinned one
@@ -108,40 +108,40 @@ function paintRows(at) {
   c.fillStyle = alpha(palette.focus, 0.1);
   c.fillRect(0, layout.top, view.width, layout.pinned);
   clipped(c, layout.gutter, layout.top, view.width - layout.gutter, layout.pinned, () => paintShown(at));
-  paintRow(at, lanes.lanes[0], layout.top);
+  paintRow(at, tracks.tracks[0], layout.top);
 }
 
 /**
- * Paint a lane and its name.
+ * Paint a track and its name.
  *
  * @param {At} at
- * @param {Lane} lane
+ * @param {Track} track
  * @param {number} y
  */
-function paintRow(at, lane, y) {
+function paintRow(at, track, y) {
   const { c, palette, layout, view, shownSeq } = at;
-  clipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintLane(at, lane, y));
-  c.fillStyle = palette.sequences[lane.seq_id % 8];
+  clipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintTrack(at, track, y));
+  c.fillStyle = palette.sequences[track.seq_id % 8];
   c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
-  c.fillStyle = sequencePattern(c, lane.seq_id, palette.paper, 0.9);
+  c.fillStyle = sequencePattern(c, track.seq_id, palette.paper, 0.9);
   c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
   c.textAlign = "left";
-  c.fillStyle = lane.seq_id === shownSeq ? palette.ink : palette["ink-2"];
-  c.font = lane.seq_id === shownSeq ? `bold ${FONT}` : FONT;
-  c.fillText(String(lane.seq_id), 15, y + layout.row / 2 + 4);
+  c.fillStyle = track.seq_id === shownSeq ? palette.ink : palette["ink-2"];
+  c.font = track.seq_id === shownSeq ? `bold ${FONT}` : FONT;
+  c.fillText(String(track.seq_id), 15, y + layout.row / 2 + 4);
   c.font = FONT;
 }
 
 /**
- * Paint an instance's name beside its first lane, with a line above.
+ * Paint an instance's name beside its first track, with a line above.
  *
  * @param {At} at
- * @param {Lane} lane
+ * @param {Track} track
  * @param {number} y
  * @param {boolean} lined
  */
-function paintInstance({ c, palette, layout, view, header }, lane, y, lined) {
-  const name = instanceName(header, lane.instance);
+function paintInstance({ c, palette, layout, view, header }, track, y, lined) {
+  const name = instanceName(header, track.instance);
   if (!name) return;
   c.fillStyle = palette["ink-2"];
   c.textAlign = "left";
@@ -152,17 +152,17 @@ function paintInstance({ c, palette, layout, view, header }, lane, y, lined) {
 
 /**
  * @param {At} at
- * @param {Lane} lane
+ * @param {Track} track
  * @param {number} y
  */
-function paintLane(at, lane, y) {
+function paintTrack(at, track, y) {
   const { c, layout, first, last, x } = at;
-  for (let i = runFrom(lane, first); i < lane.runs.length && lane.runs[i].from <= last; i++) {
-    const run = lane.runs[i];
+  for (let i = runFrom(track, first); i < track.runs.length && track.runs[i].from <= last; i++) {
+    const run = track.runs[i];
     const [from, to] = [Math.max(run.from, first), Math.min(run.to, last)];
     paintRun(c, at.palette, run, x(from), y, (to - from + 1) * layout.cell, layout);
   }
-  for (const mark of marksIn(lane, first, last))
+  for (const mark of marksIn(track, first, last))
     paintMark(c, at.palette, mark.mark, x(mark.record) + layout.cell / 2, y, layout.row, isSelected(at, mark));
 }
 
@@ -172,17 +172,17 @@ const isSelected = ({ selected }, mark) => selected?.record === mark.record && s
 // ── Steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** @param {At} at */
-function paintAxis({ c, palette, lanes, layout, view, first, last, x }) {
+function paintAxis({ c, palette, tracks, layout, view, first, last, x }) {
   const y = view.height - 3;
   c.fillStyle = palette.paper;
   c.fillRect(0, view.height - AXIS, layout.gutter - 4, AXIS);
   c.textAlign = "left";
   c.fillStyle = palette["ink-3"];
-  c.fillText(t("lanes.step"), 0, y);
+  c.fillText(t("tracks.step"), 0, y);
   const every = labelEvery(layout.cell, 30);
   c.textAlign = "center";
   for (let i = first; i <= last; i++) {
-    const { step, kind } = lanes.columns[i];
+    const { step, kind } = tracks.columns[i];
     if (kind === "step" && (step % every === 0 || step === 1)) c.fillText(String(step), x(i) + layout.cell / 2, y);
   }
 }

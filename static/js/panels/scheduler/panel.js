@@ -1,9 +1,9 @@
-// The scheduler panel: a lane per sequence over the records, the budgets of each step, and the decisions of the shown
+// The scheduler panel: a track per sequence over the records, the budgets of each step, and the decisions of the shown
 // record.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { cellAt, lanesIn, lanesOf } from "../../core/lanes.js";
+import { cellAt, tracksIn, tracksOf } from "../../core/tracks.js";
 import { language } from "../../i18n/language.js";
 import { t } from "../../i18n/words.js";
 import { registerAnchor } from "../../kit/anchors.js";
@@ -17,16 +17,16 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
 import { describe, gutterOf, limitsOf, pick } from "./cells.js";
-import { AXIS, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
+import { AXIS, recordsInSight, rowsFit, tracksLayout } from "./geometry.js";
 import { Legend } from "./legend.js";
-import { paintLanes } from "./paint.js";
+import { paintTracks } from "./paint.js";
 
 /**
- * @typedef {import("../../core/lanes.js").Lanes} AllLanes
- * @typedef {import("./paint.js").Lanes} Lanes
+ * @typedef {import("../../core/tracks.js").Tracks} AllTracks
+ * @typedef {import("./paint.js").Tracks} Tracks
  * @typedef {import("./geometry.js").Layout} Layout
- * @typedef {import("./paint.js").Lane} Lane
- * @typedef {{lane: number, record: number}} Place
+ * @typedef {import("./paint.js").Track} Track
+ * @typedef {{track: number, record: number}} Place
  */
 
 /**
@@ -36,46 +36,46 @@ import { paintLanes } from "./paint.js";
  */
 const cursor = signal(null);
 
-const hidden = signal(0); // number of lanes without cells in the visible records
+const hidden = signal(0); // number of tracks without cells in the visible records
 
 export function Panel() {
-  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
+  const tracks = log.value && numRecords.value ? tracksOf(log.value) : null;
   return html`<div class="scheduler">
-    <section class="lanes">
-      <header class="lanes-head">
-        <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured"
+    <section class="tracks">
+      <header class="tracks-head">
+        <h3 class="panel-title"><${Term} id="continuous_batching">${t("tracks.title")}<//> <${Fidelity} kind="captured"
           /></h3>
         ${
           hidden.value
-            ? html`<span class="hint num lanes-hidden">${t("lanes.hidden", { n: hidden.value })}</span>`
+            ? html`<span class="hint num tracks-hidden">${t("tracks.hidden", { n: hidden.value })}</span>`
             : null
         }
         <${Legend} />
       </header>
-      ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
+      ${tracks ? html`<${Plane} tracks=${tracks} />` : html`<p class="hint">${t("tracks.empty")}</p>`}
     </section>
     <${Decisions} />
   </div>`;
 }
 
 /**
- * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all lanes fit, only those
+ * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only those
  * alive in the visible records are shown, with the chosen one pinned on top.
  *
- * @param {{lanes: AllLanes}} props
+ * @param {{tracks: AllTracks}} props
  */
-function Plane({ lanes: all }) {
+function Plane({ tracks: all }) {
   const outer = useRef(/** @type {HTMLElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [left, setLeft] = useState(0);
   const gutter = gutterOf(log.value);
-  const fit = rowsFit(all.lanes.length, size.height);
+  const fit = rowsFit(all.tracks.length, size.height);
   const [from, to] = fit || !size.width ? [0, Infinity] : recordsInSight(all.length, size.width, left, gutter);
-  const lanes = lanesIn(all, from, to, fit ? null : settings.seq.value);
-  const counts = { records: lanes.length, lanes: lanes.lanes.length, pinned: lanes.pinned };
-  const layout = lanesLayout({ ...counts, ...size, gutter });
-  const latest = useRef({ layout, lanes });
-  latest.current = { layout, lanes };
+  const tracks = tracksIn(all, from, to, fit ? null : settings.seq.value);
+  const counts = { records: tracks.length, tracks: tracks.tracks.length, pinned: tracks.pinned };
+  const layout = tracksLayout({ ...counts, ...size, gutter });
+  const latest = useRef({ layout, tracks });
+  latest.current = { layout, tracks };
   const [scrolled] = useState(() => signal(0));
   const ref = usePainter(
     () => [
@@ -95,9 +95,9 @@ function Plane({ lanes: all }) {
     const sizes = new ResizeObserver(measure);
     if (outer.current) sizes.observe(outer.current);
     measure();
-    const stop = registerAnchor("lane", (seq) => {
-      const [{ layout: at, lanes: all }, scroll] = [latest.current, outer.current];
-      const row = all.lanes.findIndex((lane) => lane.seq_id === seq);
+    const stop = registerAnchor("track", (seq) => {
+      const [{ layout: at, tracks: all }, scroll] = [latest.current, outer.current];
+      const row = all.tracks.findIndex((track) => track.seq_id === seq);
       const box = scroll?.getBoundingClientRect();
       if (!scroll || !box || row < 0) return null;
       const y = at.y(row) - (row < Number(all.pinned) ? 0 : scroll.scrollTop);
@@ -107,35 +107,35 @@ function Plane({ lanes: all }) {
     return () => (stop(), sizes.disconnect());
   }, []);
   const shown = viewIndex.value;
-  useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
+  useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, tracks.length, size.width]);
   useEffect(() => {
-    hidden.value = lanes.hidden;
+    hidden.value = tracks.hidden;
     return () => {
       hidden.value = 0;
     };
-  }, [lanes.hidden]);
-  useLayoutEffect(() => runningIntoView(outer.current, layout, lanes, shown), [shown, lanes.hidden, size.height]);
+  }, [tracks.hidden]);
+  useLayoutEffect(() => runningIntoView(outer.current, layout, tracks, shown), [shown, tracks.hidden, size.height]);
   /** @param {PointerEvent} event */
-  const hoverHere = (event) => hover(event, lanes, layout);
+  const hoverHere = (event) => hover(event, tracks, layout);
   /** @param {MouseEvent} event */
-  const pickHere = (event) => pick(pointAt(event, layout), lanes);
+  const pickHere = (event) => pick(pointAt(event, layout), tracks);
   const scroll = () => {
     scrolled.value += 1;
     hideTip();
     if (!fit) setLeft(outer.current?.scrollLeft ?? 0);
   };
-  return html`<div class="lanes-scroll" ref=${outer} onScroll=${scroll} data-lanes=${lanes.lanes.length}>
-    <div class="lanes-plane" ref=${ref}
+  return html`<div class="tracks-scroll" ref=${outer} onScroll=${scroll} data-tracks=${tracks.tracks.length}>
+    <div class="tracks-plane" ref=${ref}
       style=${{ width: `${layout.width}px`, height: `${layout.height}px` }}
       role="group"
       data-arrows
-      aria-label=${t("lanes.label", { n: lanes.lanes.length, records: lanes.length })}
+      aria-label=${t("tracks.label", { n: tracks.tracks.length, records: tracks.length })}
       onPointerMove=${hoverHere}
       onPointerLeave=${hideTip}
       onClick=${pickHere}
     >
       <canvas aria-hidden="true"></canvas>
-      <${Cursor} lanes=${lanes} layout=${layout} />
+      <${Cursor} tracks=${tracks} layout=${layout} />
     </div>
   </div>`;
 }
@@ -143,9 +143,9 @@ function Plane({ lanes: all }) {
 /**
  * @param {HTMLElement} plane
  * @param {HTMLElement | null} scroll
- * @param {{layout: Layout, lanes: Lanes}} latest
+ * @param {{layout: Layout, tracks: Tracks}} latest
  */
-function paint(plane, scroll, { layout, lanes }) {
+function paint(plane, scroll, { layout, tracks }) {
   const canvas = plane.querySelector("canvas");
   if (!scroll || !canvas) return; // the panel was closed before the frame
   const view = {
@@ -156,8 +156,8 @@ function paint(plane, scroll, { layout, lanes }) {
   };
   const c = prepare(canvas, view.width, view.height);
   if (!log.value) return;
-  paintLanes(c, {
-    lanes,
+  paintTracks(c, {
+    tracks,
     layout,
     view,
     header: log.value.header,
@@ -184,20 +184,20 @@ function keepInView(scroll, layout, record) {
 }
 
 /**
- * Scroll vertically if no lane that runs in the shown record is visible. Budgets and axis are fixed.
+ * Scroll vertically if no track that runs in the shown record is visible. Budgets and axis are fixed.
  *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
- * @param {Lanes} lanes
+ * @param {Tracks} tracks
  * @param {number} record
  */
-function runningIntoView(scroll, layout, { lanes, pinned }, record) {
+function runningIntoView(scroll, layout, { tracks, pinned }, record) {
   if (!scroll || record < 0) return;
   const kept = Number(pinned);
   const first = scroll.scrollTop / layout.row + kept; // visible rows, without pinned ones
   const last = first + (scroll.clientHeight - layout.top - AXIS - layout.pinned) / layout.row;
-  const running = lanes.flatMap((lane, row) => {
-    const kind = row < kept ? null : cellAt(lane, record)?.kind;
+  const running = tracks.flatMap((track, row) => {
+    const kind = row < kept ? null : cellAt(track, record)?.kind;
     return kind === "prefill" || kind === "decode" || kind === "idle" ? [row] : [];
   });
   if (!running.length || running.some((row) => row >= first && row + 1 <= last)) return;
@@ -205,7 +205,7 @@ function runningIntoView(scroll, layout, { lanes, pinned }, record) {
 }
 
 /**
- * Return record and lane under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
+ * Return record and track under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
  *
  * @param {MouseEvent} event
  * @param {Layout} layout
@@ -215,20 +215,20 @@ function pointAt(event, layout) {
   const box = scroll.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
-  if (y > scroll.clientHeight - AXIS) found.lane = null;
-  else if (y >= layout.top && y < layout.top + layout.pinned) found.lane = 0;
-  return x < layout.gutter - 4 ? { record: null, lane: found.lane } : found;
+  if (y > scroll.clientHeight - AXIS) found.track = null;
+  else if (y >= layout.top && y < layout.top + layout.pinned) found.track = 0;
+  return x < layout.gutter - 4 ? { record: null, track: found.track } : found;
 }
 
 /**
  * @param {PointerEvent} event
- * @param {Lanes} lanes
+ * @param {Tracks} tracks
  * @param {Layout} layout
  */
-function hover(event, lanes, layout) {
-  const { record, lane } = pointAt(event, layout);
+function hover(event, tracks, layout) {
+  const { record, track } = pointAt(event, layout);
   if (record === null) return hideTip();
-  tipAt(event.clientX, event.clientY, describe(lanes, lane, record));
+  tipAt(event.clientX, event.clientY, describe(tracks, track, record));
 }
 
 /** @type {Record<string, [number, number]>} columns and rows by key */
@@ -244,19 +244,19 @@ const MOVES = {
 /**
  * A focusable button that moves over the cells, for keyboards and screen readers.
  *
- * @param {{lanes: Lanes, layout: Layout}} props
+ * @param {{tracks: Tracks, layout: Layout}} props
  */
-function Cursor({ lanes, layout }) {
+function Cursor({ tracks, layout }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const moved = useRef(false);
   const row = Math.max(
     0,
     Math.min(
-      cursor.value?.lane ?? lanes.lanes.findIndex((/** @type {Lane} */ lane) => lane.seq_id === shownSeq.value),
-      lanes.lanes.length - 1,
+      cursor.value?.track ?? tracks.tracks.findIndex((/** @type {Track} */ track) => track.seq_id === shownSeq.value),
+      tracks.tracks.length - 1,
     ),
   );
-  const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, lanes.length - 1));
+  const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, tracks.length - 1));
   useEffect(() => {
     if (moved.current) ref.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
     moved.current = false;
@@ -268,21 +268,21 @@ function Cursor({ lanes, layout }) {
     event.preventDefault();
     moved.current = true;
     cursor.value = {
-      lane: Math.max(0, Math.min(row + dy, lanes.lanes.length - 1)),
-      record: Math.max(0, Math.min(record + dx, lanes.length - 1)),
+      track: Math.max(0, Math.min(row + dy, tracks.tracks.length - 1)),
+      record: Math.max(0, Math.min(record + dx, tracks.length - 1)),
     };
   };
   /** @param {MouseEvent} event */
   const pressed = (event) => {
     if (event.detail !== 0) return; // mouse clicks are handled by the plane
     event.stopPropagation();
-    pick({ record, lane: row }, lanes);
+    pick({ record, track: row }, tracks);
   };
-  const words = describe(lanes, row, record).join("; ");
+  const words = describe(tracks, row, record).join("; ");
   // A single button keeps the focus; the cell below it is announced.
   return html`<button
     ref=${ref}
-    class="lanes-cursor"
+    class="tracks-cursor"
     aria-label=${words}
     style=${{
       left: `${layout.x(record)}px`,

@@ -75,7 +75,7 @@ function schedulerValues() {
 
 const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // number of instances of each role
 
-/** Choice between one engine and several instances. */
+/** SelectField between one engine and several instances. */
 export function InstanceSettings() {
   const now = ROLES.map((name) => Number(chosenOr(name) ?? 0)).join();
   const shapes = SHAPES.includes(now) ? SHAPES : [...SHAPES, now];
@@ -90,7 +90,7 @@ export function InstanceSettings() {
     <summary class="group-title">${t("setup.instances")}<span class="summary-values num">${shapeText(now)}</span>
     </summary>
     <div class="fields">
-      <${Choice} id="shape" label=${t("setup.instances")} disabled=${!applies("prefill")} value=${now}
+      <${SelectField} id="shape" label=${t("setup.instances")} disabled=${!applies("prefill")} value=${now}
         choices=${choices} commit=${commit} />
       ${rest.map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
     </div>
@@ -150,22 +150,22 @@ function EngineField({ row }) {
   if (kind === "choice") {
     const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
     if (!row.optional)
-      return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+      return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
     choices.unshift([String(control.none_as ?? ""), noneText(name)]);
-    return html`<${Choice} ...${shown} value=${value ?? ""} choices=${choices}
+    return html`<${SelectField} ...${shown} value=${value ?? ""} choices=${choices}
       commit=${(/** @type {string} */ chosen) => commit(chosen || null)}>${usual}<//>`;
   }
   if (kind === "text") {
     const known = [...new Set([control.none_as, ...(control.offered ?? []), value])];
     const choices = known.map((one) => [one, one === control.none_as ? noneText(name) : draftsText(String(one))]);
-    return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+    return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
   }
   if (control.usual) {
     const choices = withChosen(control.usual, value).map((n) => [
       n,
       n === control.none_as ? noneText(name) : numberText(name, n),
     ]);
-    return html`<${Choice} ...${shown} value=${value} choices=${choices}
+    return html`<${SelectField} ...${shown} value=${value} choices=${choices}
       commit=${commitNumber}>${usual}<//>`;
   }
   return html`<${NumberField} ...${shown} value=${value} bounds=${boundsOf(row)} step=${control.step}
@@ -197,7 +197,7 @@ const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sor
  *
  * @param {Field & {value: OptionValue, choices: [string | number, string][], commit: (text: string) => void}} props
  */
-function Choice({ id, label, hint, disabled, value, choices, commit, children }) {
+function SelectField({ id, label, hint, disabled, value, choices, commit, children }) {
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
     <select id=${id} disabled=${disabled} onChange=${withValue(commit)}>

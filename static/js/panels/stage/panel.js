@@ -73,7 +73,7 @@ function Heading() {
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
     <div class="stage-tools">
       ${looksBack.value ? html`<${Past} />` : bare.value ? html`<${Bare} />` : html`<${Scales} />`}
-      ${bare.value ? null : html`<${Choice} />`}
+      ${bare.value ? null : html`<${LayerHeadSelect} />`}
     </div>
   </div>`;
 }
@@ -154,7 +154,7 @@ function Scales() {
   </div>`;
 }
 
-/** Choice of heads with a known role. */
+/** LayerHeadSelect of heads with a known role. */
 function Patterns() {
   const { heads: known, derived } = knownHeads.value;
   if (!known.length) return null;
@@ -179,8 +179,8 @@ function Patterns() {
   </label>`;
 }
 
-/** Choice of the token row's layer and head. */
-function Choice() {
+/** LayerHeadSelect of the token row's layer and head. */
+function LayerHeadSelect() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
   const group = model ? model.num_heads / kvShapeOf(model, layer.value).num_kv_heads : 1;

@@ -1,7 +1,7 @@
 // Client view, as in vLLM's AsyncLLMEngine: a queue per client, one scheduler queue, one step for all, a stream per
 // request.
 
-import { clientsAt, hasClients } from "../../core/client_lanes.js";
+import { clientsAt, hasClients } from "../../core/client_queues.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { grouped, langOf, secondsText, t } from "../../i18n/words.js";
@@ -12,10 +12,10 @@ import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { connection, following, log, ownIsShown, status, viewIndex } from "../../state/store.js";
 
-/** @typedef {import("../../core/client_lanes.js").ClientRow} ClientRow */
+/** @typedef {import("../../core/client_queues.js").ClientRow} ClientRow */
 
 const MAX_CLIENTS = 8; // clients shown, those with the highest load; the number of others is stated
-const MAX_MARKS = 6; // marks per lane of requests and tokens
+const MAX_MARKS = 6; // marks per cell of requests and tokens
 const MAX_SWATCHES = 4; // sequences shown as swatches
 
 /**
@@ -25,7 +25,7 @@ const waitingNow = () =>
   connection.value === "live" && following.value && ownIsShown.value ? (status.value?.api?.waiting ?? null) : null;
 
 /** @param {ClientRow} row */
-const load = ({ lane, queued, running }) => lane + queued.length + running.length;
+const load = ({ ahead, queued, running }) => ahead + queued.length + running.length;
 
 /** Lanes of the clients; null in runs without client requests. */
 export function ClientLanes() {
@@ -78,13 +78,13 @@ const VLLM = {
 };
 
 /** @param {{row: ClientRow}} props */
-function Row({ row: { client, lane, queued, running, tokens, streamed } }) {
+function Row({ row: { client, ahead, queued, running, tokens, streamed } }) {
   return html`<div role="row" class="clients-row num">
     <span role="cell" data-part="lane"><b class="clients-who" title=${client}>${client}</b>
-      <span class="clients-lane" aria-label=${t("time.clients.waits", { n: lane })} role="img">${Array.from(
-        { length: Math.min(lane, MAX_MARKS) },
+      <span class="clients-lane" aria-label=${t("time.clients.waits", { n: ahead })} role="img">${Array.from(
+        { length: Math.min(ahead, MAX_MARKS) },
         () => html`<i></i>`,
-      )}</span>${lane ? grouped(lane) : "·"}</span>
+      )}</span>${ahead ? grouped(ahead) : "·"}</span>
     <span role="cell" data-part="queue"><${Marks} seqs=${queued} /></span>
     <span role="cell" data-part="step" data-works=${tokens > 0}>${
       tokens

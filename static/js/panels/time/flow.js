@@ -21,10 +21,10 @@ const MAX_TEXT = 24; // characters
  * @typedef {{
  *   name: string, vllm: string, subs: string[], says: (flow: Flow) => (string | null)[],
  *   seconds: (flow: Flow) => number | null,
- * }} Part
+ * }} Component
  */
 
-/** @type {Part[]} */
+/** @type {Component[]} */
 const PARTS = [
   {
     name: "tokenizer",
@@ -127,10 +127,10 @@ export function EngineFlow() {
 }
 
 /** Whether the component works in the record: the tokenizer on submission, all others in steps. */
-const works = (/** @type {Part} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
+const works = (/** @type {Component} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
   name === "tokenizer" ? isSubmission : isStep;
 
-/** @param {{part: Part, flow: Flow, sub: string | null, total: number}} props */
+/** @param {{part: Component, flow: Flow, sub: string | null, total: number}} props */
 function PartView({ part, flow, sub, total }) {
   const seconds = part.seconds(flow);
   const now = works(part, flow);

@@ -9,7 +9,7 @@ const EDGE = 8; // px between the card and the window's edge
  * @typedef {import("../../control/tour.js").Stop["side"]} Side
  * @typedef {{width: number, height: number}} Size
  * @typedef {{left: number, top: number, right: number, bottom: number}} Box
- * @typedef {{width: number, roof: number, floor: number}} Room
+ * @typedef {{width: number, roof: number, floor: number}} FreeSpace
  * @typedef {{left: number, top: number, side: Side, arrow: {left: number | null, top: number | null}}} Place
  */
 
@@ -22,7 +22,7 @@ const SIDES = ["right", "left", "below", "above"];
  *
  * @param {Box} box of the target
  * @param {Size} size of the card
- * @param {Room} room
+ * @param {FreeSpace} room
  * @param {Side} side
  * @returns {Place}
  */
@@ -63,7 +63,7 @@ export function beside(box, size, room, side) {
  *
  * @param {Box} box
  * @param {Size} size
- * @param {Room} room
+ * @param {FreeSpace} room
  * @returns {Place & {scroll: number}}
  */
 export function docked(box, size, room) {

@@ -17,7 +17,7 @@ import { spoken } from "./sentence.js";
 
 const INSET = 8; // half a thumb's width; the range input's ends
 const SIGN = 8; // px of a sign's side
-const LANES = [6, 15, 35]; // px of each lane's centre from the top
+const LEVELS = [6, 15, 35]; // px of each level's centre from the top
 const LINE = 25;
 export const HEIGHT = 40;
 
@@ -139,7 +139,7 @@ function paintInstances(c, palette, { header: { instances = [] }, records }, cou
  */
 function draw(c, sign, palette, runs) {
   const path = new Path2D(sign.path);
-  const y = LANES[sign.lane];
+  const y = LEVELS[sign.level];
   c.strokeStyle = c.fillStyle = palette[sign.colour];
   c.lineWidth = 1.25;
   for (const [from, to] of runs) {

@@ -127,9 +127,9 @@ const values = inputs(TABLE);
  *   way: string, placement: Placement | null, numbers: import("../../number.js").Derived[],
  *   refused: Record<string, string> | null
  * }} Found
- * @typedef {{id: string, name: string}} Choice
+ * @typedef {{id: string, name: string}} ListOption
  * @typedef {{
- *   models: Choice[], gpus: Choice[], ways: Found[], source: string, times_source: string,
+ *   models: ListOption[], gpus: ListOption[], ways: Found[], source: string, times_source: string,
  *   asked: {share: number}
  * }} Answer
  */
@@ -142,7 +142,7 @@ export function Section() {
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;
   const lists = answered.current;
-  const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
+  const choice = (/** @type {string} */ id, /** @type {ListOption[]} */ choices) =>
     html`<${Choose} key=${id} section="placement" id=${id} held=${values[id]} choices=${choices} />`;
   return html`<div class="scale-controls">
       ${choice("p_model", lists?.models ?? [])} ${choice("p_prefill_gpu", lists?.gpus ?? [])}
@@ -188,7 +188,7 @@ function Ways({ answer, asked }) {
   <p class="hint">${t("scale.placement.source", { source: answer.source, times: answer.times_source })}</p>`;
 }
 
-/** @param {{placement: Placement, gpus: Choice[], way: string}} props */
+/** @param {{placement: Placement, gpus: ListOption[], way: string}} props */
 function Instances({ placement, gpus, way }) {
   const columns = ["instances", "gpu", "split", "stages", "goodput", "seconds", "batch"];
   return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t(`scale.placement.${way}`)}>

@@ -93,8 +93,8 @@ const values = inputs(TABLE);
  *   gpus: number, speedup: Derived, intra_latency: Derived, intra_throughput: Derived, inter_latency: number,
  *   inter_throughput: Derived
  * }} Degree
- * @typedef {{arrangement: Arrangement, gpus: number, prefill: number, decode: number, per_gpu: number}} Served
- * @typedef {{application: {id: string, model: string, ttft: number, tpot: number}, served: Served[]}} Row
+ * @typedef {{arrangement: Arrangement, gpus: number, prefill: number, decode: number, per_gpu: number}} ArrangementRate
+ * @typedef {{application: {id: string, model: string, ttft: number, tpot: number}, served: ArrangementRate[]}} Row
  * @typedef {{
  *   asked: Record<string, number>, lines: Line[], crossing: {load: number, rate: number} | null, decode: Degree[],
  *   applications: Row[], split: import("./split.js").Told, source: string

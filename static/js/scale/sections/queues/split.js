@@ -8,12 +8,12 @@ import { name, numberOf } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
 
 /** @typedef {import("../../../../vendor/signals/signals.js").Signal<any>} Held */
-/** @typedef {{id: string, name: string}} Choice */
+/** @typedef {{id: string, name: string}} ListOption */
 /**
  * As defined in `app/scale/queues.py`.
  *
  * @typedef {{
- *   models: Choice[], gpus: Choice[], links: Choice[], numbers: import("../../number.js").Derived[],
+ *   models: ListOption[], gpus: ListOption[], links: ListOption[], numbers: import("../../number.js").Derived[],
  *   refused: Record<string, string> | null
  * }} Told
  */
@@ -40,7 +40,7 @@ export function Split({ told, values }) {
     values.q_service.value = rounded(alone.value);
     values.q_speedup.value = rounded(speedup?.value ?? 1);
   };
-  const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
+  const choice = (/** @type {string} */ id, /** @type {ListOption[]} */ choices) =>
     html`<${Choose} section="queues" id=${id} held=${values[id]} choices=${choices} />`;
   return html`<h3>${t("scale.queues.split")} <${Fidelity} kind="derived" formula="K = D / (D / n + A)" /></h3>
     <p class="hint">${t("scale.queues.split.hint")}</p>

@@ -53,9 +53,9 @@ const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the 
  *   bound_tokens: Record<string, number>, points: RatePoint[],
  *   median_error: number, worst_error: number
  * }} Saturation
- * @typedef {{id: string, name: string}} Choice
+ * @typedef {{id: string, name: string}} ListOption
  * @typedef {{
- *   model: string, max_position: number, models: Choice[], gpus: Choice[],
+ *   model: string, max_position: number, models: ListOption[], gpus: ListOption[],
  *   dtypes: string[], dtype: string, experts_in: string | null,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
  *   sources: import("../../sources.js").Told[],
@@ -76,7 +76,7 @@ export function Section() {
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;
   const lists = answered.current;
-  const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
+  const choice = (/** @type {string} */ id, /** @type {ListOption[]} */ choices) =>
     html`<${Choose} section="roofline" id=${id} held=${values[id]} choices=${choices.map(named)} />`;
   return html`<div class="scale-controls">
       ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
@@ -277,7 +277,7 @@ function Filled({ answer }) {
     </div>`;
 }
 
-/** @param {Choice} choice */
+/** @param {ListOption} choice */
 const named = ({ id, name: text }) => ({ id, name: OURS.has(text) ? t(`scale.roofline.${text}`) : text });
 
 /** @param {number} value */

@@ -114,8 +114,8 @@ const config = {
  * As defined in `app/scale/size.py`.
  *
  * @typedef {import("../../number.js").Derived} Derived
- * @typedef {{id: string, name: string}} Choice
- * @typedef {Choice & {sources: import("../../sources.js").Told[]}} Sourced
+ * @typedef {{id: string, name: string}} ListOption
+ * @typedef {ListOption & {sources: import("../../sources.js").Told[]}} Sourced
  * @typedef {Sourced & {announced: string | null, memory_bytes: number, room_bytes: number, numbers: Derived[]}} Gpu
  * @typedef {Sourced & {announced: string | null, numbers: Derived[], wrong: Derived | null}} Link
  * @typedef {import("../../number.js").Mistake} Mistake
@@ -124,7 +124,7 @@ const config = {
  *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
  *   cited: Fact[], moved: Derived[], ranks: import("./ranks.js").Told, mistakes: Mistake[],
- *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
+ *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: ListOption[],
  *   kv_dtypes: string[], dtypes: string[]
  * }} Answer
  */
@@ -238,7 +238,7 @@ function modelText(model) {
 
 /**
  * @param {string} id
- * @param {Choice[]} choices
+ * @param {ListOption[]} choices
  */
 const choice = (id, choices) => html`<${Choose} section="size" id=${id} held=${values[id]} choices=${choices} />`;
 
@@ -258,7 +258,7 @@ function Links({ links }) {
 
 /**
  * @param {{id: string, title: string, first: string, columns: string[],
- *   rows: (Choice & {numbers: Derived[]})[]}} props `columns`: ids of numbers, some of which a row may lack
+ *   rows: (ListOption & {numbers: Derived[]})[]}} props `columns`: ids of numbers, some of which a row may lack
  */
 function Table({ id, title, first, columns, rows }) {
   return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t(title)}>

@@ -1,7 +1,7 @@
-// Scheduler lanes: activity of each sequence in each record, and the budgets that each step used. A pure incremental
-// fold over the records: appending one takes time proportional to its operations plus the unfinished lanes.
+// Scheduler tracks: activity of each sequence in each record, and the budgets that each step used. A pure incremental
+// fold over the records: appending one takes time proportional to its operations plus the unfinished tracks.
 //
-// A lane consists of runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
+// A track consists of runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
 
 import { kindOf } from "./operation_kinds.js";
 
@@ -23,7 +23,7 @@ import { kindOf } from "./operation_kinds.js";
  * @property {number} cached
  * @property {number} again recomputed tokens
  * @typedef {"waiting" | "receiving" | "running" | "preempted" | "swapped" | "finished" | "holding"} Status
- * @typedef {object} Lane
+ * @typedef {object} Track
  * @property {number} seq_id
  * @property {string} request_id
  * @property {number | null} parent
@@ -40,13 +40,13 @@ import { kindOf } from "./operation_kinds.js";
  *   number, running: number, waiting: number}} Column of a record; running and waiting sequences of its instance
  */
 
-export class Lanes {
+export class Tracks {
   constructor() {
-    /** @type {Lane[]} */
-    this.lanes = [];
-    /** @type {Map<number, Lane>} */
+    /** @type {Track[]} */
+    this.tracks = [];
+    /** @type {Map<number, Track>} */
     this.byId = new Map();
-    /** @type {Lane[]} */
+    /** @type {Track[]} */
     this.alive = [];
     /** @type {Column[]} one per record */
     this.columns = [];
@@ -77,15 +77,15 @@ export class Lanes {
       running: 0,
       waiting: 0,
     };
-    for (const lane of this.alive) {
-      const entry = entries.get(lane.seq_id);
+    for (const track of this.alive) {
+      const entry = entries.get(track.seq_id);
       if (entry) column[entry.phase] += entry.token_ids.length;
-      this.#cell(lane, entry, index);
-      if (lane.instance !== instance) continue;
-      if (lane.status === "running") column.running += 1;
-      else if (lane.to === null) column.waiting += 1;
+      this.#cell(track, entry, index);
+      if (track.instance !== instance) continue;
+      if (track.status === "running") column.running += 1;
+      else if (track.to === null) column.waiting += 1;
     }
-    this.alive = this.alive.filter((lane) => lane.left === null);
+    this.alive = this.alive.filter((track) => track.left === null);
     this.columns.push(column);
     this.most.tokens = Math.max(this.most.tokens, column.prefill + column.decode);
     this.most.scheduled = Math.max(this.most.scheduled, column.scheduled);
@@ -95,35 +95,35 @@ export class Lanes {
   #operation(op, at, index, step, instance) {
     if (op.type === "submit" || op.type === "fork") this.#open(op, index, instance);
     if (op.type === "lost")
-      for (const lane of this.alive.filter((one) => one.instance === instance)) {
-        lane.marks.push({ record: index, at, mark: "abort" });
-        this.#end(lane, index);
+      for (const track of this.alive.filter((one) => one.instance === instance)) {
+        track.marks.push({ record: index, at, mark: "abort" });
+        this.#end(track, index);
       }
-    const lane = "seq_id" in op ? this.byId.get(Number(op.seq_id)) : undefined;
-    if (!lane) return;
+    const track = "seq_id" in op ? this.byId.get(Number(op.seq_id)) : undefined;
+    if (!track) return;
     const mark = kindOf(op.type).mark?.(op);
-    if (mark) lane.marks.push({ record: index, at, mark });
+    if (mark) track.marks.push({ record: index, at, mark });
     if (op.type === "admit") {
-      lane.status = "running";
-      const open = lane.preemptions[lane.preemptions.length - 1];
+      track.status = "running";
+      const open = track.preemptions[track.preemptions.length - 1];
       if (op.resumed && open && open.resumed === null)
         Object.assign(open, { resumed: index, resumed_step: step, cached: op.num_cached_tokens });
     } else if (op.type === "preempt") {
-      lane.status = op.mode === "swap" ? "swapped" : "preempted";
+      track.status = op.mode === "swap" ? "swapped" : "preempted";
       const lost = op.mode === "swap" ? 0 : op.num_computed_tokens;
-      lane.preemptions.push({ record: index, at, step, lost, resumed: null, resumed_step: null, cached: 0, again: 0 });
-    } else if (op.type === "await") lane.status = "receiving";
-    else if (op.type === "arrive" || op.type === "transfer_failed") lane.status = "waiting";
-    else if (op.type === "hold") [lane.status, lane.left] = ["holding", null];
-    else if (op.type === "finish" || op.type === "send" || op.type === "expire") this.#end(lane, index);
+      track.preemptions.push({ record: index, at, step, lost, resumed: null, resumed_step: null, cached: 0, again: 0 });
+    } else if (op.type === "await") track.status = "receiving";
+    else if (op.type === "arrive" || op.type === "transfer_failed") track.status = "waiting";
+    else if (op.type === "hold") [track.status, track.left] = ["holding", null];
+    else if (op.type === "finish" || op.type === "send" || op.type === "expire") this.#end(track, index);
   }
 
-  /** Close a lane that gets no further records, as far as is known. @param {Lane} lane @param {number} index */
-  #end(lane, index) {
-    lane.before = lane.status === "finished" ? lane.before : lane.status;
-    lane.status = "finished";
-    lane.to ??= index;
-    lane.left = index;
+  /** Close a track that gets no further records, as far as is known. @param {Track} track @param {number} index */
+  #end(track, index) {
+    track.before = track.status === "finished" ? track.before : track.status;
+    track.status = "finished";
+    track.to ??= index;
+    track.left = index;
   }
 
   /**
@@ -131,8 +131,8 @@ export class Lanes {
    * @param {number} index @param {number} instance
    */
   #open(op, index, instance) {
-    /** @type {Lane} */
-    const lane = {
+    /** @type {Track} */
+    const track = {
       seq_id: op.seq_id,
       request_id: op.request_id,
       parent: op.type === "fork" ? op.parent_seq_id : null,
@@ -146,32 +146,32 @@ export class Lanes {
       marks: [],
       preemptions: [],
     };
-    this.lanes.push(lane);
-    this.byId.set(op.seq_id, lane);
-    this.alive.push(lane);
+    this.tracks.push(track);
+    this.byId.set(op.seq_id, track);
+    this.alive.push(track);
   }
 
-  /** @param {Lane} lane @param {BatchEntry | undefined} entry @param {number} index */
-  #cell(lane, entry, index) {
+  /** @param {Track} track @param {BatchEntry | undefined} entry @param {number} index */
+  #cell(track, entry, index) {
     if (entry?.phase === "prefill") {
-      const again = this.#again(lane, entry);
-      lane.runs.push({ kind: "prefill", from: index, to: index, tokens: entry.token_ids.length, again });
+      const again = this.#again(track, entry);
+      track.runs.push({ kind: "prefill", from: index, to: index, tokens: entry.token_ids.length, again });
       return;
     }
-    const status = lane.status === "finished" ? lane.before : lane.status;
+    const status = track.status === "finished" ? track.before : track.status;
     const kind = entry ? "decode" : status === "running" || status === "finished" ? "idle" : status;
-    const last = lane.runs[lane.runs.length - 1];
+    const last = track.runs[track.runs.length - 1];
     if (last?.kind === kind) last.to = index;
-    else lane.runs.push({ kind, from: index, to: index });
+    else track.runs.push({ kind, from: index, to: index });
   }
 
   /**
    * Return how many tokens of `entry` had already been computed before the last preemption.
-   * @param {Lane} lane
+   * @param {Track} track
    * @param {BatchEntry} entry
    */
-  #again(lane, entry) {
-    const back = lane.preemptions[lane.preemptions.length - 1];
+  #again(track, entry) {
+    const back = track.preemptions[track.preemptions.length - 1];
     if (!back || entry.start >= back.lost) return 0;
     const again = Math.min(entry.start + entry.token_ids.length, back.lost) - entry.start;
     back.again += again;
@@ -179,53 +179,53 @@ export class Lanes {
   }
 }
 
-/** @type {WeakMap<object, Lanes>} */
+/** @type {WeakMap<object, Tracks>} */
 const folded = new WeakMap();
 
 /**
- * Return the lanes of a log up to its end.
+ * Return the tracks of a log up to its end.
  * @param {{records: StepRecord[]}} log
  */
-export function lanesOf(log) {
-  let lanes = folded.get(log);
-  if (!lanes) folded.set(log, (lanes = new Lanes()));
-  while (lanes.length < log.records.length) lanes.append(log.records[lanes.length]);
-  return lanes;
+export function tracksOf(log) {
+  let tracks = folded.get(log);
+  if (!tracks) folded.set(log, (tracks = new Tracks()));
+  while (tracks.length < log.records.length) tracks.append(log.records[tracks.length]);
+  return tracks;
 }
 
 /**
- * Lanes to show: `lanes` in display order, a chosen one first; the other fields are those of Lanes.
- * @typedef {Pick<Lanes, "lanes" | "columns" | "most" | "length"> & {pinned: boolean, hidden: number}} ShownLanes
- *   `pinned`: the first lane is the chosen one; `hidden`: lanes that are left out
+ * Tracks to show: `tracks` in display order, a chosen one first; the other fields are those of Tracks.
+ * @typedef {Pick<Tracks, "tracks" | "columns" | "most" | "length"> & {pinned: boolean, hidden: number}} ShownTracks
+ *   `pinned`: the first track is the chosen one; `hidden`: tracks that are left out
  */
 
 /**
- * Return the lanes with content in records [from, to], preceded by the chosen one even if it has none.
- * @param {Lanes} lanes
+ * Return the tracks with content in records [from, to], preceded by the chosen one even if it has none.
+ * @param {Tracks} tracks
  * @param {number} from
  * @param {number} to
  * @param {number | null} chosen
- * @returns {ShownLanes}
+ * @returns {ShownTracks}
  */
-export function lanesIn({ lanes, byId, columns, most, length }, from, to, chosen) {
+export function tracksIn({ tracks, byId, columns, most, length }, from, to, chosen) {
   const pinned = chosen === null ? undefined : byId.get(chosen);
-  const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.left ?? to) >= from);
+  const alive = tracks.filter((track) => track !== pinned && track.from <= to && (track.left ?? to) >= from);
   alive.sort((a, b) => a.instance - b.instance); // grouped by instance, in stable order
   const shown = pinned ? [pinned, ...alive] : alive;
-  return { lanes: shown, columns, most, length, pinned: Boolean(pinned), hidden: lanes.length - shown.length };
+  return { tracks: shown, columns, most, length, pinned: Boolean(pinned), hidden: tracks.length - shown.length };
 }
 
 /**
- * Return the index in `lane.runs` of the run at record `index`, or of the next one after it.
- * @param {Lane} lane
+ * Return the index in `track.runs` of the run at record `index`, or of the next one after it.
+ * @param {Track} track
  * @param {number} index
  */
-export function runFrom(lane, index) {
+export function runFrom(track, index) {
   let low = 0;
-  let high = lane.runs.length;
+  let high = track.runs.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (lane.runs[middle].to < index) low = middle + 1;
+    if (track.runs[middle].to < index) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -233,29 +233,29 @@ export function runFrom(lane, index) {
 
 /**
  * Return the run at record `index`, or null before the sequence's arrival and after its end.
- * @param {Lane} lane
+ * @param {Track} track
  * @param {number} index
  */
-export function cellAt(lane, index) {
-  const run = lane.runs[runFrom(lane, index)];
+export function cellAt(track, index) {
+  const run = track.runs[runFrom(track, index)];
   return run && run.from <= index ? run : null;
 }
 
 /**
- * Return the lane's marks in records [from, to].
- * @param {Lane} lane
+ * Return the track's marks in records [from, to].
+ * @param {Track} track
  * @param {number} from
  * @param {number} to
  */
-export function marksIn(lane, from, to) {
+export function marksIn(track, from, to) {
   let low = 0;
-  let high = lane.marks.length;
+  let high = track.marks.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (lane.marks[middle].record < from) low = middle + 1;
+    if (track.marks[middle].record < from) low = middle + 1;
     else high = middle;
   }
   const found = [];
-  for (let i = low; i < lane.marks.length && lane.marks[i].record <= to; i++) found.push(lane.marks[i]);
+  for (let i = low; i < track.marks.length && track.marks[i].record <= to; i++) found.push(track.marks[i]);
   return found;
 }

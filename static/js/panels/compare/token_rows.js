@@ -55,7 +55,7 @@ const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ 
 const SPAN = { before: 24, after: 128 };
 
 /** @param {{now: Answer}} props */
-export function Lanes({ now }) {
+export function TokenRows({ now }) {
   const { shown, apart, same } = foldedPairs(now.sequences);
   const lanes = (/** @type {SequencePair[]} */ pairs) =>
     pairs.map((pair) => html`<${Pair} key=${keyOf(pair)} pair=${pair} first=${now.first_token} />`);

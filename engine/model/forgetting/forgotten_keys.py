@@ -12,7 +12,7 @@ from engine.cache.forget_settings import ForgetSettings
 BITS = 14  # of a score's mantissa
 
 
-class Choice(NamedTuple):
+class ForgottenKeys(NamedTuple):
     """Keys that a decision forgets, by KV head, the highest score first."""
 
     positions: list[list[int]]
@@ -21,9 +21,9 @@ class Choice(NamedTuple):
     lowest_kept: list[float | None]  # score of the last key that stayed among them; None: none did
 
 
-def choose(
+def choose_forgotten(
     scores: Tensor, visible: Tensor, settings: ForgetSettings, pinned: frozenset[int] = frozenset()
-) -> Choice | None:
+) -> ForgottenKeys | None:
     """Return what goes of the visible keys [Hkv, C]; None: no head has more than the budget.
 
     Sinks, the newest keys and `pinned` positions stay, the others in order of their scores; of equal ones the earlier.
@@ -35,17 +35,17 @@ def choose(
     protected[max(num_keys - settings.recent, 0) :] = True
     protected[[position for position in pinned if position < num_keys]] = True
     scores, visible = scores.double().cpu(), visible.cpu()
-    choice = Choice([], [], [], [])
+    forgotten = ForgottenKeys([], [], [], [])
     for own, seen in zip(scores, visible, strict=True):
         candidates = (seen & ~protected).nonzero()[:, 0]
         num_kept = min(max(settings.budget - int((seen & protected).sum()), 0), len(candidates))
         order = candidates[torch.sort(_rounded(own[candidates]), descending=True, stable=True).indices]
         gone, found = order[num_kept:], own[order]
-        choice.positions.append(gone.tolist())
-        choice.scores.append(found[num_kept:].tolist())
-        choice.ranks.append(list(range(num_kept + 1, num_kept + 1 + len(gone))))
-        choice.lowest_kept.append(float(found[num_kept - 1]) if num_kept else None)
-    return choice if any(choice.positions) else None
+        forgotten.positions.append(gone.tolist())
+        forgotten.scores.append(found[num_kept:].tolist())
+        forgotten.ranks.append(list(range(num_kept + 1, num_kept + 1 + len(gone))))
+        forgotten.lowest_kept.append(float(found[num_kept - 1]) if num_kept else None)
+    return forgotten if any(forgotten.positions) else None
 
 
 def _rounded(scores: Tensor) -> Tensor:

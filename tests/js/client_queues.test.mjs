@@ -1,9 +1,9 @@
-// The lanes of clients: who waits where at a record, as the log says afterwards or the server now.
+// The queues of clients: who waits where at a record, as the log says afterwards or the server now.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clientsAt, hasClients } from "../../static/js/core/client_lanes.js";
+import { clientsAt, hasClients } from "../../static/js/core/client_queues.js";
 import { logOf, reused } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 
@@ -12,7 +12,7 @@ const submit = (seq, tokens, client, waited, queue_position = 0) => ({
   ops: [{ ...op.submit(seq, tokens), client, waited, queue_position }],
 });
 
-/** Records end at 0, 1, 2, 3 s. b's second request is submitted at 3 s after 2.5 s in its lane, a's at 2 s after none. */
+/** Records end at 0, 1, 2, 3 s. b's second request is submitted at 3 s after 2.5 s of waiting for its turn, a's at 2 s after none. */
 const log = () =>
   logOf([
     submit(0, [1, 2, 3], "a", 0),
@@ -25,16 +25,16 @@ const log = () =>
   ]);
 
 const brief = (rows) =>
-  rows.map(({ client, lane, queued, running, tokens, streamed }) => [
+  rows.map(({ client, ahead, queued, running, tokens, streamed }) => [
     client,
-    lane,
+    ahead,
     queued,
     running,
     tokens,
     streamed.map(({ seq, end }) => [seq, end]),
   ]);
 
-test("of a past record the later submissions say who waited in a lane", () => {
+test("of a past record the later submissions say who waited for a turn", () => {
   // since 0.5 s: not yet at 0 s, at 1 s and 2 s, and at 3 s it is submitted
   assert.deepEqual(brief(clientsAt(log(), 0)), [["a", 0, [0], [], 0, []]]);
   assert.deepEqual(brief(clientsAt(log(), 1)), [
@@ -51,7 +51,7 @@ test("of a past record the later submissions say who waited in a lane", () => {
 test("of this moment the server says it, also of a client whose first request waits", () => {
   const rows = clientsAt(log(), 3, { b: 4, c: 1 });
   assert.deepEqual(
-    rows.map(({ client, lane }) => [client, lane]),
+    rows.map(({ client, ahead }) => [client, ahead]),
     [
       ["a", 0],
       ["b", 4],
@@ -60,13 +60,13 @@ test("of this moment the server says it, also of a client whose first request wa
   );
 });
 
-test("a run whose requests have no sender has no lanes, and who has nothing to do is left out", () => {
+test("a run whose requests have no sender has no queues, and who has nothing to do is left out", () => {
   assert.equal(hasClients(reused()), false);
   assert.deepEqual(clientsAt(reused(), 1), []);
   assert.equal(hasClients(log()), true);
 });
 
-test("a request that goes on at another instance waits in no lane again, and in a queue while its blocks come", () => {
+test("a request that goes on at another instance waits for no turn again, and in a queue while its blocks come", () => {
   const ask = (seq, id, kv_role) => ({
     type: "submit",
     seq_id: seq,

@@ -1,4 +1,4 @@
-"""Requests of the API that wait in their clients' lanes: of no log, for what waits is in none yet."""
+"""Metric of the API requests that wait for their client's turn. No log has them, since they are not submitted yet."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from app.metrics.names import ENGINE, LABELS
 WAITING = "kvtheater:lane_requests_waiting"
 OTHERS = "anonymous"  # clients not named in a file of keys
 
-Lanes = Callable[[], Iterable[tuple[str, dict[str, int]]]]
+Waiting = Callable[[], Iterable[tuple[str, dict[str, int]]]]
 
 
-class LaneRequests(Collector):
+class ClientQueueRequests(Collector):
     """Collector of waiting requests, read at each scrape."""
 
-    def __init__(self, lanes: Lanes, clients: Iterable[str]) -> None:
-        """Set up the collector. `lanes`: waiting requests per client and model, for each engine of the API.
+    def __init__(self, waiting: Waiting, clients: Iterable[str]) -> None:
+        """Set up the collector. `waiting`: waiting requests per client and model, for each engine of the API.
 
         `clients`: those that the server knows by name; the others share one series, so that requests cannot create
         series.
         """
-        self._lanes = lanes
+        self._waiting = waiting
         self._clients = sorted({*clients}) or [OTHERS]
 
     def collect(self) -> Iterator[Metric]:
-        """As they are now."""
+        """Return the current counts."""
         gauge = GaugeMetricFamily(
             WAITING, "Requests of the API that wait for their client's turn.", labels=[*LABELS, "client"]
         )
         counts: dict[tuple[str, str], int] = {}
-        for model, waiting in self._lanes():
+        for model, waiting in self._waiting():
             for client in self._clients:
                 counts.setdefault((model, client), 0)
             for client, count in waiting.items():

@@ -1,4 +1,4 @@
-"""Stages for a lesson's run: a bare engine, for checking and exporting, or a session with viewers."""
+"""Engine of a lesson's run: a bare one, for checking and exporting, or that of a session with viewers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LessonPrompt(Struct, frozen=True, kw_only=True):
     waited: float = 0.0
 
 
-class Stage(Protocol):
-    """Stage of the run. `log` is the whole present run, including what viewers may not see."""
+class LessonEngine(Protocol):
+    """Engine that a lesson runs on. `log` is the whole current run, including what viewers may not see."""
 
     @property
     def log(self) -> TraceReader: ...
@@ -52,8 +52,8 @@ class Stage(Protocol):
         """A new run, the present one's first `at` records and then the change."""
 
 
-class EngineStage:
-    """A stage without viewers: engines, one after another."""
+class BareLessonEngine:
+    """Engines without viewers, one per run of the lesson."""
 
     def __init__(
         self,

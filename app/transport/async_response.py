@@ -1,4 +1,4 @@
-"""Answers that come later, and bit by bit: a greenlet waits for them, and no thread does."""
+"""Responses whose body comes later, in pieces: a greenlet waits for them, and no thread does."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import gevent
 from app.transport.connection import CONNECTION, HttpConnection
 
 
-class LateAnswer:
-    """Late body of an endpoint's response, with `direct_passthrough` set. Used on the hub thread only.
+class AsyncResponse:
+    """Body of an endpoint's response that comes later, with `direct_passthrough` set. Used on the hub thread only.
 
     The response's own status and headers are not sent: `head` returns them when they are known.
     """
@@ -31,11 +31,11 @@ class LateAnswer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the answer, finished or abandoned."""
+        """End the response, finished or abandoned."""
 
 
 def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
-    """Return a greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
+    """Return a greenlet that calls `gone` when the client of a request leaves; to be killed when its response is over.
 
     It ends by itself when the client sends more: a request in advance, which waits for its turn.
     """

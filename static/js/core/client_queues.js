@@ -1,5 +1,5 @@
-// Requests per client in a record: waiting in the client's lane, queued in the engine, scheduled, and streamed. Waiting
-// in a lane is not recorded; the later submission contains its duration. Pure.
+// Requests per client in a record: waiting for the client's turn, queued in the engine, scheduled, and streamed.
+// The wait for a turn is not recorded; the later submission contains its duration. Pure.
 
 import { RequestParts } from "./request_parts.js";
 
@@ -11,7 +11,7 @@ import { RequestParts } from "./request_parts.js";
  * reason if the sequence ended with it
  * @typedef {object} ClientRow
  * @property {string} client
- * @property {number} lane requests waiting for the client's turn
+ * @property {number} ahead requests waiting for the client's turn
  * @property {number[]} queued sequences in the engine's queue
  * @property {number[]} running sequences with blocks
  * @property {number} tokens of its sequences computed by the step
@@ -65,7 +65,7 @@ export const hasClients = (log) => clientsOf(log).entries.length > 0;
 /**
  * Return the clients with anything in or after record `index`'s step, in the order of their arrival. `waiting`: current
  * number of waiting requests by client, from the server; null for a past record, where later submissions determine it
- * (requests that left their lane before submission are in no log).
+ * (requests that left before submission are in no log).
  * @param {TraceLog} log
  * @param {number} index
  * @param {Record<string, number> | null} [waiting]
@@ -77,15 +77,15 @@ export function clientsAt(log, index, waiting = null) {
   const rows = new Map();
   const rowOf = (/** @type {string} */ client) => {
     let row = rows.get(client);
-    if (!row) rows.set(client, (row = { client, lane: 0, queued: [], running: [], tokens: 0, streamed: [] }));
+    if (!row) rows.set(client, (row = { client, ahead: 0, queued: [], running: [], tokens: 0, streamed: [] }));
     return row;
   };
   const known = new Set(entries.map(({ client }) => client));
   for (const client of known) rowOf(client);
-  if (waiting) for (const [client, count] of Object.entries(waiting)) rowOf(client).lane = count;
+  if (waiting) for (const [client, count] of Object.entries(waiting)) rowOf(client).ahead = count;
   else {
     const now = log.records[index]?.timing.at ?? 0;
-    for (const { record, since, client } of entries) if (record > index && since <= now) rowOf(client).lane += 1;
+    for (const { record, since, client } of entries) if (record > index && since <= now) rowOf(client).ahead += 1;
   }
   const record = log.records[index];
   const state = log.stateAt(index);
@@ -103,7 +103,7 @@ export function clientsAt(log, index, waiting = null) {
   for (const { seq_id: seq, token_bytes: bytes } of record?.outputs ?? [])
     of(seq)?.streamed.push({ seq, bytes, end: ends.get(seq) ?? null });
   return [...rows.values()].filter(
-    ({ lane, queued, running, tokens, streamed }) =>
-      lane || queued.length || running.length || tokens || streamed.length,
+    ({ ahead, queued, running, tokens, streamed }) =>
+      ahead || queued.length || running.length || tokens || streamed.length,
   );
 }

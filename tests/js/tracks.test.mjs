@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cellAt, Lanes, lanesIn, lanesOf, marksIn } from "../../static/js/core/lanes.js";
+import { cellAt, Tracks, tracksIn, tracksOf, marksIn } from "../../static/js/core/tracks.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
 import { entryText } from "../../static/js/i18n/operations.js";
@@ -92,12 +92,12 @@ const RECORDS = [
 ].map((record, index) => ({ ...record, index, timing: { forward: record.seconds ?? 0 } }));
 
 const log = { header: HEADER, records: RECORDS };
-const kinds = (lanes, id) => RECORDS.map((_, i) => cellAt(lanes.byId.get(id), i)?.kind ?? "-");
+const kinds = (tracks, id) => RECORDS.map((_, i) => cellAt(tracks.byId.get(id), i)?.kind ?? "-");
 
-test("a lane says what a sequence did in every record", () => {
-  const lanes = lanesOf(log);
-  assert.deepEqual(kinds(lanes, 0), ["waiting", "prefill", "decode", "decode", "decode", "decode", "-", "-"]);
-  assert.deepEqual(kinds(lanes, 1), [
+test("a track says what a sequence did in every record", () => {
+  const tracks = tracksOf(log);
+  assert.deepEqual(kinds(tracks, 0), ["waiting", "prefill", "decode", "decode", "decode", "decode", "-", "-"]);
+  assert.deepEqual(kinds(tracks, 1), [
     "waiting",
     "waiting",
     "prefill",
@@ -107,10 +107,10 @@ test("a lane says what a sequence did in every record", () => {
     "idle",
     "idle",
   ]);
-  assert.deepEqual(kinds(lanes, 2), ["-", "-", "-", "-", "-", "-", "waiting", "waiting"]);
-  assert.equal(lanes.byId.get(0).runs.length, 3); // equal cells are one run, prefill chunks apart
+  assert.deepEqual(kinds(tracks, 2), ["-", "-", "-", "-", "-", "-", "waiting", "waiting"]);
+  assert.equal(tracks.byId.get(0).runs.length, 3); // equal cells are one run, prefill chunks apart
   assert.deepEqual(
-    lanes.byId
+    tracks.byId
       .get(1)
       .runs.filter((run) => run.kind === "prefill")
       .map((run) => run.tokens),
@@ -118,9 +118,9 @@ test("a lane says what a sequence did in every record", () => {
   );
 });
 
-test("of many lanes those are shown that are alive in the records in sight, the chosen one before them", () => {
-  const all = lanesOf(log); // 0 lives in records 0–5, 1 from 0 on, 2 in 6–7
-  const ids = (from, to, chosen = null) => lanesIn(all, from, to, chosen).lanes.map((lane) => lane.seq_id);
+test("of many tracks those are shown that are alive in the records in sight, the chosen one before them", () => {
+  const all = tracksOf(log); // 0 lives in records 0–5, 1 from 0 on, 2 in 6–7
+  const ids = (from, to, chosen = null) => tracksIn(all, from, to, chosen).tracks.map((track) => track.seq_id);
   assert.deepEqual(ids(0, Infinity), [0, 1, 2]);
   assert.deepEqual(ids(2, 4), [0, 1]);
   assert.deepEqual(ids(5, 6), [0, 1, 2]);
@@ -128,12 +128,12 @@ test("of many lanes those are shown that are alive in the records in sight, the 
   assert.deepEqual(ids(6, 7, 0), [0, 1, 2]); // chosen, though it has finished
   assert.deepEqual(ids(2, 4, 1), [1, 0]);
   assert.deepEqual(ids(2, 4, 99), [0, 1]); // not here
-  const { pinned, hidden, columns } = lanesIn(all, 6, 7, null);
+  const { pinned, hidden, columns } = tracksIn(all, 6, 7, null);
   assert.deepEqual([pinned, hidden, columns.length], [false, 1, 8]);
 });
 
 test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
-  const { columns, most } = lanesOf(log);
+  const { columns, most } = tracksOf(log);
   assert.deepEqual(columns[2], {
     step: 2,
     kind: "step",
@@ -149,66 +149,66 @@ test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
 });
 
 test("preempted after 6 tokens, back over 4 cached ones: 2 of the 3 tokens are computed a second time", () => {
-  const lane = lanesOf(log).byId.get(1);
-  assert.deepEqual(lane.preemptions, [
+  const track = tracksOf(log).byId.get(1);
+  assert.deepEqual(track.preemptions, [
     { record: 4, at: 0, step: 4, lost: 6, resumed: 5, resumed_step: 5, cached: 4, again: 2 },
   ]);
-  assert.deepEqual(cellAt(lane, 5), { kind: "prefill", from: 5, to: 5, tokens: 3, again: 2 });
+  assert.deepEqual(cellAt(track, 5), { kind: "prefill", from: 5, to: 5, tokens: 3, again: 2 });
 });
 
 test("marks are found by window", () => {
-  const lane = lanesOf(log).byId.get(1);
+  const track = tracksOf(log).byId.get(1);
   assert.deepEqual(
-    marksIn(lane, 0, 7).map((m) => `${m.record} ${m.mark}`),
+    marksIn(track, 0, 7).map((m) => `${m.record} ${m.mark}`),
     ["0 submit", "1 defer", "4 preempt", "5 hit"],
   );
-  assert.deepEqual(marksIn(lane, 2, 4), [{ record: 4, at: 0, mark: "preempt" }]);
+  assert.deepEqual(marksIn(track, 2, 4), [{ record: 4, at: 0, mark: "preempt" }]);
 });
 
 test("folding goes on where it stopped and gives what folding at once gives", () => {
   const growing = { header: HEADER, records: RECORDS.slice(0, 3) };
-  const lanes = lanesOf(growing);
-  assert.equal(lanes.length, 3);
+  const tracks = tracksOf(growing);
+  assert.equal(tracks.length, 3);
   growing.records.push(...RECORDS.slice(3));
-  assert.equal(lanesOf(growing), lanes);
-  const whole = new Lanes();
+  assert.equal(tracksOf(growing), tracks);
+  const whole = new Tracks();
   RECORDS.forEach((record) => whole.append(record));
-  assert.deepEqual(JSON.stringify(lanes.lanes), JSON.stringify(whole.lanes));
+  assert.deepEqual(JSON.stringify(tracks.tracks), JSON.stringify(whole.tracks));
 });
 
 test("40 sequences over 500 steps: a run each, whatever the number of steps", () => {
-  const lanes = new Lanes();
+  const tracks = new Tracks();
   const ids = Array.from({ length: 40 }, (_, id) => id);
-  lanes.append({ kind: "submit", step: 0, ops: ids.map((id) => submit(id, 4)) });
-  lanes.append({
+  tracks.append({ kind: "submit", step: 0, ops: ids.map((id) => submit(id, 4)) });
+  tracks.append({
     kind: "step",
     step: 1,
     ops: ids.map((id) => admit(id)),
     batch: ids.map((id) => entry(id, "prefill", 0, 4)),
   });
   for (let step = 2; step <= 500; step++)
-    lanes.append({ kind: "step", step, ops: [], batch: ids.map((id) => entry(id, "decode", step + 2, 1)) });
-  assert.equal(lanes.lanes.length, 40);
-  assert.deepEqual(lanes.lanes[39].runs.at(-1), { kind: "decode", from: 2, to: 500 });
-  assert.equal(cellAt(lanes.lanes[7], 250).kind, "decode");
+    tracks.append({ kind: "step", step, ops: [], batch: ids.map((id) => entry(id, "decode", step + 2, 1)) });
+  assert.equal(tracks.tracks.length, 40);
+  assert.deepEqual(tracks.tracks[39].runs.at(-1), { kind: "decode", from: 2, to: 500 });
+  assert.equal(cellAt(tracks.tracks[7], 250).kind, "decode");
 });
 
 test("a swapped sequence keeps its tokens", () => {
-  const lanes = new Lanes();
-  lanes.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
-  lanes.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
-  lanes.append({ kind: "step", step: 2, ops: [{ ...preempt, seq_id: 0, mode: "swap" }] });
-  lanes.append({
+  const tracks = new Tracks();
+  tracks.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
+  tracks.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
+  tracks.append({ kind: "step", step: 2, ops: [{ ...preempt, seq_id: 0, mode: "swap" }] });
+  tracks.append({
     kind: "step",
     step: 3,
     ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }],
     batch: [entry(0, "decode", 4, 1)],
   });
   assert.deepEqual(
-    lanes.lanes[0].runs.map((run) => run.kind),
+    tracks.tracks[0].runs.map((run) => run.kind),
     ["waiting", "prefill", "swapped", "decode"],
   );
-  assert.equal(lanes.lanes[0].preemptions[0].again, 0);
+  assert.equal(tracks.tracks[0].preemptions[0].again, 0);
 });
 
 /** The same run with its tokens as operations. */

@@ -1,4 +1,4 @@
-"""Time → Engine of a run that several clients share: lanes, queue, one step, streams."""
+"""Time → Engine of a run that several clients share: client queues, queue, one step, streams."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def cells(page: Page) -> list[list[str]]:
     return found
 
 
-def test_lanes_of_clients_lead_to_one_step_and_its_tokens_to_their_streams(open_page: OpenPage, shared: Path) -> None:
+def test_queues_of_clients_lead_to_one_step_and_its_tokens_to_their_streams(open_page: OpenPage, shared: Path) -> None:
     page = open_page("/?detail=time&chart=flow&lang=en")
     drop_recording(page, shared)
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.step.value = 2))")
@@ -55,7 +55,7 @@ def test_lanes_of_clients_lead_to_one_step_and_its_tokens_to_their_streams(open_
     expect(page.locator("#clients [role=status]")).to_contain_text("no step here")
 
 
-def test_a_run_without_clients_has_no_lanes(open_page: OpenPage) -> None:
+def test_a_run_without_clients_has_no_client_queues(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&detail=time&chart=flow", connection="replay")
     expect(page.locator(".flow-parts")).to_be_visible()
     expect(page.locator("#clients")).to_have_count(0)

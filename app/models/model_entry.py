@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 
 from app.ground.errors import refuse
 from app.models.engine_face import ServedModel
-from engine.model.stages import IN_WORDS, STAGES, Stage
+from engine.model.loading_stages import IN_WORDS, LOADING_STAGES, LoadingStage
 from engine.trace.records import ModelFacts
 
 ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
@@ -22,8 +22,8 @@ class ModelStatus(TypedDict):
 
     name: str
     state: ModelState  # none: this server shows recordings only; unloaded: it loads on demand
-    stage: Stage | None  # what is done while it is loading; at what it failed
-    stages: list[Stage]  # all, in their order
+    stage: LoadingStage | None  # what is done while it is loading; at what it failed
+    stages: list[LoadingStage]  # all, in their order
     seconds: float  # since loading began, until it was over
     compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
     error: str  # why it failed, or why it was not compiled: one sentence, or nothing
@@ -31,12 +31,12 @@ class ModelStatus(TypedDict):
     bytes: int  # that its weights take now
 
 
-class Served:
+class ModelEntry:
     """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
 
     def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
-        """Wrap a model. None: nothing is live, only recordings. `Served.loading` is for a model that loads now,
-        `Served.unloaded` for one that loads on demand.
+        """Wrap a model. None: nothing is live, only recordings. `ModelEntry.loading` is for a model that loads now,
+        `ModelEntry.unloaded` for one that loads on demand.
         """
         self.place: ModelPlace = place
         self.leases = 0  # uses of it that are not over; `app.models.registry.Models` counts them
@@ -45,7 +45,7 @@ class Served:
         self._known = _known_of(model)
         self._name = model.facts.name if model is not None else name
         self._state: ModelState = "none" if model is None else "ready"
-        self._stage: Stage | None = None
+        self._stage: LoadingStage | None = None
         self._compiled: CompiledState = "off"
         self._error = ""
         self._began = time.monotonic()
@@ -54,14 +54,14 @@ class Served:
         self._lock = threading.RLock()
 
     @classmethod
-    def loading(cls, name: str) -> Served:
+    def loading(cls, name: str) -> ModelEntry:
         """Return a model that is on its way: `begin`, then `have` or `fail` say how far it is."""
         found = cls(None, name)
         found._state, found._seconds = "loading", None
         return found
 
     @classmethod
-    def unloaded(cls, name: str, place: ModelPlace) -> Served:
+    def unloaded(cls, name: str, place: ModelPlace) -> ModelEntry:
         """Return a model that is loaded on demand."""
         found = cls(None, name, place)
         found._state = "unloaded"
@@ -137,7 +137,7 @@ class Served:
                 "name": self._name,
                 "state": self._state,
                 "stage": self._stage,
-                "stages": list(STAGES),
+                "stages": list(LOADING_STAGES),
                 "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
                 "compiled": self._compiled,
                 "error": self._error,
@@ -164,7 +164,7 @@ class Served:
             self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"
             self._changed(self.status())
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: LoadingStage) -> None:
         """This is done next."""
         with self._lock:
             self._stage = stage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Stage = Literal["torch", "vocabulary", "weights", "check"]
-STAGES: tuple[Stage, ...] = get_args(Stage)
+LoadingStage = Literal["torch", "vocabulary", "weights", "check"]
+LOADING_STAGES: tuple[LoadingStage, ...] = get_args(LoadingStage)
 
 # Texts of the stages in a terminal; the page has its own.
-IN_WORDS: dict[Stage, str] = {
+IN_WORDS: dict[LoadingStage, str] = {
     "torch": "starting torch",
     "vocabulary": "reading its vocabulary",
     "weights": "reading its weights",

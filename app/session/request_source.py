@@ -10,7 +10,7 @@ from app.session.answers import ApiStatus
 from engine.trace.records import StepRecord
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """Every method but `num_active` and `status` is called on the engine thread, between two steps."""
 
     @property
