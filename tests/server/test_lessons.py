@@ -1,14 +1,15 @@
 """Lessons over the wire: what answers a question is not there before the answer is."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import requests
 
-from tests.server.conftest import Client, wait_for
+from tests.server.conftest import Client, Server, wait_for
 
 LESSON = "not-yet"
 
@@ -125,6 +126,28 @@ def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(learner: Cli
     assert new["theater"] != told["theater"] and new["progress"] == again["progress"]
     assert [item["kind"] for item in new["items"]] == [item["kind"] for item in again["items"]]
     assert next(item for item in new["items"] if item["index"] == at)["given"] == [0]
+
+
+def test_a_lessons_prompt_is_seen_as_one_that_is_submitted(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    text = """+++
+id = "seen"
+minutes = 1
+model = "fake"
+title = { en = "Seen" }
+prompts = { en = ["a，b"] }
++++
+## first
+do: submit
+"""
+    (tmp_path / "seen.md").write_text(text, encoding="utf-8")
+    server = make_server(lessons=tmp_path)
+    client = server.client()
+    told = client.do("lesson_open", lesson="seen", language="en")
+    client.do("join", theater=told["theater"])
+    client.do("lesson_go", theater=told["theater"], item=0)
+    wait_for(lambda: client.batches, "the submission")
+    record = msgspec.msgpack.decode(client.batches[0]["records"][0])
+    assert bytes(record["ops"][0]["prompt_token_ids"]) == b"a,b"
 
 
 def test_two_lessons_do_not_disturb_each_other(learner: Client) -> None:
