@@ -40,7 +40,7 @@ const HATCHES = {
   "\\": "M6 2L16 12M12 2L22 12",
 };
 
-/** @typedef {import("./store.js").Shown} Shown */
+/** @import {Shown} from "./store.js" */
 
 /**
  * Variants by colour plus marker and dash, or by the bars' hatching; records by line or hatching.

@@ -16,11 +16,7 @@ export const rewritten = signal(false);
 
 const expected = () => ({ expect: store.own.numRecords.peek() });
 
-/**
- * Submit the draft to the waiting queue, now or after some steps.
- *
- * @param {number} [after]
- */
+/** Submit the draft to the waiting queue, now or after some steps. @param {number} [after] */
 export async function addPrompt(after = 0) {
   const text = draft.value;
   if (!text) return store.toast(t("error.no_prompt"));
@@ -73,7 +69,9 @@ export async function prefill() {
   await command("prefill");
 }
 
-/** @typedef {import("../core/wire.js").Performed} Performed */
+/** @import {Performed} from "../core/wire.js" */
+/** @import {OptionValue} from "../state/settings.js" */
+
 /** @type {Promise<Performed | false | null> | null} */
 let stepping = null;
 /** @type {Promise<Performed | false | null> | null} */
@@ -156,8 +154,6 @@ export const running = () =>
 
 /** Return whether the controls differ from the run's header. */
 export const configDiffers = () => differing().length > 0;
-
-/** @typedef {import("../state/settings.js").OptionValue} OptionValue */
 
 /** @param {string} name @param {OptionValue} value */
 export const changeConfig = (name, value) => changeConfigs({ [name]: value });

@@ -6,7 +6,7 @@ import { session } from "../net/session.js";
 import { classState, ownSeat } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 
-/** @typedef {import("../core/wire.js").Events} Events */
+/** @import {Events} from "../core/wire.js" */
 
 /**
  * Open a class with this browser as its presenter.

@@ -11,6 +11,8 @@ import * as store from "../state/store.js";
 import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
 
+/** @import {TraceLog} from "../core/log.js" */
+
 /**
  * Record of a newly opened recording from which playing is offered; null: none.
  *
@@ -63,7 +65,7 @@ export function accept() {
  * and the opening and the intro view have their own positions. Called once at page start.
  */
 export function followOpened() {
-  /** @type {import("../core/log.js").TraceLog | null} */
+  /** @type {TraceLog | null} */
   let seen = null;
   effect(() => {
     const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
@@ -83,7 +85,7 @@ export function followOpened() {
 /**
  * Show a log near its most telling record at once, and exactly there when the arrays determine it.
  *
- * @param {import("../core/log.js").TraceLog} log
+ * @param {TraceLog} log
  */
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];

@@ -91,21 +91,12 @@ export function keyOf({ key, shiftKey }) {
   return shiftKey && (letter || key.startsWith("Arrow") || key.startsWith("Page")) ? `Shift+${name}` : name;
 }
 
-/**
- * Return the element of an event.
- *
- * @param {Event} event
- */
+/** Return the element of an event. @param {Event} event */
 const elementOf = (event) => /** @type {Element | null} */ (event.target);
 
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 
-/**
- * Return the row for an event at its element, or null.
- *
- * @param {KeyboardEvent} event
- * @returns {Row | null}
- */
+/** Return the row for an event at its element, or null. @param {KeyboardEvent} event @returns {Row | null} */
 export function rowFor(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return null;
   const key = keyOf(event);

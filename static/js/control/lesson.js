@@ -57,7 +57,8 @@ async function playAdded(before) {
   } else store.backToLive();
 }
 
-/** @typedef {import("../core/wire.js").LessonState} LessonState */
+/** @import {LessonState} from "../core/wire.js" */
+/** @import {Given} from "../state/lessons.js" */
 
 const AGAIN = 500; // ms between two checks whether the server is back
 
@@ -103,11 +104,7 @@ function openWanted(lost, can) {
   if (lost || (isOther && can)) queueMicrotask(() => open(wanted));
 }
 
-/**
- * Go to a lesson, or to the list of lessons (null).
- *
- * @param {string | null} id
- */
+/** Go to a lesson, or to the list of lessons (null). @param {string | null} id */
 export function learn(id) {
   batch(() => {
     settings.lesson.value = id;
@@ -150,7 +147,7 @@ export async function goOn() {
 /**
  * Answer the current question with an option, a list of operations or of moves; null: not sure.
  *
- * @param {import("../state/lessons.js").Given} given
+ * @param {Given} given
  */
 export async function answer(given) {
   const now = currentLesson.peek();
@@ -194,8 +191,8 @@ async function open(wanted) {
 
 /**
  * @param {{
- *   lesson: string, theater: string | null, at: number, answers: Record<string, import("../state/lessons.js").Given[]>,
- *   changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
+ *   lesson: string, theater: string | null, at: number, answers: Record<string, Given[]>,
+ *   changes: Record<string, number>, again: import("../core/wire.js").Earlier[],
  * }} wish
  */
 async function begin(wish) {

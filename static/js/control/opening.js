@@ -15,7 +15,8 @@ import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 
-/** @typedef {import("../core/film.js").Film} Film */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {Film} from "../core/film.js" */
 
 const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
 const LANGUAGES = new Set(["en", "zh"]); // languages with recordings
@@ -26,19 +27,11 @@ export const opening = signal(false);
 /** Elapsed seconds of the opening. */
 export const time = signal(0);
 export const playing = signal(false);
-/**
- * Index of the chosen word, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
- */
+/** Index of the chosen word, or null. @type {Signal<number | null>} */
 export const taken = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<Film | null>} */
+/** @type {Signal<Film | null>} */
 export const film = signal(null);
-/**
- * Continuation of the text after each word of the fan.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
- */
+/** Continuation of the text after each word of the fan. @type {Signal<string[]>} */
 export const futures = signal([]);
 export const failed = signal(false);
 
@@ -197,10 +190,7 @@ export async function take(k) {
   endOpening();
 }
 
-/**
- * @param {Film} now
- * @param {number} k
- */
+/** @param {Film} now @param {number} k */
 async function forkLive(now, k) {
   if (!(await live()) || store.modelFacts.peek()?.model?.name !== now.log.header.model.name) return false;
   return takeWord(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
@@ -256,11 +246,7 @@ function live(patience = READY_MS) {
   });
 }
 
-/**
- * Recorded branches of a site; empty elsewhere.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<import("../state/site.js").Future[]>}
- */
+/** Recorded branches of a site; empty elsewhere. @type {Signal<import("../state/site.js").Future[]>} */
 export const recordedFutures = signal([]);
 
 /** Load the list of branches. Called once, on a site. */
@@ -282,10 +268,7 @@ export async function openFuture(of, record, token) {
   return session.watch(found.id, record + 1); // after the record that shows which word is chosen
 }
 
-/**
- * @param {Film} now
- * @param {number} k
- */
+/** @param {Film} now @param {number} k */
 async function openRecorded(now, k) {
   try {
     const answer = await fetch(folder(`opening/${filmLanguage.peek()}-fork-${k}.kvtrace`));

@@ -112,11 +112,7 @@ export function followPlaying() {
   });
 }
 
-/**
- * Move by one record or sub-step. Returns false at the end.
- *
- * @param {number} direction
- */
+/** Move by one record or sub-step. Returns false at the end. @param {number} direction */
 function move(direction) {
   if (viewSub.peek() !== null) return stepPlayhead(direction);
   const next = store.viewIndex.peek() + direction;
@@ -132,21 +128,13 @@ function ended() {
 
 // ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Move one record forward or back, by hand.
- *
- * @param {number} direction
- */
+/** Move one record forward or back, by hand. @param {number} direction */
 export function stepRecord(direction) {
   stop();
   store.goTo(Math.max(-1, store.viewIndex.peek() + direction));
 }
 
-/**
- * Move one sub-step forward or back, by hand.
- *
- * @param {number} direction
- */
+/** Move one sub-step forward or back, by hand. @param {number} direction */
 export function stepSub(direction) {
   stop();
   stepPlayhead(direction);
@@ -169,11 +157,7 @@ export function previous() {
   return move(-1);
 }
 
-/**
- * Jump to record `index`; the browser's Back returns here.
- *
- * @param {number} index
- */
+/** Jump to record `index`; the browser's Back returns here. @param {number} index */
 export function jumpTo(index) {
   stop();
   const last = store.numRecords.peek() - 1;
@@ -186,11 +170,7 @@ export function jumpTo(index) {
 /** @param {number} tenths */
 export const jumpToTenth = (tenths) => jumpTo(recordAtTenth(tenths, store.numRecords.peek()));
 
-/**
- * Jump to the record of engine step `step`. Returns false if the log does not contain it.
- *
- * @param {number} step
- */
+/** Jump to the record of engine step `step`. Returns false if the log does not contain it. @param {number} step */
 export function jumpToStep(step) {
   const index = recordOfStep(store.log.peek(), step);
   if (index !== null) jumpTo(index);
@@ -210,11 +190,7 @@ export function eventFrom(index, direction, kind = eventKind.value) {
   return nearest(recordsOf(kind), index, direction);
 }
 
-/**
- * Return the records of a kind, ascending.
- *
- * @param {string} kind
- */
+/** Return the records of a kind, ascending. @param {string} kind */
 export function recordsOf(kind) {
   const log = store.log.value;
   if (!log) return [];
@@ -232,11 +208,7 @@ export function jumpToEvent(direction, kind = eventKind.peek()) {
   return to !== null;
 }
 
-/**
- * Show sub-step `sub` of the shown record; if it is already shown, show the record complete.
- *
- * @param {number} sub
- */
+/** Show sub-step `sub` of the shown record; if it is already shown, show the record complete. @param {number} sub */
 export function chooseSub(sub) {
   stop();
   const index = store.viewIndex.peek();

@@ -45,11 +45,7 @@ async function step() {
   return done ? done.performed > 0 : false;
 }
 
-/**
- * Player that cannot produce records.
- *
- * @type {Player}
- */
+/** Player that cannot produce records. @type {Player} */
 export const onlyLooking = {
   live: () => false,
   running: () => false,

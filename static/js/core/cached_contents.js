@@ -14,8 +14,8 @@ export function hashKey(hash) {
   return found;
 }
 
+/** @import {StepRecord} from "./trace.js" */
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was allocated
  * @typedef {object} Content of one block, identified by all tokens from the start of its sequence
  * @property {string} hash hexadecimal

@@ -1,11 +1,12 @@
 // Goodput: requests per second that met their service level objectives (DistServe, arXiv 2401.09670). Mirrors
 // engine/trace/goodput.py; a test holds both to the same numbers. Pure.
 
+/** @import {Row} from "./requests.js" */
+
 /**
  * Objectives, in seconds.
  *
  * @typedef {{ttft: number, tpot: number}} Slo
- * @typedef {import("./requests.js").Row} Row
  * @typedef {{met: number, ended: number, perSecond: number | null, missed: Row[]}} Goodput `missed`: the sequences that
  *   did not meet it, of requests that have ended
  */
@@ -31,12 +32,7 @@ export const sloText = ({ ttft, tpot }) => `ttft:${milliseconds(ttft)},tpot:${mi
 /** @param {number} seconds */
 export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 
-/**
- * Return whether a row meets the objective; a single token has no TPOT.
- *
- * @param {Row} row
- * @param {Slo} slo
- */
+/** Return whether a row meets the objective; a single token has no TPOT. @param {Row} row @param {Slo} slo */
 export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
 
 /**

@@ -20,10 +20,7 @@ export function initialEvent(log) {
   return marks.get("preempt")?.[0] ?? marks.get("load")?.[0] ?? marks.get("hit")?.[0] ?? null;
 }
 
-/**
- * Return the first decode steps, which are searched for a broad row.
- * @param {Log} log
- */
+/** Return the first decode steps, which are searched for a broad row. @param {Log} log */
 export function firstDecodes(log) {
   const found = [];
   for (const record of log.records) {

@@ -21,12 +21,10 @@ export const LIVE_CAPTURES = 96 * MIB;
 
 let nextId = 0;
 
+/** @import {Origin} from "./slot_origins.js" */
+/** @import {State} from "./state_parts.js" */
+/** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Capture} Capture
- * @typedef {import("./trace.js").LayerCapture} LayerCapture
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./slot_origins.js").Origin} Origin
  * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written `block_tables`: one
  * per block group, as the write found them
  */
@@ -266,10 +264,7 @@ export class TraceLog {
     return -1;
   }
 
-  /**
-   * @template V
-   * @param {Map<number, V>} map @param {number} key @param {V} value @param {number} limit
-   */
+  /** @template V @param {Map<number, V>} map @param {number} key @param {V} value @param {number} limit */
   #remember(map, key, value, limit) {
     map.set(key, value);
     const oldest = map.keys().next();

@@ -4,10 +4,8 @@
 import { labelText, loneLabel } from "./labels.js";
 import { STRUCTS } from "./schema.js";
 
+/** @import {Header, Op, StepRecord} from "./trace.js" */
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").Header} Header
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {string | number | boolean | null | undefined} Scalar
  * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by
  * name

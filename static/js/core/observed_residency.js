@@ -2,10 +2,9 @@
 
 import { contentsOf, hashKey } from "./cached_contents.js";
 
+/** @import {Contents} from "./cached_contents.js" */
+/** @import {StepRecord, Stored} from "./trace.js" */
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./cached_contents.js").Contents} Contents
- * @typedef {import("./trace.js").Stored} Stored
  * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Residency `to`: the record that
  * ended it, Infinity: none
  * @typedef {object} Group of layers whose blocks are cached together

@@ -7,10 +7,9 @@ import { contentsOf, hashKey } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
 import { groupOf, isOfStates } from "./groups.js";
 
+/** @import {Group} from "./groups.js" */
+/** @import {Block, State} from "./state_parts.js" */
 /**
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./state_parts.js").Block} Block
- * @typedef {import("./groups.js").Group} Group
  * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log
  * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and can be hit until its block is allocated;
  * evicted, and present only for its successors

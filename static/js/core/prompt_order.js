@@ -1,9 +1,7 @@
 // Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/prompt_order.py. Pure.
 
-/**
- * @typedef {import("./wire.js").Move} Move
- * @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end
- */
+/** @import {Move} from "./wire.js" */
+/** @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end */
 
 const LINE_END = -1; // stands for the token between two lines
 export const MAX_MOVES = 64;
@@ -29,10 +27,7 @@ export function canMove(prompts, movable, moves) {
   );
 }
 
-/**
- * Return the moves without those that the next move of the same part overrides.
- * @param {Move[]} moves
- */
+/** Return the moves without those that the next move of the same part overrides. @param {Move[]} moves */
 export const inEffect = (moves) => moves.filter(({ part }, i) => moves[i + 1]?.part !== part);
 
 /**

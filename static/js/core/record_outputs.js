@@ -1,7 +1,7 @@
 // Context of a record's operations: its outputs, each consumed once, and its drafts. Mirrors
 // engine/trace/record_outputs.py. Pure.
 
-/** @typedef {import("./trace.js").Output} Output */
+/** @import {Output} from "./trace.js" */
 
 export class RecordOutputs {
   /** @param {Output[]} outputs a step that verifies drafts may choose a token several times */

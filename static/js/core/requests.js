@@ -13,8 +13,8 @@ export const SLOW = 2;
 export const MINUTE = 60;
 const FEW = 5; // length of the short lists of steps and sequences
 
+/** @import {StepRecord} from "./trace.js" */
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
  * @typedef {object} Row of one sequence; for a request on several instances, of all its parts
  * @property {number} seq the last part
@@ -122,10 +122,7 @@ class Counts {
     if (row?.seq === seq) row.end = end;
   }
 
-  /**
-   * @param {import("./trace.js").Submit} op
-   * @param {number | null} before the part that it continues
-   */
+  /** @param {import("./trace.js").Submit} op @param {number | null} before the part that it continues */
   #enter(op, before) {
     const known = before === null ? undefined : this.bySeq.get(before);
     if (known) {

@@ -7,11 +7,10 @@ import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
 
+/** @import {MessageKey} from "../core/messages.js" */
+/** @import {BatchEntry, Op} from "../core/trace.js" */
 /**
- * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/log.js").TraceLog} Log
- * @typedef {import("../core/trace.js").Op} Op
- * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {NonNullable<ReturnType<Log["tail"]["sequences"]["get"]>>} Sequence
  * @typedef {object} At subject of a sentence
  * @property {Log} log

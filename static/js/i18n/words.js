@@ -21,11 +21,7 @@ export function addWords(code, { texts, glossary }) {
   Object.assign(GLOSSARIES, glossary);
 }
 
-/**
- * Add words of a language that were loaded later.
- * @param {string} code
- * @param {Record<string, string>} texts
- */
+/** Add words of a language that were loaded later. @param {string} code @param {Record<string, string>} texts */
 export function addMoreWords(code, texts) {
   TEXTS[code] = { ...TEXTS[code], ...texts };
 }
@@ -159,9 +155,7 @@ export const percentText = (share) => `${(100 * share).toFixed(1)}${THIN}%`;
 
 // Glossary: the field's terms with definitions in every language, used by terms, tooltips and the help.
 
-/**
- * @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm
- */
+/** @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm */
 
 /** Return the groups of the glossary, in the order of the help. */
 export const groupsOfTerms = () => Object.keys(GLOSSARIES[language.value]);

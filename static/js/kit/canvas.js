@@ -8,11 +8,7 @@ export { frameDone };
 
 let atLeast = 1; // minimum canvas pixels per CSS pixel
 
-/**
- * Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on.
- *
- * @param {number} ratio
- */
+/** Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on. @param {number} ratio */
 export function sharpen(ratio) {
   atLeast = ratio;
 }
@@ -27,11 +23,7 @@ export function measureNow() {
 
 /** @typedef {{width: number, height: number}} Size in CSS pixels */
 
-/**
- * Return the 2D context of a canvas, which every supported browser has.
- *
- * @param {HTMLCanvasElement} canvas
- */
+/** Return the 2D context of a canvas, which every supported browser has. @param {HTMLCanvasElement} canvas */
 export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 
 /**
@@ -108,11 +100,7 @@ export function usePainter(watch, paint) {
 /** @type {Map<string, number>} text -> px */
 const widths = new Map();
 
-/**
- * Return the width of `text` at 17 px in the page's font.
- *
- * @param {string} text
- */
+/** Return the width of `text` at 17 px in the page's font. @param {string} text */
 export function labelWidth(text) {
   const known = widths.get(text);
   if (known !== undefined) return known;

@@ -53,10 +53,7 @@ export function useFocusOfViews(view) {
   useLayoutEffect(() => focusAgain(left.current.get(view) ?? null), [view]);
 }
 
-/**
- * @param {Element | null} element
- * @param {string} [otherwise]
- */
+/** @param {Element | null} element @param {string} [otherwise] */
 function focusAgain(element, otherwise = "") {
   queueMicrotask(() => {
     if (document.activeElement !== document.body) return;
@@ -113,11 +110,7 @@ export function rove(selector) {
 /** @type {Record<string, "previousElementSibling" | "nextElementSibling">} */
 const NEIGHBOUR = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
 
-/**
- * Move the focus from the focused button to its neighbour.
- *
- * @param {KeyboardEvent} event
- */
+/** Move the focus from the focused button to its neighbour. @param {KeyboardEvent} event */
 export function walkRow(event) {
   const next = NEIGHBOUR[event.key];
   if (!next) return;

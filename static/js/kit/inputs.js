@@ -6,7 +6,7 @@ import { fits } from "../state/options.js";
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
 
-/** @typedef {import("../state/options.js").Bounds} Bounds */
+/** @import {Bounds} from "../state/options.js" */
 
 /**
  * Input that shows `value`, or the text being typed until it is accepted (`onChange`) or the field loses the focus.
@@ -104,20 +104,11 @@ export function Segmented({ label, name, choices, text, usual }) {
   </span>`;
 }
 
-/**
- * @param {(value: string) => void} take
- * @returns {(event: Event) => void}
- */
+/** @param {(value: string) => void} take @returns {(event: Event) => void} */
 export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).value);
 
-/**
- * @param {(checked: boolean) => void} take
- * @returns {(event: Event) => void}
- */
+/** @param {(checked: boolean) => void} take @returns {(event: Event) => void} */
 export const withChecked = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
 
-/**
- * @param {(input: HTMLInputElement) => void} take
- * @returns {(event: Event) => void}
- */
+/** @param {(input: HTMLInputElement) => void} take @returns {(event: Event) => void} */
 export const withInput = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget));

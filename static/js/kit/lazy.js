@@ -8,7 +8,7 @@ import { addLazyWords } from "../state/lazy_words.js";
 import { toast } from "../state/store.js";
 import { html } from "./html.js";
 
-/** @typedef {import("./html.js").Component} Component */
+/** @import {Component} from "./html.js" */
 
 /**
  * Return a panel's component, loaded by `load`, which imports the panel's module. `folder`: of a panel whose lazy style

@@ -2,10 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 
-/**
- * @param {{clientX: number, clientY: number}} event
- * @param {HTMLElement} element
- */
+/** @param {{clientX: number, clientY: number}} event @param {HTMLElement} element */
 export function pointIn(event, element) {
   const box = element.getBoundingClientRect();
   const scale = box.width ? element.offsetWidth / box.width : 1;

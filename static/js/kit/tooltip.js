@@ -20,23 +20,14 @@ export const tip = signal(null);
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let leaving; // the pointer has left the word and may be moving to the tooltip
 
-/**
- * @param {Element} element what the lines explain
- * @param {Lines} lines
- */
+/** @param {Element} element what the lines explain @param {Lines} lines */
 export function showTip(element, lines) {
   const box = element.getBoundingClientRect();
   clearTimeout(leaving);
   tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines, of: element };
 }
 
-/**
- * Show the lines beside the pointer.
- *
- * @param {number} x
- * @param {number} y
- * @param {Lines} lines
- */
+/** Show the lines beside the pointer. @param {number} x @param {number} y @param {Lines} lines */
 export function tipAt(x, y, lines) {
   clearTimeout(leaving);
   tip.value = { x, y: y - 6, bottom: y + 14, lines, of: null };

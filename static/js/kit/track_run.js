@@ -2,10 +2,8 @@
 
 import { sequencePattern, wastePattern } from "./texture.js";
 
-/**
- * @typedef {import("./colour.js").Palette} Palette
- * @typedef {{kind: string, tokens?: number | "", again?: number}} Run
- */
+/** @import {Palette} from "./colour.js" */
+/** @typedef {{kind: string, tokens?: number | "", again?: number}} Run */
 
 /**
  * Paint a run of cells of one kind; kinds differ in colour, height and texture.

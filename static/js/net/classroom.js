@@ -19,11 +19,9 @@ import { toast } from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { showFailure } from "./errors.js";
 
-/**
- * storage key of the secrets of the classes this browser presents
- *
- * @typedef {import("./client.js").Client} Client
- */
+/** @import {Client} from "./client.js" */
+
+/** storage key of the secrets of the classes this browser presents */
 
 const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
 const MAX_KEPT = 8; // classes
@@ -72,10 +70,7 @@ export async function runOfClass(client, own) {
 /** Return the address of this page's folder without the trailing slash. */
 export const address = () => new URL(".", document.baseURI).href.replace(/\/$/, "");
 
-/**
- * @param {Client} client
- * @param {string} id
- */
+/** @param {Client} client @param {string} id */
 async function asPresenter(client, id) {
   const secret = secretOf(id);
   if (!secret) return false;

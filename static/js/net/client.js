@@ -9,11 +9,8 @@ const ALL = ["websocket", "polling"];
 const POLLING = ["polling"];
 const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebSockets through
 
-/**
- * @typedef {import("../core/trace.js").Objection} Objection
- * @typedef {import("../core/wire.js").Events} Events
- * @typedef {import("../core/wire.js").Told} Told
- */
+/** @import {Objection} from "../core/trace.js" */
+/** @import {Events, Told} from "../core/wire.js" */
 
 /**
  * The server refused a request. `message` is a sentence in the page's language where the server has one; `objection`,

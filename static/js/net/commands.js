@@ -7,10 +7,8 @@ import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/sto
 import { asksForControl, createdSessions, rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
-/**
- * @typedef {import("../core/wire.js").Events} Events
- * @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command
- */
+/** @import {Events, Tokenized} from "../core/wire.js" */
+/** @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command */
 
 const LONG = 30 * 60_000; // ms; replaying a run takes as long as the run did
 const FOCUS_DELAY = 250; // ms after the last choice of a layer
@@ -58,11 +56,7 @@ export async function command(event, body = {}, refused = () => {}) {
   }
 }
 
-/**
- * Submit prompts, all or none.
- *
- * @param {{text: string, after_steps?: number}[]} asked
- */
+/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} asked */
 export function submit(asked) {
   const priority = settings.priority.value;
   const prompts = asked.map((prompt) => (priority ? { ...prompt, priority } : prompt));
@@ -72,11 +66,7 @@ export function submit(asked) {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let focusTimer;
 
-/**
- * Set the layer that captures prefer while their byte budget is short.
- *
- * @param {number} layer
- */
+/** Set the layer that captures prefer while their byte budget is short. @param {number} layer */
 export function focusOn(layer) {
   clearTimeout(focusTimer);
   focusTimer = setTimeout(async () => {
@@ -92,13 +82,7 @@ export function focusOn(layer) {
   }, FOCUS_DELAY);
 }
 
-/** @typedef {import("../core/wire.js").Tokenized} Tokenized */
-
-/**
- * Return whether the server can tokenize for the shown run, that is, has its model.
- *
- * @returns {boolean}
- */
+/** Return whether the server can tokenize for the shown run, that is, has its model. @returns {boolean} */
 export function canTokenize() {
   const { header } = log.value ?? {};
   if (!header || !["live", "replay"].includes(connection.value) || !session.client?.connected) return false;

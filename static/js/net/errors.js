@@ -17,11 +17,7 @@ export async function showError(message, objection) {
   toast(words && objection ? words.stepFailed(objection) : message, "error");
 }
 
-/**
- * Show why a request failed; rethrow errors that do not come from the server.
- *
- * @param {unknown} error
- */
+/** Show why a request failed; rethrow errors that do not come from the server. @param {unknown} error */
 export function showFailure(error) {
   if (error instanceof NoAnswer) toast(t("error.no_answer"), "error");
   else if (error instanceof Refusal && error.code === "loading") toast(t("connection.not_yet"), "error");
@@ -45,12 +41,7 @@ export const BARRED = "closed.barred";
  */
 export const closedReason = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
 
-/**
- * Return the reason of a refused request.
- *
- * @param {{message: string}} refusal
- * @returns {Reason}
- */
+/** Return the reason of a refused request. @param {{message: string}} refusal @returns {Reason} */
 export const refusedReason = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 
 /** Return whether the server does not know the run. @param {unknown} error */

@@ -53,11 +53,7 @@ export async function factsOf(name) {
   return told;
 }
 
-/**
- * Adopt the settings of a new run that depend on the model.
- *
- * @param {Facts} facts
- */
+/** Adopt the settings of a new run that depend on the model. @param {Facts} facts */
 export function adoptFacts(facts) {
   modelFacts.value = facts;
   adoptLayout(facts.options.tables.engine ?? []);

@@ -11,10 +11,8 @@ import { showError } from "./errors.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
-/**
- * @typedef {import("../core/wire.js").Status} Status
- * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
- */
+/** @import {Records, Status} from "../core/wire.js" */
+/** @typedef {Pick<Records, "first" | "records" | "captures">} Batch */
 
 const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its index is built
 
@@ -44,26 +42,15 @@ export function leaveLog() {
 export class FollowedRun {
   /** Number of resets that this page requested and that are not acknowledged yet. */
   resetting = 0;
-  /**
-   * Epoch started by the last of them.
-   *
-   * @type {number | null}
-   */
+  /** Epoch started by the last of them. @type {number | null} */
   ownEpoch = null;
-  /**
-   * Layers last sent to the server as preferred for captures.
-   *
-   * @type {number[] | null}
-   */
+  /** Layers last sent to the server as preferred for captures. @type {number[] | null} */
   focused = null;
   #broken = false; // its log is invalid from here on
   /** @type {LayerFetcher | null} */
   #layers = null;
 
-  /**
-   * @param {string} theater id of a session or recording
-   * @param {number} epoch
-   */
+  /** @param {string} theater id of a session or recording @param {number} epoch */
   constructor(theater, epoch) {
     this.theater = theater;
     this.epoch = epoch;
@@ -191,7 +178,7 @@ export class FollowedRun {
   /**
    * Append the new part of a batch.
    *
-   * @param {import("../core/wire.js").Records} message
+   * @param {Records} message
    * @returns {boolean} false if the log contradicts itself and must be reloaded
    */
   heardRecords(message) {
@@ -211,11 +198,7 @@ export class FollowedRun {
   }
 }
 
-/**
- * Append a batch to the page's own log, which has no other writer.
- *
- * @param {Batch} batch
- */
+/** Append a batch to the page's own log, which has no other writer. @param {Batch} batch */
 export function extendOwn(batch) {
   const log = store.own.log.value;
   if (!log) return;

@@ -10,22 +10,16 @@ import { command } from "./commands.js";
 import { session } from "./session.js";
 import { isTrace, unreadable } from "./trace_file.js";
 
-/**
- * Last response of the server; null before that.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Listing | null>}
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
+/** Last response of the server; null before that. @type {Signal<Listing | null>} */
 export const library = signal(null);
-/**
- * Reason that the list could not be fetched, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
- */
+/** Reason that the list could not be fetched, or null. @type {Signal<string | null>} */
 export const failed = signal(null);
 /**
  * Upload in progress, `share` from 0 to 1; null if there is none.
  *
- * @type {import("../../vendor/signals/signals.js").Signal<{name: string, share: number} | null>}
+ * @type {Signal<{name: string, share: number} | null>}
  */
 export const uploading = signal(null);
 /** Recording that the followed run is being written to: {id, name}, or null. */
@@ -69,18 +63,10 @@ export const change = (id, fields) =>
     attempt(() => ask(`api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
   ));
 
-/**
- * Delete a recording and its file.
- *
- * @param {string} id
- */
+/** Delete a recording and its file. @param {string} id */
 export const remove = (id) => attempt(() => ask(`api/recordings/${id}`, { method: "DELETE" }));
 
-/**
- * Write the followed run to a recording, from its first record on, and continue writing.
- *
- * @param {string} name
- */
+/** Write the followed run to a recording, from its first record on, and continue writing. @param {string} name */
 export async function record(name) {
   const answer = await command("record", { name });
   if (answer) status.value = answer.status;
@@ -95,11 +81,7 @@ export async function stopRecording() {
 
 let taken = 0; // number of files opened: the last one is shown, even if an earlier one takes longer to read
 
-/**
- * Open a chosen or dropped file: show it at once, and upload it if the server stores recordings.
- *
- * @param {File} file
- */
+/** Open a chosen or dropped file: show it at once, and upload it if the server stores recordings. @param {File} file */
 export async function take(file) {
   const mine = ++taken;
   const small = file.size <= AT_ONCE;
@@ -157,10 +139,7 @@ function upload(file) {
   });
 }
 
-/**
- * @param {string} address
- * @param {RequestInit} [options]
- */
+/** @param {string} address @param {RequestInit} [options] */
 async function ask(address, options) {
   let answer;
   try {

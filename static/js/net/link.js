@@ -5,11 +5,9 @@ import { isLoading } from "../state/store.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
 import { rememberSession } from "./created_sessions.js";
 
-/**
- * @typedef {import("../core/wire.js").Joined} Joined
- * @typedef {import("./client.js").Handlers} Handlers
- * @typedef {(answer: Joined) => void} AnswerHandler
- */
+/** @import {Joined} from "../core/wire.js" */
+/** @import {Handlers} from "./client.js" */
+/** @typedef {(answer: Joined) => void} AnswerHandler */
 
 const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
 
@@ -55,11 +53,7 @@ export class Link {
     this.client.disconnect();
   }
 
-  /**
-   * Wait until the server is reachable. Resolves to false if the link is closed first.
-   *
-   * @returns {Promise<boolean>}
-   */
+  /** Wait until the server is reachable. Resolves to false if the link is closed first. @returns {Promise<boolean>} */
   async reachable() {
     if (this.isOnline || this.isClosed) return this.isOnline;
     return new Promise((done) => this.#awaiting.push(done));
@@ -148,29 +142,17 @@ export class Link {
       }
   }
 
-  /**
-   * Keep the followed run: earlier requests no longer replace it.
-   *
-   * @param {string} theater
-   */
+  /** Keep the followed run: earlier requests no longer replace it. @param {string} theater */
   stay(theater) {
     this.wish = { theater };
   }
 
-  /**
-   * Stop viewing a session; a closed session need not be left.
-   *
-   * @param {string} theater
-   */
+  /** Stop viewing a session; a closed session need not be left. @param {string} theater */
   leave(theater) {
     this.client.ask("leave", { theater }).catch(() => {});
   }
 
-  /**
-   * @param {{theater: string | null}} wish
-   * @param {AnswerHandler} onAnswer
-   * @returns {AnswerHandler}
-   */
+  /** @param {{theater: string | null}} wish @param {AnswerHandler} onAnswer @returns {AnswerHandler} */
   #ifLast(wish, onAnswer) {
     this.wish = wish;
     return (answer) => {

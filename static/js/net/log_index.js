@@ -16,48 +16,37 @@ const PIECE = 256; // records per request
 const BEHIND = 192; // records kept for stepping back
 const NEAR = 1024; // records; larger distances are a jump instead of a walk
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {BlockWindow} from "../core/log_index.js" */
 /**
  * @typedef {{
  *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
  *   num_sequences: number, series: string[], media: string[], seconds: number,
  * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
  * `media`: media outside the pool with indexed contents
- * @typedef {import("../core/log_index.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */
 
-/**
- * Index status of the log; null if unknown.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Overview | null>}
- */
+/** Index status of the log; null if unknown. @type {Signal<Overview | null>} */
 export const overview = signal(null);
 /**
  * Whether records known at the previous poll are not indexed yet. A live run always has some newer ones; those do not
  * count.
  *
- * @type {import("../../vendor/signals/signals.js").Signal<boolean>}
+ * @type {Signal<boolean>}
  */
 export const isBehind = signal(false);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").Bins | null>} */
+/** @type {Signal<import("../core/log_index.js").Bins | null>} */
 export const bins = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").SequenceRow[]>} */
+/** @type {Signal<import("../core/log_index.js").SequenceRow[]>} */
 export const sequences = signal([]);
-/**
- * State drawn: the blocks after record `at`. A new object for each record.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Shown | null>}
- */
+/** State drawn: the blocks after record `at`. A new object for each record. @type {Signal<Shown | null>} */
 export const shown = signal(null);
 /** Record on view: the requested one, or the last indexed one. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
 export const isRebuilt = signal(false);
-/**
- * Reason that no data arrives; null if it does.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
- */
+/** Reason that no data arrives; null if it does. @type {Signal<string | null>} */
 export const problem = signal(null);
 
 let life = 0; // generation of the followed log: responses of an earlier one are dropped
@@ -184,11 +173,7 @@ async function read(mine, found) {
   show(wanted);
 }
 
-/**
- * Show the blocks after record `index` as soon as they are available.
- *
- * @param {number} index
- */
+/** Show the blocks after record `index` as soon as they are available. @param {number} index */
 export function show(index) {
   wanted = index;
   if (!overview.peek()) return;
@@ -267,11 +252,7 @@ async function jump(index, behind) {
  */
 export const prefixesAt = async (record, instance) => (await askUpTo(record, "/prefixes", { record, instance })).json();
 
-/**
- * Observed cache of a monitored server, up to a record.
- *
- * @type {import("../core/observed_cache.js").ObservedCache}
- */
+/** Observed cache of a monitored server, up to a record. @type {import("../core/observed_cache.js").ObservedCache} */
 export const observedCache = {
   still: STILL,
   reports: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,

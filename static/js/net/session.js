@@ -18,7 +18,7 @@ import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
 
-/** @typedef {import("../core/wire.js").Joined} Joined */
+/** @import {Joined} from "../core/wire.js" */
 
 export class Session {
   #now = new Following();

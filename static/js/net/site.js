@@ -16,11 +16,7 @@ let asked = null;
 /** Cancel a pending recording because something else is shown. */
 export const forgetAsked = () => (asked = null);
 
-/**
- * Show the embedded log, if the page has one.
- *
- * @param {(found: Found) => void} show
- */
+/** Show the embedded log, if the page has one. @param {(found: Found) => void} show */
 export async function showEmbedded(show) {
   const trace = await embeddedTrace();
   if (trace) show(logOf(trace));

@@ -36,12 +36,7 @@ export function isTrace(name, head) {
   return is;
 }
 
-/**
- * Show why the file `name` could not be read.
- *
- * @param {string} name
- * @param {unknown} error
- */
+/** Show why the file `name` could not be read. @param {string} name @param {unknown} error */
 export const unreadable = (name, error) =>
   toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
@@ -50,11 +45,7 @@ const SHARED = 60_000; // ms for which a fetched file is shared
 /** @type {Map<string, Promise<ArrayBuffer>>} by address */
 const fetched = new Map();
 
-/**
- * Fetch the bytes at an address; concurrent requests share one fetch.
- *
- * @param {URL} address
- */
+/** Fetch the bytes at an address; concurrent requests share one fetch. @param {URL} address */
 export function bytesAt(address) {
   const known = fetched.get(address.href);
   if (known) return known;

@@ -4,8 +4,8 @@ import { signal } from "../../vendor/signals/signals.js";
 import { tables } from "../state/options.js";
 import { within } from "../state/setting_types.js";
 
-/** @typedef {import("../state/settings.js").SettingType} SettingType */
-/** @typedef {import("../state/settings.js").SettingTable} SettingTable */
+/** @import {SettingType} from "../state/setting_types.js" */
+/** @import {SettingTable} from "../state/settings.js" */
 
 /** @type {SettingType} */
 const number = {
@@ -44,12 +44,7 @@ export const packed = {
   write: (/** @type {string} */ text) => pack(text),
 };
 
-/**
- * Return JSON without whitespace if it is short enough for a link.
- *
- * @param {string} text
- * @returns {string | null}
- */
+/** Return JSON without whitespace if it is short enough for a link. @param {string} text @returns {string | null} */
 export function shortened(text) {
   try {
     const short = JSON.stringify(JSON.parse(text));

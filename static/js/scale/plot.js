@@ -111,11 +111,7 @@ export function lineAt(along, at, dash) {
   };
 }
 
-/**
- * @param {{data: object[], layout: object}} figure
- * @param {number} width
- * @param {number} height
- */
+/** @param {{data: object[], layout: object}} figure @param {number} width @param {number} height */
 function sized({ data, layout }, width, height) {
   const shared = {
     ...baseLayout(width, height),

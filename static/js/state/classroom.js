@@ -7,13 +7,8 @@ import { settings } from "./settings.js";
  * @template T
  * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
  */
-/**
- * @typedef {import("../core/wire.js").ClassTold} ClassTold
- * @typedef {import("../core/wire.js").Mine} Mine
- * @typedef {import("../core/wire.js").ClassDesk} ClassDesk
- * @typedef {import("../core/wire.js").Presenting} Presenting
- * @typedef {import("../core/wire.js").ClassPressed} Pressed
- */
+/** @import {ClassDesk, ClassTold, Mine, Presenting} from "../core/wire.js" */
+/** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
 /** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
 export const classState = signal(null);

@@ -15,10 +15,7 @@ export const hasLesson = has(LESSON);
 /** Whether this is a single-file page. */
 export const isEmbedded = hasTrace || hasLesson;
 
-/**
- * @param {string} id of the element that holds the data
- * @returns {Promise<ArrayBuffer>}
- */
+/** @param {string} id of the element that holds the data @returns {Promise<ArrayBuffer>} */
 function inflated(id) {
   const packed = document.getElementById(id)?.textContent ?? "";
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
@@ -28,25 +25,17 @@ function inflated(id) {
 /** Return the embedded `.kvtrace` as an ArrayBuffer; null if the page embeds a lesson. */
 export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 
+/** @import {Transcript} from "../core/lesson_replay.js" */
+
 /**
  * Return the embedded lesson.
  *
- * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
  */
 export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));
 
-/**
- * Return the `.kvtrace` of one run of the embedded lesson.
- *
- * @param {string} code of a language
- * @param {number} run
- */
+/** Return the `.kvtrace` of one run of the embedded lesson. @param {string} code of a language @param {number} run */
 export const embeddedRun = (code, run) => inflated(`${LESSON}-${code}-${run}`);
 
-/**
- * Return the embedded words of a language.
- *
- * @param {string} code
- */
+/** Return the embedded words of a language. @param {string} code */
 export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words")?.textContent ?? "{}")[code];

@@ -60,10 +60,6 @@ async function textsOrEnglish(address, code) {
   return { ...english, ...joined(await answer.json()) };
 }
 
-/**
- * Join long texts, which are stored as one array element per line.
- *
- * @param {Record<string, string | string[]>} texts
- */
+/** Join long texts, which are stored as one array element per line. @param {Record<string, string | string[]>} texts */
 const joined = (texts) =>
   Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, Array.isArray(text) ? text.join("") : text]));

@@ -7,18 +7,12 @@ import { settings } from "./settings.js";
  * @template T
  * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
  */
+/** @import {Card, Earlier, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow, ToldText} from "../core/wire.js" */
+/** @import {ToldWork} from "../core/wire.js" */
 /**
- * @typedef {import("../core/wire.js").ToldText} ToldText
- * @typedef {import("../core/wire.js").ToldShow} ToldShow
- * @typedef {import("../core/wire.js").ToldDo} ToldDo
- * @typedef {import("../core/wire.js").ToldAsk} ToldAsk
- * @typedef {import("../core/wire.js").ToldSandbox} ToldSandbox
- * @typedef {import("../core/wire.js").ToldWork} ToldWork
- * @typedef {import("../core/wire.js").ToldMend} ToldMend
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
- * @typedef {import("../core/wire.js").Card} Card
  *
  * @typedef {{
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
@@ -31,7 +25,6 @@ import { settings } from "./settings.js";
  *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
  * }} Kept `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
  * `recalled`: questions of earlier lessons that were asked again
- * @typedef {import("../core/wire.js").Earlier} Earlier
  * @typedef {"right" | "wrong" | "unsure"} Result
  */
 
@@ -72,12 +65,7 @@ export const isAsked = (rule) => {
   return now !== null && isItsRun && now.progress.asks.includes(rule);
 };
 
-/**
- * Return whether an item belongs to an optional section.
- *
- * @param {Pick<Item, "section">} item
- * @param {Opened} lesson
- */
+/** Return whether an item belongs to an optional section. @param {Pick<Item, "section">} item @param {Opened} lesson */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
 /**
@@ -121,11 +109,7 @@ export function readStoredProgress(storage) {
   }
 }
 
-/**
- * Store the progress of the open lesson.
- *
- * @param {Pick<Storage, "setItem"> | null} storage
- */
+/** Store the progress of the open lesson. @param {Pick<Storage, "setItem"> | null} storage */
 export function storeProgress(storage) {
   const now = currentLesson.peek();
   if (!now || Object.keys(now.changes).length) return;

@@ -8,6 +8,8 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
 /**
  * @typedef {"schedule" | "allocate" | "qkv" | "write" | "attend" | "sample"} Phase
  * @typedef {Record<Phase, number>} Progress
@@ -15,11 +17,7 @@ import * as store from "./store.js";
  * @typedef {{index: number, from: number, to: number, ms: number}} Way
  */
 
-/**
- * The sub-steps inside a step, in order.
- *
- * @type {readonly Phase[]}
- */
+/** The sub-steps inside a step, in order. @type {readonly Phase[]} */
 export const PHASES = ["schedule", "allocate", "qkv", "write", "attend", "sample"];
 
 const WHOLE = PHASES.length;
@@ -113,7 +111,7 @@ export const reducedMotion = signal(false);
 /**
  * Steps per second at which a recording is played; null when none is. Set by the transport.
  *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ * @type {Signal<number | null>}
  */
 export const playSpeed = signal(null);
 /** Whether a motion is running. */
@@ -126,7 +124,7 @@ export const drawnIndex = store.drawnIndex;
 /**
  * The sub-step that a slow motion is in, 0…5: the status follows it. Null at rest and in motions too fast to read.
  *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ * @type {Signal<number | null>}
  */
 export const playedSub = signal(null);
 
@@ -271,10 +269,7 @@ function rest() {
   moving.value = false;
 }
 
-/**
- * @param {number} index
- * @param {number} at
- */
+/** @param {number} index @param {number} at */
 function show(index, at) {
   shown = { index, at };
   batch(() => {
@@ -285,11 +280,7 @@ function show(index, at) {
   });
 }
 
-/**
- * Advance to this frame's time (ms). Returns whether more frames are needed.
- *
- * @param {number} now
- */
+/** Advance to this frame's time (ms). Returns whether more frames are needed. @param {number} now */
 export function advance(now) {
   if (!motion) return false;
   motion.began ??= now;

@@ -38,7 +38,7 @@ export const roles = computed(() => {
  * Heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
  *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
- *   {heads: import("../core/roles.js").HeadPattern[], derived: boolean}>}
+ *   {heads: import("../core/trace.js").HeadPattern[], derived: boolean}>}
  */
 export const knownHeads = computed(() => {
   const measured = measuredHeads(log.value?.header.model);

@@ -4,11 +4,9 @@ import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings, TABLE } from "./settings.js";
 import { firstModel, modelFacts, own } from "./store.js";
 
-/**
- * @typedef {import("./options.js").OptionRow} OptionRow
- * @typedef {import("./settings.js").OptionValue} OptionValue
- * @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name
- */
+/** @import {OptionRow} from "./options.js" */
+/** @import {OptionValue} from "./settings.js" */
+/** @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name */
 
 /** Settings that give the number of instances of each kind. */
 export const ROLES = ["prefill", "decode", "mixed"];
@@ -16,11 +14,7 @@ export const ROLES = ["prefill", "decode", "mixed"];
 /** Return the server's own configuration, by name; null until it is known. */
 const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
 
-/**
- * Return the server's own value of `name`; undefined until it is known.
- *
- * @param {string} name
- */
+/** Return the server's own value of `name`; undefined until it is known. @param {string} name */
 export const defaultOf = (name) => serverConfig()?.[name];
 
 /**
@@ -35,11 +29,7 @@ export const chosenOr = (name) =>
   defaultOf(name) ??
   null;
 
-/**
- * Convert a setting to the engine's field: the number that stands for "none" becomes null.
- *
- * @param {OptionRow} row
- */
+/** Convert a setting to the engine's field: the number that stands for "none" becomes null. @param {OptionRow} row */
 const asField = ({ name, control }) => {
   const { value } = optionSetting(name);
   return value === control.none_as ? null : value;
@@ -131,11 +121,7 @@ export function adoptConfig(engine) {
   }
 }
 
-/**
- * Set the page's model to that of the shown run.
- *
- * @param {string} name
- */
+/** Set the page's model to that of the shown run. @param {string} name */
 export function adoptModel(name) {
   if (asking.count > 1 || !firstModel.value) return;
   settings.model.value = name === firstModel.value ? null : name;

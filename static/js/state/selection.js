@@ -4,10 +4,8 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
-/**
- * @typedef {import("./store.js").Selection} Selection
- * @typedef {{target: Selection, step: number | null}} Entry
- */
+/** @import {Selection} from "../core/provenance/types.js" */
+/** @typedef {{target: Selection, step: number | null}} Entry */
 
 const LONGEST = 32;
 /** @type {Record<string, Exclude<keyof Selection, "figure">>} */
@@ -116,12 +114,7 @@ export function writeSelection(target) {
   );
 }
 
-/**
- * Parse a selection from `text`; null if it is invalid.
- *
- * @param {string | null} text
- * @returns {Selection | null}
- */
+/** Parse a selection from `text`; null if it is invalid. @param {string | null} text @returns {Selection | null} */
 export function readSelection(text) {
   const figure = /^f-([a-z]+)$/.exec(text ?? "");
   if (figure) return { figure: /** @type {Selection["figure"]} another one has no provenance */ (figure[1]) };

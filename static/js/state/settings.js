@@ -10,12 +10,9 @@ import { flag, integer, modelId, number, oneOf, order, spelled, text, within, wo
  * @template T
  * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
  */
-/**
- * @typedef {import("../core/wire.js").EngineConfig} EngineConfig
- * @typedef {import("../core/wire.js").SamplingParams} SamplingParams
- */
-
-/** @typedef {import("./setting_types.js").SettingType} SettingType */
+/** @import {EngineConfig, SamplingParams} from "../core/wire.js" */
+/** @import {OptionRow} from "./options.js" */
+/** @import {SettingType} from "./setting_types.js" */
 
 /**
  * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
@@ -59,13 +56,9 @@ import { flag, integer, modelId, number, oneOf, order, spelled, text, within, wo
 /** @type {Record<string, SettingType>} */
 const TYPES = { integer, number, switch: flag, text, list: text };
 
-/**
- * Return the settings of run options; null: the server's default.
- * @param {import("./options.js").OptionRow[]} rows
- * @returns {SettingTable}
- */
+/** Return the settings of run options; null: the server's default. @param {OptionRow[]} rows @returns {SettingTable} */
 function optionRows(rows) {
-  /** @param {import("./options.js").OptionRow} row */
+  /** @param {OptionRow} row */
   const typeOf = (row) => {
     const { kind, choices, control } = row;
     if (kind === "choice") return oneOf(...(choices ?? []), ...(control.none_as ? [`${control.none_as}`] : []));
@@ -148,11 +141,7 @@ export const settings = /** @type {Settings} */ (
   Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]))
 );
 
-/**
- * Return the setting of a run option; the `kind` of its row defines the type.
- *
- * @param {string} name
- */
+/** Return the setting of a run option; the `kind` of its row defines the type. @param {string} name */
 export const optionSetting = (name) =>
   /** @type {Signal<OptionValue>} */ (/** @type {Record<string, unknown>} */ (settings)[name]);
 

@@ -9,8 +9,11 @@ import { onGpu } from "../i18n/language.js";
 import { own, ownIsShown, shownRun, status } from "./run.js";
 import { settings } from "./settings.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {TraceLog} from "../core/log.js" */
+/** @import {Selection} from "../core/provenance/types.js" */
+/** @import {ModelStatus} from "../core/wire.js" */
 /**
- * @typedef {import("../core/log.js").TraceLog} TraceLog
  * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
  * @typedef {"info" | "error"} Tone
  * @typedef {NonNullable<ReturnType<TraceLog["stateAt"]>>} State
@@ -21,11 +24,7 @@ import { settings } from "./settings.js";
  * @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection
  */
 
-/**
- * A selection, hovered or pinned; core/provenance.js defines which fields go together.
- *
- * @typedef {import("../core/provenance/types.js").Selection} Selection
- */
+/** A selection, hovered or pinned; core/provenance.js defines which fields go together. */
 
 export { own, ownIsShown, status };
 
@@ -39,11 +38,7 @@ export const behind = computed(() => shownRun.value.behind.value);
 /** Current steps per second of its engine, 0 = unlimited; null while it is idle. */
 export const pace = computed(() => shownRun.value.pace.value);
 
-/**
- * Connection state of the page's own run; set only by the session.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
- */
+/** Connection state of the page's own run; set only by the session. @type {Signal<Connection>} */
 export const connection = signal("connecting");
 /** Whether the page shows a recording or is about to. */
 export const isReplay = computed(
@@ -51,23 +46,11 @@ export const isReplay = computed(
 );
 /** Whether the connection uses polling because no WebSocket gets through. */
 export const isPolling = signal(false);
-/**
- * Response of `/api/model`, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
- */
+/** Response of `/api/model`, or null. @type {Signal<Facts | null>} */
 export const modelFacts = signal(null);
-/**
- * Loading status of the server's first model; null until reported.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<import("../core/wire.js").ModelStatus | null>}
- */
+/** Loading status of the server's first model; null until reported. @type {Signal<ModelStatus | null>} */
 export const serverModel = signal(null);
-/**
- * Loading status of each of the server's models, by name.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Record<string, import("../core/wire.js").ModelStatus>>}
- */
+/** Loading status of each of the server's models, by name. @type {Signal<Record<string, ModelStatus>>} */
 export const models = signal({});
 /** Name of the first model, used by runs that name none; null until reported. */
 export const firstModel = computed(
@@ -103,11 +86,7 @@ export async function whileBusy(work) {
     underWay.value -= 1;
   }
 }
-/**
- * Sentences shown for a few seconds.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string, tone: Tone}[]>}
- */
+/** Sentences shown for a few seconds. @type {Signal<{id: number, text: string, tone: Tone}[]>} */
 export const toasts = signal([]);
 /** Grows when a capture arrives later than its record. */
 export const captureVersion = signal(0);
@@ -195,10 +174,10 @@ export const omitted = computed(() => {
 /**
  * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
  *
- * @type {import("../../vendor/signals/signals.js").Signal<Selection | null>}
+ * @type {Signal<Selection | null>}
  */
 export const hovered = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<Selection | null>} */
+/** @type {Signal<Selection | null>} */
 export const selected = signal(null);
 export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
@@ -255,11 +234,7 @@ export function backToLive() {
   goTo(Infinity);
 }
 
-/**
- * Pin `target`, a selection of core/provenance.js; unpin it if it is already pinned.
- *
- * @param {Selection} target
- */
+/** Pin `target`, a selection of core/provenance.js; unpin it if it is already pinned. @param {Selection} target */
 export function select(target) {
   const named =
     target.position !== undefined && target.seq === undefined
@@ -271,12 +246,7 @@ export function select(target) {
 
 let nextToast = 0;
 
-/**
- * Show a sentence for a few seconds.
- *
- * @param {string | null} text nothing is shown for null
- * @param {Tone} [tone]
- */
+/** Show a sentence for a few seconds. @param {string | null} text nothing is shown for null @param {Tone} [tone] */
 export function toast(text, tone = "info") {
   if (!text || toasts.value.some((t) => t.text === text)) return;
   const id = nextToast++;

@@ -12,11 +12,11 @@ import { nameOf, sources } from "./matrix_image.js";
 import { attended } from "./overview_paint.js";
 import { lookupTable } from "./rows.js";
 
+/** @import {View} from "../../state/store.js" */
+/** @import {HeadMapLayout} from "./map_geometry.js" */
 /**
- * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/log.js").Origin} KeyOrigin
- * @typedef {{count: number, best: import("../../core/roles.js").HeadPattern}} Kind number of such heads, and the
+ * @typedef {import("../../core/slot_origins.js").Origin} KeyOrigin
+ * @typedef {{count: number, best: import("../../core/trace.js").HeadPattern}} Kind number of such heads, and the
  *   clearest one
  */
 

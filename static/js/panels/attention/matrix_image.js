@@ -9,10 +9,8 @@ import { wantLayer } from "../../net/commands.js";
 import { sequenceView } from "../../state/store.js";
 import { RowImage } from "./rows.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later
- */
+/** @import {View} from "../../state/store.js" */
+/** @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later */
 
 const FILL_MS = 7; // time budget of a frame for reading rows
 const FETCHED_AT_ONCE = 128;

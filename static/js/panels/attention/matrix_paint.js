@@ -8,10 +8,8 @@ import { pointed } from "../../state/store.js";
 import { image, nameOf } from "./matrix_image.js";
 import { worstCell } from "./proof.js";
 
-/**
- * @typedef {import("../../kit/colour.js").Palette} Palette
- * @typedef {import("../../state/store.js").View} View
- */
+/** @import {Palette} from "../../kit/colour.js" */
+/** @import {View} from "../../state/store.js" */
 
 /**
  * Paint the triangle of causal cells.

@@ -19,9 +19,9 @@ import { captureVersion, hovered, selected, sequenceView } from "../../state/sto
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
 import { plain } from "./softmax_words.js";
 
+/** @import {AttentionOutput} from "../../core/attention_output.js" */
+/** @import {View} from "../../state/store.js" */
 /**
- * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
- * @typedef {import("../../state/store.js").View} View
  * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
  * `query`: position in `view`, the record that computed it; `place`: position in the sequence on stage
  */

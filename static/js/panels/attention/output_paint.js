@@ -5,9 +5,9 @@ import { labelText } from "../../core/labels.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { colours, divergingAt } from "../../kit/colour.js";
 
+/** @import {AttentionOutput} from "../../core/attention_output.js" */
+/** @import {View} from "../../state/store.js" */
 /**
- * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
- * @typedef {import("../../state/store.js").View} View
  * @typedef {{width: number, height: number}} Size
  * @typedef {{kind: "key" | "rest" | "sum" | "kept", y: number, keys: number[]}} Row
  * @typedef {ReturnType<typeof layoutOf>} Layout

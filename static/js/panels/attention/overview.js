@@ -17,10 +17,8 @@ import { cellLines, choose, headName, moves } from "./head_words.js";
 import { headsLayout, layerLayout } from "./heads_geometry.js";
 import { attended, paint } from "./overview_paint.js";
 
-/**
- * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
- * @typedef {import("../../core/trace.js").ModelFacts} ModelFacts
- */
+/** @import {ModelFacts} from "../../core/trace.js" */
+/** @import {HeadsLayout} from "./heads_geometry.js" */
 
 const AROUND = 50; // px of title and foot
 const LOW = 150; // px of the panel's height below which the map's legend moves to its side

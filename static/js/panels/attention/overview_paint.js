@@ -11,12 +11,10 @@ import { sequenceView } from "../../state/store.js";
 import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";
 
-/**
- * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {HeadsLayout} from "./heads_geometry.js" */
+/** @typedef {{record: number, seq_id: number, position: number}} KeyOrigin */
 
 /** Whether the current row has been attended in the shown sub-step. */
 export const attended = computed(() => phase("attend") > 0);
@@ -72,11 +70,7 @@ function lineOf(now, source, l, h, stretch) {
   );
 }
 
-/**
- * @param {HTMLCanvasElement | null} canvas
- * @param {import("../../kit/canvas.js").Size} size
- * @param {HeadsLayout} at
- */
+/** @param {HTMLCanvasElement | null} canvas @param {import("../../kit/canvas.js").Size} size @param {HeadsLayout} at */
 export function paint(canvas, { width, height }, at) {
   if (!canvas) return;
   const c = prepare(canvas, width, height);

@@ -6,11 +6,9 @@ import { wantLayer } from "../../net/commands.js";
 
 const SLICE_MS = 12; // time slice before yielding to the page
 
-/**
- * @typedef {import("../../core/trace.js").LayerCapture} LayerCapture
- * @typedef {import("./proof.js").ComparedLayer} ComparedLayer
- * @typedef {import("../../state/store.js").View} View
- */
+/** @import {LayerCapture} from "../../core/trace.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {ComparedLayer} from "./proof.js" */
 
 /**
  * @param {View} now

@@ -66,10 +66,7 @@ export class RowPyramid {
     return line;
   }
 
-  /**
-   * @param {number} level
-   * @param {number} y
-   */
+  /** @param {number} level @param {number} y */
   #pool(level, y) {
     const { size, bytes } = this.levels[level];
     const { size: below, bytes: from } = this.levels[level - 1];
@@ -234,11 +231,7 @@ export class RowImage {
     return picture.canvas;
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {Uint8Array} line
-   * @param {number} y
-   */
+  /** @param {CanvasRenderingContext2D} context @param {Uint8Array} line @param {number} y */
   #paint(context, line, y) {
     const image = context.createImageData(line.length, 1);
     const pixels = new Uint32Array(image.data.buffer);

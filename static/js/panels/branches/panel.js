@@ -7,10 +7,8 @@ import { grouped, langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 
-/**
- * @typedef {import("../../core/branch_rows.js").Branch} Branch
- * @typedef {import("../../core/branch_rows.js").Branches} Found
- */
+/** @import {Branch} from "../../core/branch_rows.js" */
+/** @typedef {import("../../core/branch_rows.js").Branches} Found */
 
 const OPEN = 2; // levels expanded initially
 const DEEPEST = 8; // maximum indented level

@@ -3,6 +3,7 @@
 
 import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 
+/** @import {Token} from "../../runs/tokens.js" */
 /**
  * @typedef {import("../../core/wire.js").Answers["/api/compare"]} Answer
  * @typedef {Answer["sequences"][number]} SequencePair
@@ -12,7 +13,6 @@ import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
  * @typedef {NonNullable<OpDifference["a"]>} Op
  * @typedef {Answer["a"]["series"][number]} SeriesPoint
  * @typedef {"a" | "b"} Side
- * @typedef {import("../../runs/tokens.js").Token} Token
  * @typedef {Pick<SequencePair, "request_id" | "number" | "member" | "a" | "b" | "same_prompt" | "equal_tokens">
  *   & import("../../runs/tokens.js").Aligned} Pair
  */
@@ -45,10 +45,7 @@ export const thatGoOn = (runs) => (runs.some(comes) ? [] : runs.filter(waits));
 /** Decode bytes from hexadecimal text. @param {string} hex */
 export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-/**
- * @param {JsonToken} token
- * @returns {Token}
- */
+/** @param {JsonToken} token @returns {Token} */
 const tokenOf = (token) => ({ ...token, token_bytes: bytesOf(token.token_bytes) });
 
 /** Label of a sampled token on its own. @param {JsonToken} token */

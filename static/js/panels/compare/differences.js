@@ -9,10 +9,7 @@ import { look } from "./model.js";
 import { settingName, settingValue } from "./verdict.js";
 import { opDifference } from "./words.js";
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Side} Side
- */
+/** @import {Answer, Side} from "./comparison.js" */
 
 /** The first differing token, shown above all lanes so that it stays visible. @param {{now: Answer}} props */
 export function FirstToken({ now }) {

@@ -4,9 +4,7 @@
 import { grouped, inLanguage, t } from "../../i18n/words.js";
 import { settingName, settingValue } from "./verdict.js";
 
-/**
- * @typedef {import("./model.js").Run} Run
- */
+/** @import {Run} from "./model.js" */
 
 const PROMPT = 20; // characters of a prompt; Chinese ones count double
 const MAX_SETTINGS = 3;
@@ -48,10 +46,7 @@ export function runName(run, differing, now = new Date()) {
   ].join(" · ");
 }
 
-/**
- * @param {Run} run
- * @param {string} name
- */
+/** @param {Run} run @param {string} name */
 function settingOf({ config, model }, name) {
   if (name === MODEL) return [model];
   const value = config[name];
@@ -71,12 +66,7 @@ function shortened(text) {
   return kept && `“${kept}”`;
 }
 
-/**
- * Format a time: hours and minutes today, else with the date.
- *
- * @param {string} iso
- * @param {Date} now
- */
+/** Format a time: hours and minutes today, else with the date. @param {string} iso @param {Date} now */
 function timeText(iso, now) {
   const at = new Date(iso);
   if (Number.isNaN(at.getTime())) return iso.slice(0, 16);

@@ -37,19 +37,11 @@ function walk(event) {
   (next() ?? (place < 0 ? (lane[0] ?? of("b")[0]) : null))?.focus();
 }
 
-/**
- * @param {Element} box
- * @param {string} side
- * @returns {HTMLElement[]}
- */
+/** @param {Element} box @param {string} side @returns {HTMLElement[]} */
 const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ (`button[data-side="${side}"]`))];
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").SequencePair} SequencePair
- * @typedef {import("./comparison.js").Token} Token
- * @typedef {import("./comparison.js").Side} Side
- */
+/** @import {Token} from "../../runs/tokens.js" */
+/** @import {Answer, SequencePair, Side} from "./comparison.js" */
 
 /** Tokens rendered before and after the first difference. */
 const SPAN = { before: 24, after: 128 };

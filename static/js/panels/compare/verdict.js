@@ -4,9 +4,8 @@ import { offText, optionLabel, valueText } from "../../i18n/options.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { isUnsaid, SIDES } from "./comparison.js";
 
+/** @import {Answer, Side} from "./comparison.js" */
 /**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Side} Side
  * @typedef {Answer["settings"][number]} SettingDifference
  * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} TotalName
  * @typedef {{name: TotalName, weight: number, text: (value: number) => string}} Kind
@@ -104,18 +103,11 @@ function causesOf({ same_model, settings, sequences, a, b }, about) {
   ];
 }
 
-/**
- * @param {number} n
- * @param {number} other
- */
+/** @param {number} n @param {number} other */
 const requestsText = (n, other) =>
   n === other ? t("compare.cause.other_requests") : t("compare.cause.requests", { n, other });
 
-/**
- * @param {SettingDifference} setting
- * @param {Side} about
- * @param {SettingDifference[]} all
- */
+/** @param {SettingDifference} setting @param {Side} about @param {SettingDifference[]} all */
 function causeOf({ name, a, b }, about, all) {
   const [one, other] = about === "a" ? [a, b] : [b, a];
   const alone = !all.some((setting) => setting.name === "block_size"); // block counts compare only at equal block sizes
@@ -148,12 +140,7 @@ const OFF = "ablate"; // a setting without a flag
 /** Name of a setting as its flag spells it, or its label if it has no flag. @param {string} name */
 export const settingName = (name) => (name === OFF ? optionLabel(name) : name);
 
-/**
- * Format a setting's value; switches and ablations have words.
- *
- * @param {string} name
- * @param {unknown} value
- */
+/** Format a setting's value; switches and ablations have words. @param {string} name @param {unknown} value */
 export function settingValue(name, value) {
   if (name === OFF) return offText(/** @type {string | null} */ (value));
   return value === null ? "–" : typeof value === "boolean" ? valueText(name, value) : String(value);

@@ -5,10 +5,7 @@ import { inRegister, inWords } from "../../i18n/operations.js";
 import { grouped, sentences, t } from "../../i18n/words.js";
 import { chosenToken } from "./comparison.js";
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Op} Op
- */
+/** @import {Answer, Op} from "./comparison.js" */
 
 /**
  * Describe an operation. `op` is null if the record has no such operation; `kind` is null if the log ends before it.

@@ -4,7 +4,7 @@ import { contextOf } from "../../kit/canvas.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { image, inset, n, paint, plain, rect } from "./svg.js";
 
-/** @typedef {import("./svg.js").At} At */
+/** @import {At} from "./svg.js" */
 
 const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
 
@@ -33,13 +33,7 @@ export function background(element, style, at, defs) {
   return parts.join("");
 }
 
-/**
- * Draw a sequence's texture, as in the pool.
- *
- * @param {number} id
- * @param {string} colour
- * @param {At} at
- */
+/** Draw a sequence's texture, as in the pool. @param {number} id @param {string} colour @param {At} at */
 function swatch(id, colour, at) {
   const canvas = Object.assign(document.createElement("canvas"), {
     width: Math.ceil(2 * at.width),
@@ -76,12 +70,7 @@ function gradient(css, at, defs) {
   return rect(at, `fill="url(#${id})"`);
 }
 
-/**
- * Draw the borders of an element.
- *
- * @param {CSSStyleDeclaration} style
- * @param {At} at
- */
+/** Draw the borders of an element. @param {CSSStyleDeclaration} style @param {At} at */
 export function borders(style, at) {
   const sides = SIDES.map((name) => ({
     width: parseFloat(style[`border${name}Width`]),

@@ -96,10 +96,7 @@ function One() {
     <p class="hint">${t("export.note")}</p>`;
 }
 
-/**
- * @param {string} key
- * @param {"png" | "svg"} kind
- */
+/** @param {string} key @param {"png" | "svg"} kind */
 async function takeOne(key, kind) {
   try {
     await sharply(async () => {

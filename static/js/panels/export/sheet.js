@@ -12,12 +12,7 @@ export const SCALE = 2; // PNG pixels per CSS pixel
 
 /** @typedef {{title: string, facts: string, sentence: string}} Caption */
 
-/**
- * Compose picture and caption into a self-contained SVG.
- *
- * @param {Element} element
- * @param {Caption} caption
- */
+/** Compose picture and caption into a self-contained SVG. @param {Element} element @param {Caption} caption */
 export function sheetOf(element, caption) {
   const drawing = drawingOf(element);
   const style = getComputedStyle(document.body);
@@ -78,12 +73,7 @@ export async function pngOf({ svg, width, height }) {
   }
 }
 
-/**
- * Download `blob` as a file.
- *
- * @param {Blob} blob
- * @param {string} name of the file
- */
+/** Download `blob` as a file. @param {Blob} blob @param {string} name of the file */
 export function save(blob, name) {
   const address = URL.createObjectURL(blob);
   const link = Object.assign(document.createElement("a"), { href: address, download: name });

@@ -19,8 +19,10 @@ import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
 import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../../state/store.js";
 
+/** @import {Gone} from "../../core/forgetting.js" */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {State} from "../../core/state_parts.js" */
 /**
- * @typedef {import("../../core/forgetting.js").Gone} Gone
  * @typedef {import("../../core/sequence_view.js").SequenceView} View
  * @typedef {{layer: number, head: number, position: number}} Cell
  */
@@ -152,7 +154,7 @@ function KeepButton({ view, position }) {
     ${problem.value ? html`<p class="compare-problem">${problem.value}</p>` : null}`;
 }
 
-/** @param {{now: import("../../core/log.js").TraceLog, at: import("../../core/state.js").State, view: View}} props */
+/** @param {{now: TraceLog, at: State, view: View}} props */
 function Memory({ now, at, view }) {
   if (view.seq.status === "finished")
     return html`<p class="hint" id="forgetting-memory">${t("forgetting.finished")}</p>`;

@@ -9,12 +9,7 @@
 
 let family = "";
 
-/**
- * CSS font of a canvas: the page's font at `size` px.
- *
- * @param {number} size
- * @param {string} [weight]
- */
+/** CSS font of a canvas: the page's font at `size` px. @param {number} size @param {string} [weight] */
 export function fontOf(size, weight = "") {
   family ||= getComputedStyle(document.documentElement).getPropertyValue("--sans");
   return `${weight} ${size}px ${family}`;

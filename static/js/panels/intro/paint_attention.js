@@ -6,15 +6,14 @@ import { fontOf } from "./geometry.js";
 import { paintStripes } from "./stripes.js";
 import { eased, linear } from "./time.js";
 
+/** @import {Columns, Size} from "./geometry.js" */
 /**
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./geometry.js").Size} Size
  * @typedef {{
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
  *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
  *   q: Float32Array | null,
- * }} AttentionInputs `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the sampled
- *   word
+ * }} AttentionInputs `words` of all positions up to the query's, `weights` of the keys from position 0, `next` the
+ *   sampled word
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
@@ -23,12 +22,7 @@ const NAMED = 3; // number of weights that are written out
 const APART = 40; // minimum px between two written weights; the smaller one is dropped
 const LOUD = 0.04; // minimum weight with a full line
 
-/**
- * Return the progress of the picture `now` seconds after it began.
- *
- * @param {number} now
- * @returns {Progress}
- */
+/** Return the progress of the picture `now` seconds after it began. @param {number} now @returns {Progress} */
 export const askingAt = (now) => ({
   cells: eased(now, 0, 0.6),
   query: eased(now, 0.5, 1),

@@ -8,9 +8,9 @@ import { rowsOf } from "./paint_attention.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
 
+/** @import {Film} from "../../core/film.js" */
+/** @import {Size} from "./geometry.js" */
 /**
- * @typedef {import("../../core/film.js").Film} Film
- * @typedef {import("./geometry.js").Size} Size
  * @typedef {ReturnType<typeof lanesOf>} RaceLayout
  * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words
  *   before the query
@@ -69,10 +69,7 @@ export function paintRace(c, size, scene, beat, now) {
   paintLower(c, size, geometry, scene, done, arrived);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- */
+/** @param {CanvasRenderingContext2D} c @param {RaceLayout} g */
 function paintTitles(c, g) {
   c.font = fontOf(g.narrow ? 15 : 17, "600");
   c.textAlign = "left";
@@ -118,12 +115,7 @@ function soFar(sums, done) {
   return (sums[whole - 1] ?? 0) + Math.floor((done - whole) * (whole < sums.length ? computedIn(sums, whole) : 0));
 }
 
-/**
- * Return the tokens computed without and with a cache after `done` steps.
- *
- * @param {Film} film
- * @param {number} done
- */
+/** Return the tokens computed without and with a cache after `done` steps. @param {Film} film @param {number} done */
 export const counted = (film, done) => [soFar(film.without, done), soFar(film.kept, done)];
 
 /**
@@ -206,12 +198,7 @@ function paintLower(c, size, g, scene, done, arrived) {
   c.globalAlpha = 1;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- * @param {number} p
- * @param {number} height
- */
+/** @param {CanvasRenderingContext2D} c @param {RaceLayout} g @param {number} p @param {number} height */
 function paintMaking(c, g, p, height) {
   c.strokeStyle = colours().q;
   c.lineWidth = 2;

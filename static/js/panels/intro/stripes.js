@@ -25,10 +25,7 @@ export function paintStripes(c, vector, kind, { x, y, width, height }) {
   }
 }
 
-/**
- * @param {Float32Array} vector
- * @param {"q" | "k" | "v"} kind
- */
+/** @param {Float32Array} vector @param {"q" | "k" | "v"} kind */
 function imageOf(vector, kind) {
   const key = `${kind}/${themeVersion.peek()}`;
   let images = drawn.get(vector);
@@ -38,10 +35,7 @@ function imageOf(vector, kind) {
   return image;
 }
 
-/**
- * @param {Float32Array} vector
- * @param {string} colour
- */
+/** @param {Float32Array} vector @param {string} colour */
 function make(vector, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = 1;

@@ -3,8 +3,8 @@
 import { grouped, secondsText } from "../../i18n/words.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
+/** @import {SequenceRow} from "../../core/log_index.js" */
 /**
- * @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow
  * @typedef {"request" | "client" | "status" | "submitted_in" | "prompt" | "hit" | "output" | "missed" | "waited" |
  *   "ttft" | "tpot" | "preempted"} Name
  * @typedef {{name: Name, width: number, text?: (row: SequenceRow) => string}} Column `width`: px; without `text`:

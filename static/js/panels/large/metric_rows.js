@@ -14,7 +14,8 @@ import { pointIn } from "../../kit/measure.js";
 import { bins, largestIn, overview, place } from "../../net/log_index.js";
 import { own } from "../../state/store.js";
 
-/** @typedef {import("../../core/log_index.js").Bins} Bins */
+/** @import {Bins} from "../../core/log_index.js" */
+
 /**
  * `key`: of the label; `name`: of the series; `hue`: colour of the palette; `counts`: mostly zero, so that non-zero
  * records are marked.
@@ -187,11 +188,7 @@ function Table({ bins: found }) {
  */
 let drawn = null;
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {{bin: number, row: number} | null} pointed
- */
+/** @param {HTMLCanvasElement} canvas @param {number} width @param {{bin: number, row: number} | null} pointed */
 function paint(canvas, width, pointed) {
   const found = bins.value;
   if (!found) return;
@@ -212,12 +209,7 @@ function paint(canvas, width, pointed) {
   c.fillRect(label + pointed.bin * wide, 0, Math.max(1, wide), high);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Bins} found
- * @param {number} width
- * @param {string} font
- */
+/** @param {CanvasRenderingContext2D} c @param {Bins} found @param {number} width @param {string} font */
 function paintRows(c, found, width, font) {
   const [label, palette, count] = [labelOf(width), colours(), found.edges.length - 1];
   const wide = (width - label) / count;

@@ -30,10 +30,7 @@ import { MetricRows } from "./metric_rows.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 
-/**
- * @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: component that
- *   renders them
- */
+/** @param {{branches: Component, observed: boolean}} props `branches`: component that renders them */
 function Prefixes({ branches, observed }) {
   const [isOpen, setOpen] = useState(false);
   const [instance, setInstance] = useState(0);
@@ -62,7 +59,7 @@ function Prefixes({ branches, observed }) {
   </details>`;
 }
 
-/** @typedef {import("../../kit/html.js").Component} Component */
+/** @import {Component} from "../../kit/html.js" */
 
 /**
  * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored

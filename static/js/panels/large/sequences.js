@@ -16,7 +16,8 @@ import { settings } from "../../state/settings.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { kindOf, Spans, scaleOf } from "./spans.js";
 
-/** @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow */
+/** @import {SequenceRow} from "../../core/log_index.js" */
+/** @import {Column} from "./columns.js" */
 
 /** @param {{one: SequenceRow, at: number}} props */
 function Chosen({ one, at }) {
@@ -57,10 +58,6 @@ function turnsOf(one) {
 
 /** Text of how a sequence ended. @param {SequenceRow} one */
 const endText = (one) => t("large.chosen.end", { how: t(`timeline.end.${one.finish_reason}`) });
-
-/**
- * @typedef {import("./columns.js").Column} Column
- */
 
 const ROW = 28; // px
 const THUMB = 44; // px of a row on touch screens

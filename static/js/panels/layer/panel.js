@@ -16,10 +16,8 @@ import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
 import { Product, shownPart } from "./product.js";
 
-/**
- * @typedef {import("./model.js").Found} Found
- * @typedef {import("../../core/trace.js").Candidate} Candidate
- */
+/** @import {Candidate} from "../../core/trace.js" */
+/** @import {Found} from "./model.js" */
 
 const PHONE = 560; // px of width
 const ROOMY = 400; // px of height from which three tokens per layer are listed

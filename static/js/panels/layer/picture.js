@@ -11,9 +11,9 @@ import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 import { shownPart } from "./product.js";
 
+/** @import {Box} from "./geometry.js" */
+/** @import {Found} from "./model.js" */
 /**
- * @typedef {import("./model.js").Found} Found
- * @typedef {import("./geometry.js").Box} Box
  * @typedef {ReturnType<typeof layoutOf>} Layout
  * @typedef {{name: string, values: Float32Array | null, most: number, captured?: boolean, label: string, tip: string,
  *   hue?: string, below?: string | null}} Column

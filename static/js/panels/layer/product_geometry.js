@@ -10,7 +10,7 @@ const PRODUCTS = 40; // px of the chosen row's products
 const LEAST = 64; // minimum px of the matrix
 const CELL = 2; // minimum px of a cell
 
-/** @typedef {import("../../core/wire.js").Projection} Projection */
+/** @import {Projection} from "../../core/wire.js" */
 
 /**
  * Return the boxes in width × height; `height` is the total, which may exceed the given one.
@@ -58,12 +58,7 @@ export function cellAt({ rows, columns, matrix, cached }, x, y) {
   return { row, column };
 }
 
-/**
- * Compute weight · x + bias.
- *
- * @param {Projection} weights
- * @param {Float32Array} reads
- */
+/** Compute weight · x + bias. @param {Projection} weights @param {Float32Array} reads */
 export function productsOf({ weight, bias }, reads) {
   const made = Float32Array.from(bias.row());
   for (let i = 0; i < made.length; i++) weight.row(i).forEach((w, j) => (made[i] += w * reads[j]));

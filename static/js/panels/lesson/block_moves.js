@@ -1,9 +1,9 @@
 // The learner's list of operations, and the tables and free queue after it. The server judges whether the operations
 // are legal. Pure.
 
+/** @import {BlockMove} from "../../core/wire.js" */
+/** @import {State} from "../../state/store.js" */
 /**
- * @typedef {import("../../core/wire.js").BlockMove} BlockMove
- * @typedef {import("../../state/store.js").State} State
  * @typedef {BlockMove["kind"]} Kind
  * @typedef {number | "queue"} From a sequence's table, or the free queue
  * @typedef {{block: number, from: From}} Held the block being moved
@@ -17,13 +17,7 @@
 /** @type {Kind[]} */
 export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
 
-/**
- * Apply a list of operations to `state`.
- *
- * @param {State} state
- * @param {BlockMove[]} moves
- * @returns {Draft}
- */
+/** Apply a list of operations to `state`. @param {State} state @param {BlockMove[]} moves @returns {Draft} */
 export function drafted(state, moves) {
   /** @type {Draft} */
   const draft = {

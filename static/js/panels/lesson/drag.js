@@ -3,9 +3,7 @@
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
 
-/**
- * @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels
- */
+/** @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels */
 
 const SLACK = 6; // px that a press may move and still count as a tap
 

@@ -51,7 +51,7 @@ function OnceMore() {
   </button></li>`;
 }
 
-/** @param {{card: import("../../state/lessons.js").Card}} props */
+/** @param {{card: import("../../core/wire.js").Card}} props */
 function Entry({ card }) {
   const way = storedProgress.value[card.id];
   const isTest = card.kind !== "lesson";
@@ -70,7 +70,7 @@ function Entry({ card }) {
 
 // Learning gain: the questions by kind before the first lesson and after the last one, side by side.
 
-/** @typedef {import("../../state/lessons.js").Result} Result */
+/** @import {Result} from "../../state/lessons.js" */
 
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };

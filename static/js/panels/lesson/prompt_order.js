@@ -13,12 +13,7 @@ import { own } from "../../state/run.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
 
-/**
- * @typedef {import("../../state/lessons.js").ToldMend} ToldMend
- * @typedef {import("../../core/wire.js").Mended} Mended
- * @typedef {import("../../core/wire.js").Move} Move
- * @typedef {import("../../core/wire.js").TurnRun} TurnRun
- */
+/** @import {Mended, Move, ToldMend, TurnRun} from "../../core/wire.js" */
 
 /** The current moves, and the item they belong to. */
 const list = signal(/** @type {{item: number, moves: Move[]}} */ ({ item: -1, moves: [] }));
@@ -57,11 +52,7 @@ export function PromptOrder({ item }) {
   </div>`;
 }
 
-/**
- * The button that made the last move, or the dropped part.
- *
- * @typedef {{turn: number, part: string, by: number}} Held
- */
+/** The button that made the last move, or the dropped part. @typedef {{turn: number, part: string, by: number}} Held */
 
 /**
  * The prompts in their current order, and the moves behind it. The focus stays on the pressed button, and the new order

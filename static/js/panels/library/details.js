@@ -7,7 +7,7 @@ import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
 import { isSite, siteRecording } from "../../state/site.js";
 
-/** @typedef {import("../../net/library.js").Entry} Entry */
+/** @import {Entry} from "../../net/library.js" */
 
 /** Name of a recording in the page's language, if it has a title. @param {Entry} entry */
 export const shownName = (entry) => (entry.title ? inLanguage(entry.title) : entry.name);

@@ -12,7 +12,7 @@ import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { Details, shownName } from "./details.js";
 
-/** @typedef {import("../../net/library.js").Entry} Entry */
+/** @import {Entry} from "../../net/library.js" */
 
 export function Panel() {
   useEnlargedWhereLow();

@@ -19,13 +19,15 @@ import { isAsked } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { LatentFormula } from "./latents.js";
 
-/** @typedef {import("../../kit/html.js").Children} Children */
+/** @import {Header, Memory} from "../../core/trace.js" */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {State} from "../../state/store.js" */
 
 /**
  * 2 · L · Hkv · D · bytes with the numbers of this model; (D + Dv) if values have another width, + scale if vectors
  * have scales.
  *
- * @param {{header: import("../../core/trace.js").Header}} props
+ * @param {{header: Header}} props
  */
 function Formula({ header }) {
   const k = kvTerms(header);
@@ -97,12 +99,7 @@ const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 const States = lazyPanel(() => import("./states.js"), "memory");
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
-/**
- * @typedef {import("../../core/trace.js").Header} Header
- * @typedef {import("../../core/trace.js").Memory} Memory
- * @typedef {import("../../state/store.js").State} State
- * @typedef {NonNullable<import("../../state/store.js").Selection["figure"]>} FigureName
- */
+/** @typedef {NonNullable<import("../../core/provenance/types.js").Selection["figure"]>} FigureName */
 
 export function Figures() {
   const header = log.value?.header;

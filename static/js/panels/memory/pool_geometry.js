@@ -253,11 +253,7 @@ function neighbourOf({ parts, columns }, group, id, key) {
   return other.first + Math.min(row * columns + column, other.count - 1);
 }
 
-/**
- * @param {Grid} grid
- * @param {SlotIn} slotIn
- * @returns {Layout["hit"]}
- */
+/** @param {Grid} grid @param {SlotIn} slotIn @returns {Layout["hit"]} */
 function hitOf(grid, slotIn) {
   return (x, y) => {
     const column = Math.floor((x - EDGE) / grid.stepX);

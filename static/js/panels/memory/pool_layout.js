@@ -2,10 +2,8 @@
 
 import { layoutOf } from "./pool_geometry.js";
 
-/**
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- */
+/** @import {Layout} from "./pool_geometry.js" */
+/** @typedef {import("../../state/store.js").State["block_groups"][number]} Group */
 
 const GAP = 14; // px between two pools
 const LEAST = 136; // minimum px of a pool

@@ -5,12 +5,10 @@ import { progressOf } from "./pool_motion.js";
 
 const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
-/**
- * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_shadow.js").Slots} Slots
- */
+/** @import {Op} from "../../core/trace.js" */
+/** @import {Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Slots} from "./pool_shadow.js" */
 
 /**
  * @template {Op["type"]} [T=Op["type"]]
@@ -120,11 +118,7 @@ const CHANGES = {
   release: giveBack,
 };
 
-/**
- * @param {Look} look
- * @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion
- * @param {number} p
- */
+/** @param {Look} look @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion @param {number} p */
 function giveBack(look, { op }, p) {
   leave(look, op.seq_id, p);
   if (!op.to) return; // other sequences still hold it
@@ -132,20 +126,12 @@ function giveBack(look, { op }, p) {
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
 }
 
-/**
- * @param {Look} look
- * @param {Slots} slots
- * @param {(slot: number) => number} level
- */
+/** @param {Look} look @param {Slots} slots @param {(slot: number) => number} level */
 function fillTo(look, [first, end], level) {
   for (let slot = first; slot < end; slot++) look.fill[slot] = level(slot);
 }
 
-/**
- * @param {Look} look
- * @param {number} seq
- * @param {number} p
- */
+/** @param {Look} look @param {number} seq @param {number} p */
 function leave(look, seq, p) {
   look.owners = look.owners
     .map((o) => (o.seq === seq ? { seq, share: o.share * (1 - p) } : o))

@@ -5,14 +5,10 @@ import { groupOf } from "../../core/groups.js";
 import { givesBack } from "../../core/operation_kinds.js";
 import { Shadow } from "./pool_shadow.js";
 
-/**
- * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../state/playhead.js").Phase} Phase
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_shadow.js").Slots} Slots
- */
+/** @import {Op, StepRecord} from "../../core/trace.js" */
+/** @import {Phase, Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Slots} from "./pool_shadow.js" */
 
 /**
  * Effect of an operation on one block. `at`: index of the operation in its record; [from, to]: the motion's share of
@@ -116,13 +112,7 @@ export function motionsOf(before, record) {
   return blocks;
 }
 
-/**
- * Return the list of `key`, created empty if missing.
- *
- * @template K, V
- * @param {Map<K, V[]>} map
- * @param {K} key
- */
+/** Return the list of `key`, created empty if missing. @template K, V @param {Map<K, V[]>} map @param {K} key */
 function listOf(map, key) {
   const known = map.get(key);
   if (known) return known;
@@ -160,24 +150,14 @@ function spread(units, together) {
   });
 }
 
-/**
- * Return the progress of a motion in [0, 1].
- *
- * @param {Motion} motion
- * @param {Progress} phases
- */
+/** Return the progress of a motion in [0, 1]. @param {Motion} motion @param {Progress} phases */
 export function progressOf(motion, phases) {
   const now = phases[motion.phase];
   if (now >= 1) return 1; // rounding: the shares of a phase may not sum to exactly 1
   return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
 }
 
-/**
- * Return the blocks that are currently moving.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the blocks that are currently moving. @param {Motions} motions @param {Progress} phases */
 export function travelling(motions, phases) {
   /** @type {Travelling[]} */
   const found = [];
@@ -189,10 +169,7 @@ export function travelling(motions, phases) {
   return found;
 }
 
-/**
- * @param {Motion} motion
- * @returns {(Way & {seq: number | null}) | null} null if the block does not move
- */
+/** @param {Motion} motion @returns {(Way & {seq: number | null}) | null} null if the block does not move */
 function wayOf({ op, block }) {
   if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
   if (givesBack(op)) return op.to ? { kind: "give", seq: op.seq_id, end: op.to } : null;
@@ -205,12 +182,7 @@ function wayOf({ op, block }) {
   return null;
 }
 
-/**
- * Return the bytes received from other instances so far.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the bytes received from other instances so far. @param {Motions} motions @param {Progress} phases */
 export function receivedBytes(motions, phases) {
   let bytes = 0;
   for (const motion of [...motions.values()].flat())
@@ -218,12 +190,7 @@ export function receivedBytes(motions, phases) {
   return bytes;
 }
 
-/**
- * Return the blocks that are currently becoming shared.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the blocks that are currently becoming shared. @param {Motions} motions @param {Progress} phases */
 export function comingToShare(motions, phases) {
   /** @type {Set<number>} */
   const found = new Set();

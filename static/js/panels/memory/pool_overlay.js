@@ -15,12 +15,9 @@ import { scene, watchMotions } from "./pool_scene.js";
 const FEW = 6; // total table entries up to which all lines are drawn
 const SEVERAL = 64; // lines up to which they are drawn; above, only frames
 
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("./pool_motion.js").Travelling} Travelling
- * @typedef {import("../../state/store.js").State} State
- */
+/** @import {State} from "../../state/store.js" */
+/** @import {Box, Layout} from "./pool_geometry.js" */
+/** @import {Travelling} from "./pool_motion.js" */
 
 /**
  * Context of the overlay's painters: canvas `c` over `map`, whose pool is at (`left`, `top`) in the overlay's pixels
@@ -46,10 +43,7 @@ export function Overlay() {
   return html`<div class="pool-overlay" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
 }
 
-/**
- * @param {HTMLElement} box
- * @param {import("../../kit/canvas.js").Size} size
- */
+/** @param {HTMLElement} box @param {import("../../kit/canvas.js").Size} size */
 function paint(box, { width, height }) {
   const canvas = box.querySelector("canvas");
   const map = box.parentElement;
@@ -69,13 +63,7 @@ function paint(box, { width, height }) {
   paintBytes(place, pieces, receivedBytes(now.motions, phasesNow()));
 }
 
-/**
- * Return the box of a block's slots in the overlay's pixels.
- *
- * @param {Place} place
- * @param {number} id
- * @returns {Box}
- */
+/** Return the box of a block's slots in the overlay's pixels. @param {Place} place @param {number} id @returns {Box} */
 function boxOf({ layout, left, top }, id) {
   const at = layout.blockAt(id);
   const slots = layout.level === "slots";
@@ -210,12 +198,7 @@ function endsOf(place, piece) {
   }
 }
 
-/**
- * Selector of the free queue of a block's group.
- *
- * @param {Place} place
- * @param {number} block
- */
+/** Selector of the free queue of a block's group. @param {Place} place @param {number} block */
 const queueOf = ({ now }, block) => `.queue[data-group="${groupOf(now.block_groups, block)}"]`;
 
 /** @type {(place: Place, queue: string, end: "front" | "back") => Box | null} */

@@ -14,11 +14,8 @@ import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js
 const SMALL = "10px system-ui, sans-serif";
 const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
 
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("./pool_look.js").Look} Look
- */
+/** @import {Box, Layout} from "./pool_geometry.js" */
+/** @import {Look} from "./pool_look.js" */
 
 /**
  * Context of the painters: the scene and its progress, slot reads with their brightness, and slots per block.
@@ -100,12 +97,7 @@ function paintHead({ c, layout, palette }, id, look, place) {
   }
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {number} offset
- * @param {Look} look
- */
+/** @param {Frame} frame @param {number} id @param {number} offset @param {Look} look */
 function paintSlot(frame, id, offset, look) {
   const { c, layout, palette } = frame;
   const box = layout.slotAt(id, offset);
@@ -178,13 +170,7 @@ function paintRead({ c, palette, glow: shine, progress }, read, { x, y, width, h
   c.globalAlpha = 1;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {number} offset
- * @param {Look} look
- * @param {Box} box
- */
+/** @param {Frame} frame @param {number} id @param {number} offset @param {Look} look @param {Box} box */
 function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
   const now = look.renewed || look.fresh.has(offset);
   const content = labelAt(id * size + offset, now ? drawnIndex.value : drawnIndex.value - 1);
@@ -224,11 +210,7 @@ export function labelAt(slot, index) {
   return label ? { label, generated: origin.position >= seq.num_prompt_tokens } : null;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {Look} look
- */
+/** @param {Frame} frame @param {number} id @param {Look} look */
 function paintFrame({ c, layout, palette }, id, look) {
   const at = layout.blockAt(id);
   const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];

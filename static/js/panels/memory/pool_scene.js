@@ -10,12 +10,10 @@ import { captureVersion, drawnIndex, head, layer, log, record, state } from "../
 import { movingLook, restingLook } from "./pool_look.js";
 import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
-/**
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_motion.js").Motions} Motions
- * @typedef {{before: State, after: State, motions: Motions}} Scene
- */
+/** @import {Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Motions} from "./pool_motion.js" */
+/** @typedef {{before: State, after: State, motions: Motions}} Scene */
 
 /** The drawn record as motions; null without a log. */
 export const scene = computed(() => {

@@ -7,7 +7,7 @@ import { html } from "../../kit/html.js";
 import { Spoiler } from "../../kit/spoiler.js";
 import { sequenceView } from "../../state/store.js";
 
-/** @typedef {import("../../core/trace.js").Header} Header */
+/** @import {Header} from "../../core/trace.js" */
 
 const [WIDE, HIGH] = [300, 48];
 const MAX = 96; // maximum number of layers drawn individually

@@ -13,10 +13,8 @@ import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
 import { arriving, placeKey } from "./pool_scene.js";
 
-/**
- * @typedef {import("../../state/store.js").State} State
- * @typedef {State["block_groups"][number]} Group
- */
+/** @import {State} from "../../state/store.js" */
+/** @typedef {State["block_groups"][number]} Group */
 
 export function Tables() {
   const now = state.value;

@@ -10,7 +10,7 @@ import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { drawnIndex, log, record, select, state } from "../../state/store.js";
 
-/** @typedef {import("../../core/moves.js").Move} Move */
+/** @import {Move} from "../../core/moves.js" */
 
 export function Panel() {
   const [run, now] = [log.value, state.value];

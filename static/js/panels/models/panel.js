@@ -113,10 +113,7 @@ function kindOf({ num_heads, num_kv_heads, state_bytes }) {
   return num_kv_heads === 1 ? "MQA" : "GQA";
 }
 
-/**
- * @param {Listed["status"]} status
- * @param {boolean} isOn whether the run on stage uses it
- */
+/** @param {Listed["status"]} status @param {boolean} isOn whether the run on stage uses it */
 function stateOf({ state, stage, stages }, isOn) {
   if (isOn) return t("models.on_stage");
   if (state !== "loading") return t(`models.${state}`);

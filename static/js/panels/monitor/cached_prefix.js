@@ -1,9 +1,7 @@
 // Cached part of a prompt on a monitored server, derived from its cache events per token content and cache group.
 
+/** @import {Chains, Group, Link} from "../../core/observed_cache.js" */
 /**
- * @typedef {import("../../core/observed_cache.js").Chains} Chains
- * @typedef {import("../../core/observed_cache.js").Link} Link
- * @typedef {import("../../core/observed_cache.js").Group} Group
  * @typedef {object} OfGroup
  * @property {Group} group
  * @property {number | null} tokens that it could provide if it were the only group; null: unknown from the events

@@ -18,7 +18,10 @@ const MAX_HEIGHT = 220; // CSS pixels
 const LARGEST = 12;
 const FRESH = 32; // records for which a content counts as newly stored
 
-/** @typedef {import("../../core/state_parts.js").Block} Block */
+/** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
+/** @import {Block} from "../../core/state_parts.js" */
+/** @import {Header} from "../../core/trace.js" */
+/** @import {Component} from "../../kit/html.js" */
 
 /** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {
@@ -71,13 +74,6 @@ const READINGS = [
   ["prompt", "vllm:prompt_tokens_total", "sglang:prompt_tokens_total"],
   ["generated", "vllm:generation_tokens_total", "sglang:generation_tokens_total"],
 ];
-
-/**
- * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
- * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
- * @typedef {import("../../core/trace.js").Header} Header
- * @typedef {import("../../kit/html.js").Component} Component
- */
 
 /**
  * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix

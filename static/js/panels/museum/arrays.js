@@ -6,8 +6,8 @@ import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
 import { kvHeadOf, kvHeadsOf } from "../../core/shape.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *
  * A value is max |K − K′| over the KV heads and their dimensions; null if a lane has no captured key.

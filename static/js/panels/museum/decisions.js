@@ -4,10 +4,8 @@ import { kindOf } from "../../core/operation_kinds.js";
 import { operationsOf } from "../../core/operations.js";
 import { firstOf, recordAt, tookStep } from "../../runs/steps.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/operations.js").Entry} Entry
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Entry} from "../../core/operations.js" */
 
 /**
  * Return the decisions of each log in its `step`-th step that the other did not make, as [first, second]. Both are
@@ -37,11 +35,7 @@ export function sharedDecisions(logs, step) {
   });
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} step
- * @returns {Map<string, Entry>} entries by their content
- */
+/** @param {TraceLog} log @param {number} step @returns {Map<string, Entry>} entries by their content */
 function decisionsOf(log, step) {
   if (!tookStep(log, step)) return new Map();
   const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !kindOf(entry.type).routine);

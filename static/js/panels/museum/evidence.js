@@ -3,11 +3,10 @@
 import { slotOf } from "../../core/metrics.js";
 import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Objection, StepRecord} from "../../core/trace.js" */
+
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../core/trace.js").Objection} Objection
- *
  * Several sequences wrote one slot.
  * @typedef {{kind: "shared_write", seqs: number[], block: number, offset: number}} SharedWrite
  * A sequence read blocks that others wrote with the tokens `there` (bytes) where it has `own`.
@@ -86,11 +85,7 @@ export const firstContradiction = firstOf(([, log], step) => {
   return first ? { ...first, seq_id: first.kind === "shared_write" ? first.seqs[0] : first.seq_id, step } : null;
 });
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {SharedWrite[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {SharedWrite[]} */
 function sharedWrites(log, index) {
   const { block_size: size } = log.tail;
   /** @type {Map<number, Set<number>>} slot -> sequences */
@@ -110,11 +105,7 @@ function sharedWrites(log, index) {
   }));
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {Foreign[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {Foreign[]} */
 function foreignBlocks(log, index) {
   const state = log.stateAt(index);
   const { block_size: size } = log.tail;
@@ -171,11 +162,7 @@ function bytesById(state) {
   return known;
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {Forgotten[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {Forgotten[]} */
 function forgottenTokens(log, index) {
   if (index < 1) return [];
   const before = log.stateAt(index - 1);

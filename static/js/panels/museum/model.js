@@ -71,10 +71,7 @@ effect(() => {
   player.begin(); // the previous run belongs to another exhibit
 });
 
-/**
- * @param {Exhibit} shown
- * @param {LaneName} lane
- */
+/** @param {Exhibit} shown @param {LaneName} lane */
 const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ? shown.id : null });
 
 /**

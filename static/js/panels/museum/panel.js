@@ -18,7 +18,7 @@ import { Arrays } from "./pictures.js";
 
 // two logs. The fault is in the engine.
 
-/** @typedef {import("./model.js").Scene} Scene */
+/** @import {Scene} from "./model.js" */
 
 /** @param {{now: Scene}} props */
 function Texts({ now }) {

@@ -13,13 +13,11 @@ export const isPrivate = () => log.value?.header.engine.private === true;
 const FEW = 3; // maximum runs of block ids listed
 const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
-/**
- * @typedef {import("../../core/prefix_branches.js").Row} Row
- * @typedef {import("../../core/prefix_tree.js").Node} Node
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("../../state/store.js").TraceLog} TraceLog
- * @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Row} from "../../core/prefix_branches.js" */
+/** @import {Node} from "../../core/prefix_tree.js" */
+/** @import {State} from "../../state/store.js" */
+/** @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated */
 
 /**
  * Return the tokens at the beginning of a row as text, split where the prompt ends.

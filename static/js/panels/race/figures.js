@@ -7,10 +7,10 @@ import { bytesMoved, stepSeconds } from "../../core/metrics.js";
 import { stepRecords } from "../../runs/steps.js";
 import { align, sequencesAt } from "../../runs/tokens.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {StepRecord} from "../../core/trace.js" */
+/** @import {Aligned} from "../../runs/tokens.js" */
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../runs/tokens.js").Aligned} Aligned
  * @typedef {ReturnType<typeof laneAt>} LaneFigures
  * @typedef {{step: number, lanes: LaneFigures[], tokens: Aligned, finished: boolean}} Race
  */
@@ -89,10 +89,7 @@ export function laneAt(log, step) {
   return lane;
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} count steps
- */
+/** @param {TraceLog} log @param {number} count steps */
 function totals(log, count) {
   const sums = { totalComputed: 0, totalFlops: 0, totalBytes: 0, totalCopied: 0, totalSeconds: 0 };
   for (const index of stepRecords(log).slice(0, count)) {
@@ -115,10 +112,7 @@ export const computedSoFar = (log) => soFar(log, tokensComputed);
 /** Return the bytes of K and V copied up to and including each step. @param {TraceLog} log */
 export const copiedSoFar = (log) => soFar(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
 
-/**
- * @param {TraceLog} log
- * @param {(record: StepRecord) => number} figure
- */
+/** @param {TraceLog} log @param {(record: StepRecord) => number} figure */
 function soFar(log, figure) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += figure(log.records[index])));

@@ -11,10 +11,8 @@ import { Picture } from "../../runs/picture.js";
 import { names, racing } from "./model.js";
 import { player } from "./player.js";
 
-/**
- * @typedef {import("./figures.js").Race} Race
- * @typedef {import("../../runs/picture.js").Size} Size
- */
+/** @import {Size} from "../../runs/picture.js" */
+/** @import {Race} from "./figures.js" */
 
 /** Decades that are always shown, typical for steps of a small model. */
 const DECADES = { low: -1, high: 3 };

@@ -18,10 +18,8 @@ import { player } from "./player.js";
 const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("./figures.js").LaneFigures} LaneFigures
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {LaneFigures} from "./figures.js" */
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function LaneTable({ logs, now }) {

@@ -9,10 +9,8 @@ import { beforehand, choices, verdict } from "../../runs/words.js";
 import { copiedSoFar, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
 import { names, race, racing } from "./model.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("./figures.js").Race} Race
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Race} from "./figures.js" */
 
 const NOISY = 3; // multiple of the median from which a slow step is attributed to the machine, not the model
 const NEAR = 0.7; // share of the operations' ratio from which time counts as following it

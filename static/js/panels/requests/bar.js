@@ -16,9 +16,9 @@ import { paintRun } from "../../kit/track_run.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
 
+/** @import {Segment} from "../../core/request_phases.js" */
+/** @import {Row} from "../../core/requests.js" */
 /**
- * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {import("../../core/request_phases.js").Segment} Segment
  * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: from the
  *   request's submission
  */

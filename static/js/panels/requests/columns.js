@@ -6,8 +6,8 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
+/** @import {Row} from "../../core/requests.js" */
 /**
- * @typedef {import("../../core/requests.js").Row} Row
  * @typedef {Exclude<keyof Row, "seq" | "parts" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column
  *   `width`: px

@@ -13,7 +13,7 @@ import { settings } from "../../state/settings.js";
 const FEW = 5; // number of missed requests listed
 const OWN = "own";
 
-/** @typedef {import("../../core/goodput.js").Slo} Slo */
+/** @import {Slo} from "../../core/goodput.js" */
 
 /** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
 export function GoodputSection({ figures, open }) {

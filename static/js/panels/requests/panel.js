@@ -21,7 +21,7 @@ import { Timeline } from "./timeline.js";
 
 const WIDE = 860; // px from which table and story fit side by side
 
-/** @typedef {import("./head.js").View} View */
+/** @import {View} from "./head.js" */
 
 /**
  * Visible part in narrow layouts. A link that names a sequence opens its story.

@@ -8,17 +8,16 @@ import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
 import { GUTTER, NAMES } from "./geometry.js";
 
-/**
- * @typedef {import("./paint.js").Tracks} Tracks
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Tracks} from "./paint.js" */
 
-/** @param {import("../../core/log.js").TraceLog} log */
+/** @param {TraceLog} log */
 export const limitsOf = ({ header }) => ({
   tokens: Number(header.engine.max_num_batched_tokens),
   seqs: Number(header.engine.max_num_seqs),
 });
 
-/** Width of the fixed left column. @param {import("../../core/log.js").TraceLog | null} log */
+/** Width of the fixed left column. @param {TraceLog | null} log */
 export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 
 /**

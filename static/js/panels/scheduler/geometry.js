@@ -24,13 +24,7 @@ function budgets(height) {
   return { budget, top: budget.tokens + budget.gap + budget.seqs + budget.gap };
 }
 
-/**
- * Return the width of a record's cell.
- *
- * @param {number} records
- * @param {number} width
- * @param {number} [gutter]
- */
+/** Return the width of a record's cell. @param {number} records @param {number} width @param {number} [gutter] */
 const cellOf = (records, width, gutter = GUTTER) =>
   clamp(Math.floor(Math.max(0, width - gutter - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
 
@@ -48,12 +42,7 @@ export function recordsInSight(records, width, left, gutter = GUTTER) {
   return [Math.floor(left / cell), Math.min(records - 1, Math.ceil((left + width - gutter) / cell))];
 }
 
-/**
- * Whether all rows fit without scrolling.
- *
- * @param {number} tracks
- * @param {number} height
- */
+/** Whether all rows fit without scrolling. @param {number} tracks @param {number} height */
 export const rowsFit = (tracks, height) => tracks * MIN_ROW <= height - budgets(height).top - AXIS;
 
 /**
@@ -79,12 +68,7 @@ export function tracksLayout({ records, tracks, width, height, pinned = false, g
     x: (record) => gutter + record * cell,
     /** @param {number} track */
     y: (track) => top + track * row,
-    /**
-     * Return record and track at a point of the plane; null outside.
-     *
-     * @param {number} x
-     * @param {number} y
-     */
+    /** Return record and track at a point of the plane; null outside. @param {number} x @param {number} y */
     at(x, y) {
       const record = Math.floor((x - gutter) / cell);
       const track = Math.floor((y - top) / row);

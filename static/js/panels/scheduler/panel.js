@@ -21,11 +21,10 @@ import { AXIS, recordsInSight, rowsFit, tracksLayout } from "./geometry.js";
 import { Legend } from "./legend.js";
 import { paintTracks } from "./paint.js";
 
+/** @import {Layout} from "./geometry.js" */
+/** @import {Track, Tracks} from "./paint.js" */
 /**
  * @typedef {import("../../core/tracks.js").Tracks} AllTracks
- * @typedef {import("./paint.js").Tracks} Tracks
- * @typedef {import("./geometry.js").Layout} Layout
- * @typedef {import("./paint.js").Track} Track
  * @typedef {{track: number, record: number}} Place
  */
 
@@ -140,11 +139,7 @@ function Plane({ tracks: all }) {
   </div>`;
 }
 
-/**
- * @param {HTMLElement} plane
- * @param {HTMLElement | null} scroll
- * @param {{layout: Layout, tracks: Tracks}} latest
- */
+/** @param {HTMLElement} plane @param {HTMLElement | null} scroll @param {{layout: Layout, tracks: Tracks}} latest */
 function paint(plane, scroll, { layout, tracks }) {
   const canvas = plane.querySelector("canvas");
   if (!scroll || !canvas) return; // the panel was closed before the frame
@@ -220,11 +215,7 @@ function pointAt(event, layout) {
   return x < layout.gutter - 4 ? { record: null, track: found.track } : found;
 }
 
-/**
- * @param {PointerEvent} event
- * @param {Tracks} tracks
- * @param {Layout} layout
- */
+/** @param {PointerEvent} event @param {Tracks} tracks @param {Layout} layout */
 function hover(event, tracks, layout) {
   const { record, track } = pointAt(event, layout);
   if (record === null) return hideTip();

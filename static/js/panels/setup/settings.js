@@ -11,12 +11,10 @@ import { boundsOf, LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
 
-/**
- * @typedef {import("../../state/options.js").OptionRow} OptionRow
- * @typedef {import("../../state/settings.js").OptionValue} OptionValue
- * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {OptionRow} from "../../state/options.js" */
+/** @import {OptionValue} from "../../state/settings.js" */
+/** @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field */
 
 export function CacheSettings() {
   const strategy = settings.strategy.value;
@@ -186,10 +184,7 @@ function SamplingField({ row }) {
     commit=${commit} />`;
 }
 
-/**
- * @param {number[]} usual
- * @param {OptionValue} value
- */
+/** @param {number[]} usual @param {OptionValue} value */
 const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sort((a, b) => a - b);
 
 /**

@@ -31,7 +31,7 @@ const SHORT = new Set([
   "contiguous",
 ]);
 const CLICKABLE = new Set(["loaded", "moved", "written", "decision", "freed", "lookup", "outside"]);
-/** @typedef {import("../../state/store.js").ChainLink} ChainLink */
+/** @import {ChainLink} from "../../state/store.js" */
 
 const MAX = 9;
 

@@ -10,11 +10,9 @@ import { paced } from "../../net/paced.js";
 import { settings } from "../../state/settings.js";
 import { bare, connection, log, ownIsShown, sequenceView } from "../../state/store.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/trace.js").Candidate} Candidate
- * @typedef {import("../../core/wire.js").ResidualStream} ResidualStream
- */
+/** @import {Candidate} from "../../core/trace.js" */
+/** @import {ResidualStream} from "../../core/wire.js" */
+/** @import {View} from "../../state/store.js" */
 
 const MAX_LENS = 256; // positions per request, as the server allows
 
@@ -57,12 +55,7 @@ export const lensAt = (now, position) =>
 /** Reason why the lens of a view is unknown, or "". @param {View} now */
 export const lensProblem = (now) => (known.value.key === keyOf(now) ? known.value.problem : "");
 
-/**
- * Return a sentence of the lens at `position`, or null while unknown.
- *
- * @param {View} now
- * @param {number} position
- */
+/** Return a sentence of the lens at `position`, or null while unknown. @param {View} now @param {number} position */
 export function lensText(now, position) {
   const top = lensAt(now, position);
   if (!top) return null;

@@ -10,10 +10,8 @@ import { select } from "../../state/store.js";
 import { fetchLens, lensAt, lensIsOn, lensIsPossible, lensIsRight, lensProblem, lensText } from "./lens.js";
 import { fontSize, shownText } from "./token_row_columns.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./geometry.js").Columns} Columns
- */
+/** @import {View} from "../../state/store.js" */
+/** @import {Columns} from "./geometry.js" */
 
 const LARGEST = 14; // px of a guess's text
 

@@ -18,11 +18,8 @@ const ARROW = 64; // px scrolled by an arrow key
  * @template T
  * @typedef {import("../../../vendor/signals/signals.js").Signal<T>} Signal
  */
-/**
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./geometry.js").Miniature} Miniature
- * @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport
- */
+/** @import {Columns, Miniature} from "./geometry.js" */
+/** @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport */
 
 /**
  * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
@@ -185,10 +182,7 @@ function drag(event, layout, { offset, width, show }) {
     track.addEventListener(name, () => dragging.abort(), { signal: dragging.signal });
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {Viewport} viewport
- */
+/** @param {KeyboardEvent} event @param {Viewport} viewport */
 function key(event, { offset, width, show }) {
   /** @type {Record<string, number>} */
   const places = {

@@ -55,7 +55,7 @@ function leave({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
 
-/** @typedef {import("../../kit/html.js").Children} Children */
+/** @import {Children} from "../../kit/html.js" */
 
 export function Panel() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1"
@@ -116,10 +116,7 @@ function Text() {
   </p>`;
 }
 
-/**
- * @param {string} a
- * @param {string} b
- */
+/** @param {string} a @param {string} b */
 function commonStart(a, b) {
   let n = 0;
   while (n < a.length && a[n] === b[n]) n++;

@@ -12,10 +12,11 @@ import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 import { lensText } from "./lens.js";
 
+/** @import {View} from "../../state/store.js" */
+
 /**
  * `missing`: reason why there is no vector, or null.
  *
- * @typedef {import("../../state/store.js").View} View
  * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
  * @typedef {"k" | "v" | "q"} Kind
  * @typedef {"unwritten" | "released" | "gone" | "loading" | "uncaptured"} Missing
@@ -80,12 +81,7 @@ export function draftAt({ drafts }, position, sub) {
   return place < drafts.accepted ? "accepted" : "rejected";
 }
 
-/**
- * Label of the draft token at a position.
- *
- * @param {View} now
- * @param {number} position
- */
+/** Label of the draft token at a position. @param {View} now @param {number} position */
 export const draftLabel = ({ drafts }, position) =>
   loneLabel(drafts?.token_bytes[position - drafts.start] ?? new Uint8Array());
 
@@ -179,12 +175,7 @@ export function cellOf(now, kind, position) {
   return cell;
 }
 
-/**
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
- * @returns {Cell}
- */
+/** @param {View} now @param {Kind} kind @param {number} position @returns {Cell} */
 function readCell(now, kind, position) {
   const origin = originOf(now, position);
   const vector = vectorOf(now, kind, position);
@@ -247,13 +238,7 @@ export function placeOf(now, position, sub) {
 const releasedText = (group) =>
   group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
 
-/**
- * Describe a column, one fact per part.
- *
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
- */
+/** Describe a column, one fact per part. @param {View} now @param {number} position @param {number | null} sub */
 export function describe(now, position, sub) {
   const label = labelAt(now, position, sub);
   const parts = [t("stage.column", { token: labelText(label), position })];

@@ -22,11 +22,10 @@ const OUTLINE = 46; // maximum px of an outlined column
 
 export const rangesOf = () => ranges.value;
 
+/** @import {View} from "../../state/store.js" */
+/** @import {Band, Columns} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
 /**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./token_row_columns.js").Kind} Kind
- * @typedef {import("./geometry.js").Band} Band
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
  * @typedef {{
  *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
@@ -174,10 +173,7 @@ function paintStates({ c, palette, now, layout, phases }, box) {
   c.fill();
 }
 
-/**
- * @param {Scene} scene
- * @param {Band} box
- */
+/** @param {Scene} scene @param {Band} box */
 function paintAttention(scene, box) {
   const { c, palette, now, layout } = scene;
   const row = now.attention;
@@ -229,10 +225,7 @@ function largest(row) {
   return found;
 }
 
-/**
- * @param {Scene} scene
- * @param {ReturnType<typeof rowsOf>} at
- */
+/** @param {Scene} scene @param {ReturnType<typeof rowsOf>} at */
 function paintPointed({ c, palette, layout }, at) {
   const position = pointed.value?.position;
   if (position === undefined || position >= layout.count) return;

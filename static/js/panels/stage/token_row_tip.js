@@ -4,11 +4,9 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { describe, KINDS, shownCell } from "./token_row_columns.js";
 
-/**
- * @typedef {import("./token_row_columns.js").Kind} Kind
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../kit/html.js").Children} Children
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {Kind} from "./token_row_columns.js" */
 
 const SHOWN = 64; // numbers of a vector that are listed
 

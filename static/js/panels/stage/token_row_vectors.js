@@ -5,11 +5,9 @@ import { wastePattern } from "../../kit/texture.js";
 import { cellOf, sampledAt } from "./token_row_columns.js";
 import { VectorImage } from "./vectors.js";
 
-/**
- * @typedef {import("./token_row_paint.js").Scene} Scene
- * @typedef {import("./geometry.js").Band} Band
- * @typedef {import("./token_row_columns.js").Kind} Kind
- */
+/** @import {Band} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
+/** @import {Scene} from "./token_row_paint.js" */
 
 export const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
 
@@ -19,11 +17,7 @@ const TAKEN = 0.3; // opacity of a rejected draft's K and V
 
 const USED = 0.4; // opacity of a used query, which is not cached
 
-/**
- * @param {Scene} scene
- * @param {Band} box
- * @param {Kind} kind
- */
+/** @param {Scene} scene @param {Band} box @param {Kind} kind */
 export function paintVectors(scene, box, kind) {
   const { c, palette, now, layout, first, last, phases } = scene;
   const image = images[kind];

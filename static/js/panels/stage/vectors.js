@@ -84,10 +84,7 @@ export class VectorImage {
     this.held.forEach((held, place) => held && this.#paint(place, held.vector));
   }
 
-  /**
-   * @param {number} place
-   * @param {Float32Array} vector
-   */
+  /** @param {number} place @param {Float32Array} vector */
   #paint(place, vector) {
     if (!this.canvas) return;
     const context = contextOf(this.canvas);

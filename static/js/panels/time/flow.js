@@ -14,7 +14,8 @@ import { ClientLanes } from "./clients.js";
 
 const FEW_IDS = 4; // ids of a prompt shown
 const MAX_TEXT = 24; // characters
-/** @typedef {import("../../core/flow.js").Flow} Flow */
+/** @import {Flow} from "../../core/flow.js" */
+
 /**
  * `vllm`: class and method in vLLM that do this. `subs`: sub-steps in which the component works.
  *

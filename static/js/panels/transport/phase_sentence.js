@@ -22,18 +22,18 @@ import {
 } from "../../i18n/sentence.js";
 import { hasText } from "../../i18n/words.js";
 
+/** @import {MessageKey} from "../../core/messages.js" */
+/** @import {BatchEntry, Op} from "../../core/trace.js" */
+/** @import {Register} from "../../i18n/operations.js" */
 /**
- * @typedef {import("../../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../../core/log.js").TraceLog} Log
- * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
- * @typedef {import("../../i18n/operations.js").Register} Register
  * @typedef {object} At a sub-step
  * @property {Register} register register of operation texts
  * @property {Log} log
  * @property {number} index
  * @property {import("../../core/trace.js").StepRecord} record
- * @property {import("../../core/trace.js").Op[]} ops
+ * @property {Op[]} ops
  * @property {BatchEntry[]} batch
  * @property {BatchEntry | null} entry batch entry of the described sequence; null: nothing was computed
  * @property {number} end position after its last token
@@ -129,8 +129,7 @@ function allocate(at) {
   const found = [];
   found.push(...briefly(log, index, (op) => op.type === "evict", register));
   log.groups.forEach((group, at) => {
-    const inGroup = (/** @type {import("../../core/trace.js").Op} */ op) =>
-      groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
+    const inGroup = (/** @type {Op} */ op) => groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
     const ids = taken.filter(inGroup).map((op) => op.block_id);
     if (!ids.length) return;
     const before = log.stateAt(index - 1).free_queues[at].length;
@@ -152,7 +151,7 @@ function allocate(at) {
  * Return the change of the free queue's length up to the last operation that took a block. Blocks freed by finished
  * sequences are returned later.
  *
- * @param {import("../../core/trace.js").Op[]} ops
+ * @param {Op[]} ops
  */
 function queueChange(ops) {
   let change = 0;

@@ -73,10 +73,7 @@ function preview(event) {
   ]);
 }
 
-/**
- * @param {HTMLCanvasElement | null} canvas
- * @param {number} width
- */
+/** @param {HTMLCanvasElement | null} canvas @param {number} width */
 function paint(canvas, width) {
   if (!canvas) return;
   const c = prepare(canvas, width, HEIGHT);

@@ -80,8 +80,8 @@ export const TABLE = {
 
 const values = inputs(TABLE);
 
+/** @import {Derived} from "../../number.js" */
 /**
- * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"one" | "inter" | "intra"} Arrangement
  * @typedef {{load: number, rate: number, seconds: number}} CurvePoint
  * @typedef {{

@@ -24,10 +24,11 @@ const values = inputs(TABLE);
 const OURS = new Set(["here", "recorded"]); // this machine now, and as recorded while idle
 const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the model's limit
 
+/** @import {Derived} from "../../number.js" */
+
 /**
  * As defined in `app/scale/steps.py`.
  *
- * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"prefill" | "decode"} Phase
  * @typedef {{
  *   batch: number, tokens: number, context: number, intensity: number, flops_per_second: number,
