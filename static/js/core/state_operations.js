@@ -30,7 +30,7 @@ export const RECENT_LOOKUPS = 100;
 /** @import {State} from "./state_parts.js" */
 /** @import {Op} from "./trace.js" */
 /**
- * @typedef {import("./record_outputs.js").RecordOutputs} Outputs
+ * @typedef {import("./state.js").RecordOutputs} Outputs
  * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,
  *   budget: import("./limits.js").Budget, instance: number) => void}} Operations
  */

@@ -44,16 +44,6 @@ export function t(key, values = {}, missing = null) {
 }
 
 /**
- * Same in a given language whose words are loaded.
- * @param {string} code
- * @param {string} key
- * @param {Values} [values]
- */
-export function tIn(code, key, values = {}) {
-  return fill(TEXTS[code]?.[key] ?? key, values, code);
-}
-
-/**
  * Return the version of a multilingual value in the page's language, or in English.
  * @template T
  * @param {Record<string, T> | {en: T, zh: T}} texts by language

@@ -109,6 +109,3 @@ export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} 
 
 /** @param {(checked: boolean) => void} take @returns {(event: Event) => void} */
 export const withChecked = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
-
-/** @param {(input: HTMLInputElement) => void} take @returns {(event: Event) => void} */
-export const withInput = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget));

@@ -1,6 +1,6 @@
 // Layers with recurrent states beside layers with keys and values, and the bytes of both by text length.
 
-import { crossing } from "../../core/state_bytes.js";
+import { crossing } from "../../core/groups.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
