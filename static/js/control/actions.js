@@ -35,7 +35,6 @@ const numUnfinished = () => {
 /**
  * Submit the draft if it is new (`always`) or if nothing else is left to compute. Returns false if there is nothing to
  * do.
- *
  * @param {boolean} always
  */
 async function ensureWork(always) {
@@ -56,7 +55,6 @@ async function ensureWork(always) {
 /**
  * Switch a phone to the stage, since it shows one region at a time: after writing a prompt and from the setup. The
  * memory region or a panel stays open while stepping.
- *
  * @param {boolean} always
  */
 function showStage(always) {
@@ -79,7 +77,6 @@ let nextStep = null;
 
 /**
  * Take a step. A step requested before the previous one is visible waits for it; at most one waits.
- *
  * @returns {Promise<Performed | false | null>}
  */
 export function step() {
@@ -160,7 +157,6 @@ export const changeConfig = (name, value) => changeConfigs({ [name]: value });
 
 /**
  * Change several settings at once, since one without the others may be invalid.
- *
  * @param {Record<string, OptionValue>} values
  */
 export function changeConfigs(values) {

@@ -17,7 +17,6 @@ import { play, playing } from "./playback.js";
 
 /**
  * Record of a newly opened recording from which playing is offered; null: none.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
 const offered = signal(null);
@@ -29,7 +28,6 @@ export const invited = computed(
 
 /**
  * Put a run or a recording on stage, from record `step` (null: its newest). Back comes back to what was there.
- *
  * @param {string} id
  * @param {number | null} [step]
  */
@@ -86,7 +84,6 @@ export function followOpened() {
 
 /**
  * Show a log near its most telling record at once, and exactly there when the arrays determine it.
- *
  * @param {TraceLog} log
  */
 async function open(log) {

@@ -17,7 +17,6 @@ let left = NEWEST; // last position in the page's own run
 
 /**
  * Show `run` in place of the current one, from `step` on (null: at its newest record).
- *
  * @param {Run} run
  * @param {number | null} [step]
  */
@@ -37,7 +36,6 @@ export function showOwn() {
 
 /**
  * Switch the run and reset the selection: ids and blocks have a different meaning in another run.
- *
  * @param {Run} run
  * @param {Place} place
  */

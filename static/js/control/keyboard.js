@@ -82,7 +82,6 @@ function letGo() {
 /**
  * Return an event's key as the table writes it: lower-case letters, with Shift only if it does not change the
  * character.
- *
  * @param {{key: string, shiftKey: boolean}} event
  */
 export function keyOf({ key, shiftKey }) {

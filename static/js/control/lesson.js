@@ -36,7 +36,6 @@ const lastDone = () => currentLesson.peek()?.items.findLast((item) => item.kind 
 
 /**
  * Play the records that an action added, once they have arrived.
- *
  * @param {number} before number of records before the action
  */
 async function playAdded(before) {
@@ -74,7 +73,6 @@ let course = liveCourse;
 
 /**
  * Open the lesson of the address whenever it changes, in the page's language.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function followLessons(memory) {
@@ -93,7 +91,6 @@ export function followLessons(memory) {
 
 /**
  * Open the requested lesson unless it is open or another is being opened, which then checks again.
- *
  * @param {boolean} lost whether its run is gone
  * @param {boolean} can whether the lesson's requirements are available
  */
@@ -146,7 +143,6 @@ export async function goOn() {
 
 /**
  * Answer the current question with an option, a list of operations or of moves; null: not sure.
- *
  * @param {Given} given
  */
 export async function answer(given) {
@@ -158,7 +154,6 @@ export async function answer(given) {
 
 /**
  * Replay the lesson's run up to the learner's position with other settings; none: with its own.
- *
  * @param {Record<string, number>} changes
  */
 export async function change(changes) {
@@ -176,7 +171,6 @@ export async function change(changes) {
 
 /**
  * Open a lesson at the stored position. A lost run is recreated as soon as the server is back.
- *
  * @param {string} wanted
  */
 async function open(wanted) {
@@ -259,7 +253,6 @@ function close() {
 
 /**
  * Return a course's response; if it is refused, show why and return null.
- *
  * @template T
  * @param {() => Promise<T>} asked
  * @returns {Promise<T | null>}
@@ -285,7 +278,6 @@ async function step() {
 
 /**
  * Player while a lesson drives its run: the transport moves through existing records, and "next" continues the lesson.
- *
  * @type {import("./player.js").Player}
  */
 const lessonPlayer = {

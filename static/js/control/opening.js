@@ -60,7 +60,6 @@ const PLACES = [
 
 /**
  * Show the opening on a first visit whose link names no place.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  * @param {Record<string, unknown>} asked settings that the address names
  */
@@ -147,7 +146,6 @@ export function followFilm() {
 
 /**
  * Load a film; on a site, start with the file for its first words.
- *
  * @param {string} code
  * @param {(film: Film) => void} show
  */
@@ -178,7 +176,6 @@ async function loadTexts(code) {
 
 /**
  * Continue with word `k` of the fan: live if this server can replay the recorded run, otherwise as recorded.
- *
  * @param {number} k
  */
 export async function take(k) {
@@ -199,7 +196,6 @@ async function forkLive(now, k) {
 /**
  * Replay a run up to the record that chose a word, substitute `token`, and follow that branch. Returns whether it
  * succeeded; a refusal is shown.
- *
  * @param {string} theater session or recording
  * @param {number} record
  * @param {number} seq
@@ -217,7 +213,6 @@ export async function takeWord(theater, record, seq, token) {
 
 /**
  * Put the user's own text on stage in a new run. Returns whether it succeeded; a refusal is shown.
- *
  * @param {string} text
  */
 export async function writeOwn(text) {
@@ -232,7 +227,6 @@ export async function writeOwn(text) {
 /**
  * Wait until a live run is followed, or `patience` ms have passed (null: as long as the model takes to load). Returns
  * whether one is.
- *
  * @param {number | null} patience
  * @returns {Promise<boolean>}
  */
@@ -256,7 +250,6 @@ export async function loadFutures() {
 
 /**
  * Follow the recorded branch of run `of` with `token` in `record`. Returns whether there is one.
- *
  * @param {string | null} of
  * @param {number} record
  * @param {number} token

@@ -19,7 +19,6 @@ export const eventKind = signal("any");
 
 /**
  * Return the time of the beat after the one at `last`: its due time, or `now` if the page could not keep up.
- *
  * @param {number} last
  * @param {number} now
  * @param {number} period
@@ -31,7 +30,6 @@ export function beat(last, now, period) {
 /**
  * Return the action of the main button: `run` and `pause` control the engine, `play` and `stop` the playback. The
  * engine is controlled only at the newest record of a live run.
- *
  * @param {{live: boolean, following: boolean, running: boolean, playing: number}} now
  */
 export function mainAction({ live, following, running, playing: moves }) {
@@ -42,7 +40,6 @@ export function mainAction({ live, following, running, playing: moves }) {
 
 /**
  * Return the record at `tenths` tenths of `count` records: 0 is before the first.
- *
  * @param {number} tenths
  * @param {number} count
  */
@@ -179,7 +176,6 @@ export function jumpToStep(step) {
 
 /**
  * Return the record of the nearest event of `kind` in a direction, or null.
- *
  * @param {number} index
  * @param {number} direction
  */
@@ -199,7 +195,6 @@ export function recordsOf(kind) {
 
 /**
  * Jump to the next (+1) or previous (−1) event of the chosen kind. Returns false if there is none.
- *
  * @param {number} direction
  */
 export function jumpToEvent(direction, kind = eventKind.peek()) {

@@ -102,7 +102,6 @@ export const isDone = computed(() => stop.value !== null && finished.value.has(S
 const sequences = () => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0);
 /**
  * Progress on this device: the last stop, and whether the tour was completed.
- *
  * @type {Signal<{state: "new" | "begun" | "over", at: number}>}
  */
 export const tourState = signal({ state: /** @type {const} */ ("new"), at: 0 });
@@ -116,7 +115,6 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
 /**
  * Offer the tour on a first visit, unless the link names a run, a recording, a step, an exhibit, two runs or a class,
  * or a class is open. A lesson link to the tour starts or continues it.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function offerTour(memory) {

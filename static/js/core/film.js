@@ -123,7 +123,6 @@ const computing = (log, seq) => (log.computed.get(seq) ?? []).map((span) => span
 
 /**
  * Return the cumulative number of computed tokens after each record.
- *
  * @param {TraceLog} log
  * @param {number[]} records
  */

@@ -100,7 +100,6 @@ export function flowOf(log, index, seqId) {
 
 /**
  * Return the number of blocks in an instance's pool without an owner.
- *
  * @param {import("./state_parts.js").State} state
  * @param {number} instance
  */
@@ -114,7 +113,6 @@ function freeBlocks(state, instance) {
 
 /**
  * Return the record in which the request was submitted; for a fork, that of its parent.
- *
  * @param {TraceLog} log
  * @param {number} seqId
  */
@@ -129,7 +127,6 @@ function submissionOf(log, seqId) {
 
 /**
  * Return the first and last slot of the tokens, in the first group of layers.
- *
  * @param {TraceLog} log
  * @param {number} index
  * @param {BatchEntry} entry

@@ -82,7 +82,6 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
  *     freed    blocks released because every head had dropped them · bytes of a block
  *     packing  each head's retained pairs moved to the front: blocks held − ⌈most retained of any head / block size⌉;
  *              moved: every pair in another position before. Calculated, not executed
- *
  * @param {TraceLog} log @param {import("./state_parts.js").State} state @param {Sequence} sequence
  */
 export function memoryOf(log, state, sequence) {
@@ -179,7 +178,6 @@ function heaviestOf(view) {
 
 /**
  * Return the key of a position as it was computed, wherever its block is now.
- *
  * @param {SequenceView} view
  * @param {number} position
  */

@@ -15,7 +15,6 @@ const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
 
 /**
  * Parse an objective: the name of an application, or milliseconds as in `ttft:250,tpot:100`.
- *
  * @param {string} text
  * @param {Record<string, Slo>} applications by name
  * @returns {Slo | undefined}
@@ -37,7 +36,6 @@ export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft 
 
 /**
  * Return the goodput. A request counts as its slowest sequence; discarded beams are not counted.
- *
  * @param {readonly Row[]} rows
  * @param {number} seconds total of all engine steps
  * @param {Slo} slo

@@ -36,7 +36,6 @@ export function recordBefore({ records }, index) {
 
 /**
  * Return the number of sequences that are unfinished, or whose blocks another instance may still fetch.
- *
  * @param {State} state
  */
 export const unfinished = ({ waiting, receiving, running, holding }) =>

@@ -121,7 +121,6 @@ function swap(columns, rows, block, low, high, on) {
 
 /**
  * Return the index of the first of ascending `values` above `value`.
- *
  * @param {Int32Array} values
  * @param {number} value
  */

@@ -147,7 +147,6 @@ const LIMITS = ["block_size", "max_num_seqs", "max_num_batched_tokens"];
 
 /**
  * Return the values that the texts of one operation may name.
- *
  * @param {Op} op
  * @param {Context | null} at
  * @returns {Values}
@@ -195,7 +194,6 @@ const idText = (token) => ((token ?? null) === null ? undefined : `#${token}`);
 
 /**
  * Return the values that record and header add to an operation.
- *
  * @param {Op} op
  * @param {Context} at
  * @returns {Values}

@@ -86,7 +86,6 @@ function clockOf(log) {
 
 /**
  * Return the engine time at the end of record `index`, in seconds; 0 before the first.
- *
  * @param {Log} log @param {number} index
  */
 export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;

@@ -44,7 +44,6 @@ const read = new WeakMap();
 
 /**
  * Return the residencies of each rank, up to the log's end.
- *
  * @param {import("./log.js").TraceLog} log
  * @returns {Residencies[]}
  */

@@ -45,7 +45,6 @@ export function branchesOf(nodes, alike = heldAlike) {
 
 /**
  * Return whether two consecutive contents have equally many owners and can be hit alike.
- *
  * @param {Node} a
  * @param {Node} b
  */

@@ -106,7 +106,6 @@ function nodeOf(tree, contents, hash) {
 
 /**
  * Return whether a sequence begins with a root of the tree; otherwise its predecessor is unknown.
- *
  * @param {Node} root
  */
 export const beginsSequence = ({ content }) => content.parent === null && !content.unsaid;
@@ -120,7 +119,6 @@ const has = (node, { first_block: first, num_blocks: count }) =>
 
 /**
  * Return the number of keys a query attends to in a group, null: all. A state group needs the previous one.
- *
  * @param {Group} group
  */
 const sightIn = (group) => (isOfStates(group) ? 2 : group.window);

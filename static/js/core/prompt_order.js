@@ -11,7 +11,6 @@ export const nameOf = (line) => line.split(/[:：]/, 1)[0];
 
 /**
  * Return whether moves are valid: movable parts, each moved before another part or to the end.
- *
  * @param {string[][]} prompts
  * @param {string[]} movable
  * @param {Move[]} moves
@@ -34,7 +33,6 @@ export const inEffect = (moves) => moves.filter(({ part }, i) => moves[i + 1]?.p
  * Apply moves to prompts, each a list of lines: a part moves before another, or to the end, in every prompt that has
  * it. A prompt without the target has it before the first part that follows the target in the first prompt with both,
  * or at the end.
- *
  * @param {string[][]} prompts
  * @param {Move[]} moves
  * @returns {string[][]}

@@ -214,7 +214,6 @@ function medianOf(values) {
 
 /**
  * Return the indices of the few largest values, descending; the earlier of equal ones first.
- *
  * @param {number[]} values
  */
 function largest(values) {
@@ -231,7 +230,6 @@ function largest(values) {
 
 /**
  * Return the sequences with the most preemptions, then those with the most recomputed tokens.
- *
  * @param {readonly Row[]} rows
  */
 export const mostPreempted = (rows) =>

@@ -35,7 +35,6 @@ export class SlotOrigins {
 
   /**
    * Return the origin of the content of `slot` after record `index`, or null.
-   *
    * @param {number} slot
    * @param {number} index
    */

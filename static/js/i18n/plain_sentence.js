@@ -76,7 +76,6 @@ const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
 
 /**
  * Return whether a deferral follows from a preemption in the same step, which is reported already.
- *
  * @param {import("../core/trace.js").Defer} op
  */
 const gaveWay = (op) => op.reason === "step_preempted";

@@ -259,7 +259,6 @@ export function blocksRead(log, context, layers = null, seqId = -1) {
 
 /**
  * Return the probability of a chosen token; "–" for private logs, logs without a model, and other engines.
- *
  * @param {Log} log
  * @param {import("../core/trace.js").Output} output
  */

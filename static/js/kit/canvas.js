@@ -28,7 +28,6 @@ export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (ca
 
 /**
  * Size the canvas for the screen and return its context, cleared, in CSS pixels.
- *
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
@@ -53,7 +52,6 @@ export function prepare(canvas, width, height) {
  * Paint the referenced element's canvas whenever a signal read by `watch` or the size of its box changes.
  * `paint(element, {width, height})` runs inside an animation frame with the last measured size: reading the size there
  * would force a layout in the middle of a frame. Returns the ref.
- *
  * @template {HTMLElement} [E=HTMLElement]
  * @param {() => unknown} watch
  * @param {(element: E, size: Size) => void} paint
@@ -116,7 +114,6 @@ let measuring = null;
 
 /**
  * Draw a hairline at whole device pixels.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x0
  * @param {number} y0
@@ -135,7 +132,6 @@ export function hairline(context, x0, y0, x1, y1, colour) {
 
 /**
  * Trace the path of a rectangle with rounded corners.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x
  * @param {number} y

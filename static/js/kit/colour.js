@@ -58,7 +58,6 @@ function readColours() {
 
 /**
  * Return the [r, g, b] of `value` in [-1, 1]; zero has the background's colour.
- *
  * @param {Scale} scale
  * @param {number} value
  * @returns {Rgb}

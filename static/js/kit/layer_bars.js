@@ -26,7 +26,6 @@ export const layerWords = (one) =>
 
 /**
  * `choose` is called with the clicked layer; null: layers are not selectable.
- *
  * @param {{
  *   layers: LayerDifference[], chosen: number | null, label: string, choose?: ((layer: number) => void) | null,
  * }} props

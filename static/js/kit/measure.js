@@ -14,7 +14,6 @@ export const isPhone = () => innerWidth < 720;
 
 /**
  * Return [ref, {width, height}] of the element that takes the ref, in CSS pixels; 0 × 0 before it is mounted.
- *
  * @template {HTMLElement} E
  * @returns {[{current: E | null}, {width: number, height: number}]}
  */

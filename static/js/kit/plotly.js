@@ -50,7 +50,6 @@ export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "
 
 /**
  * Return the page's style as a Plotly layout; charts add their axes with `axis`.
- *
  * @param {number} width
  * @param {number} height
  */

@@ -23,7 +23,6 @@ const MARKS = [
 
 /**
  * Return the pattern of sequence `id` in `colour`, for fillStyle.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} id
  * @param {string} colour

@@ -11,7 +11,6 @@ const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
 
 /**
  * Current tooltip, in page pixels; null if hidden. `of`: the explained element, if there is one.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<
  *   {x: number, y: number, bottom: number, lines: Lines, of: Element | null} | null>}
  */
@@ -45,7 +44,6 @@ const hideSoon = () => {
 
 /**
  * Return attributes that show `lines` while an element is hovered, touched or focused.
- *
  * @param {Lines | (() => Lines)} lines
  */
 export function tips(lines) {

@@ -7,7 +7,6 @@ import { sequencePattern, wastePattern } from "./texture.js";
 
 /**
  * Paint a run of cells of one kind; kinds differ in colour, height and texture.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {Run} run

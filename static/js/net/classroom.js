@@ -34,7 +34,6 @@ const secrets = {};
 /**
  * Enter the class of the address. Returns the run to follow there, or "" if nothing is on stage yet or the server is
  * away again.
- *
  * @param {Client} client
  * @param {string | null} own run that the page would follow outside a class
  * @returns {Promise<string | null>}
@@ -88,7 +87,6 @@ async function asPresenter(client, id) {
 /**
  * Retry `ask` until it succeeds or can never succeed: a server with hundreds of reconnecting clients is busy for a
  * moment.
- *
  * @template T
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}
@@ -139,7 +137,6 @@ export function take(now) {
 
 /**
  * Fetch a file about the class, for its presenter. The secret goes in a header, never in an address.
- *
  * @param {string} name path below the class's address
  * @returns {Promise<Blob>}
  */
@@ -166,7 +163,6 @@ function readKept() {
 
 /**
  * Store the secret of a class that this browser presents; null removes it.
- *
  * @param {string} id
  * @param {string | null} secret
  */

@@ -93,7 +93,6 @@ export class Client {
   /**
    * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `onAnswer` gets the
    * acknowledgement synchronously, before later messages of the server; a promise resolves later.
-   *
    * @template {keyof Events} E
    * @param {E} event
    * @param {Events[E]["asked"]} body
@@ -119,7 +118,6 @@ export class Client {
 /**
  * Return whether the server responds but knows neither a token nor a pass of this browser. Only polling can read that
  * response.
- *
  * @param {Error & {context?: {responseText?: string}}} error
  */
 const isBarred = ({ context }) => Boolean(context?.responseText?.includes('"token_required"'));

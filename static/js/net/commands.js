@@ -18,14 +18,12 @@ const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configur
 
 /**
  * Return whether the followed run was shared by another browser; a run on a class's stage belongs to the class.
- *
  * @param {string} theater
  */
 export const isForeign = (theater) => !settings.class.peek() && !createdSessions.peek().includes(theater);
 
 /**
  * Send a command for the followed run, unless `body` names another session.
- *
  * @template {Command} E
  * @param {E} event
  * @param {Partial<Events[E]["asked"]>} [body]
@@ -93,7 +91,6 @@ export function canTokenize() {
 
 /**
  * Tokenize `text` for the shown run's model, or else the server's first. Returns null if the server does not respond.
- *
  * @param {string} text
  * @returns {Promise<Tokenized | null>}
  */
@@ -111,7 +108,6 @@ export async function tokensOf(text) {
 /**
  * Ask the run's model: `recompute` for the residual stream of one position in one layer, `projection` for the weights
  * of one head's query, key or value. Returns the server's sentence if refused.
- *
  * @template {"recompute" | "projection"} E
  * @param {E} event
  * @param {Omit<Events[E]["asked"], "theater">} asked
@@ -130,7 +126,6 @@ export async function askModel(event, asked) {
 /**
  * Fetch one layer's arrays of a record of the followed run, or all layers (null), once; the views redraw when they
  * arrive. Arrays of other runs come with their records or not at all.
- *
  * @param {number} index
  * @param {number | null} layer
  */
@@ -140,7 +135,6 @@ export async function wantLayer(index, layer) {
 
 /**
  * Return the server address of `what` for the shown run; null if the run is not on the server.
- *
  * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or
  * an endpoint that answers queries on it
  */

@@ -8,7 +8,6 @@ import { NoAnswer, Refusal } from "./client.js";
 
 /**
  * Show the server's sentence, or a guard's objection in the page's language.
- *
  * @param {string} message
  * @param {Objection} objection
  */
@@ -35,7 +34,6 @@ export const BARRED = "closed.barred";
 
 /**
  * Return the reason of a run closed by the server.
- *
  * @param {import("../core/wire.js").Closed} message
  * @returns {Reason}
  */

@@ -18,14 +18,12 @@ const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its i
 
 /**
  * Status of a session that is being replayed for this page; null if none is.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
  */
 export const forking = signal(null);
 
 /**
  * Return whether an id names a recording or a monitored server: both are joined like a session, read-only.
- *
  * @param {string | null} id
  */
 export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === ATTACHED);
@@ -63,7 +61,6 @@ export class FollowedRun {
   /**
    * Start a new epoch with an empty log. The first epoch is shown as the address requests, later ones at their newest
    * record.
-   *
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
    */
   begin({ epoch, header, num_records, large = false }) {
@@ -108,7 +105,6 @@ export class FollowedRun {
   /**
    * Fetch one layer's arrays of a record, or all layers (null), once. The promise resolves when they arrive or could
    * not be fetched.
-   *
    * @param {number} index
    * @param {number | null} layer
    */
@@ -140,7 +136,6 @@ export class FollowedRun {
   /**
    * Handle a log that has become longer than a page loads. The page keeps appending, within a limit, until the server's
    * index covers the loaded records, so the page stays responsive meanwhile.
-   *
    * @param {import("../core/wire.js").Large} message
    * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
    */
@@ -177,7 +172,6 @@ export class FollowedRun {
 
   /**
    * Append the new part of a batch.
-   *
    * @param {Records} message
    * @returns {boolean} false if the log contradicts itself and must be reloaded
    */

@@ -14,7 +14,6 @@ import { SHOWN_AS, TRANSITIONS } from "./states.js";
 export class Following {
   /**
    * Reason that there is no run to follow; null if unknown or if there is one.
-   *
    * @type {import("../../vendor/signals/signals.js").Signal<Reason | null>}
    */
   problem = signal(null);
@@ -86,7 +85,6 @@ export class Following {
 
   /**
    * Mark the run as gone: the loaded log stays readable, and another run can be started.
-   *
    * @param {Reason | null} [why]
    */
   lose(why = null) {

@@ -41,7 +41,6 @@ export class LayerFetcher {
   /**
    * Fetch one layer of record `index`, or all of them (null), unless it is loaded or pending. The promise resolves with
    * its round.
-   *
    * @param {number} index
    * @param {number | null} layer
    * @returns {Promise<void>}

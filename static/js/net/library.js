@@ -18,7 +18,6 @@ export const library = signal(null);
 export const failed = signal(null);
 /**
  * Upload in progress, `share` from 0 to 1; null if there is none.
- *
  * @type {Signal<{name: string, share: number} | null>}
  */
 export const uploading = signal(null);
@@ -54,7 +53,6 @@ let changing = Promise.resolve(); // changes run one at a time: two requests may
 
 /**
  * Change a recording's name, tags or notes. Returns whether it succeeded.
- *
  * @param {string} id
  * @param {{name?: string, tags?: string[], notes?: string}} fields
  */
@@ -114,7 +112,6 @@ export async function take(file) {
 
 /**
  * Upload the file and return its entry. Uses XMLHttpRequest, since fetch reports no upload progress.
- *
  * @param {File} file
  * @returns {Promise<Entry>}
  */
@@ -157,7 +154,6 @@ const messageOf = (error) => /** @type {Error} */ (error).message;
 
 /**
  * Run `action`, report an error, and refresh the list. Returns the action's result or null.
- *
  * @template T
  * @param {() => Promise<T>} action
  */

@@ -18,7 +18,6 @@ export class Link {
   #awaiting = [];
   /**
    * Last request: a session or recording, or a new session (null). A new object for each request.
-   *
    * @type {{theater: string | null}}
    */
   wish = { theater: null };
@@ -62,7 +61,6 @@ export class Link {
   /**
    * Run `ask` as soon as the server is reachable, and again if the connection is lost before a response. Other errors
    * of `ask` propagate.
-   *
    * @param {() => Promise<unknown>} ask
    * @param {() => boolean} wanted whether the result is still needed
    */
@@ -83,7 +81,6 @@ export class Link {
 
   /**
    * Join a session or recording; `known` describes what is already loaded. Throws Refusal or NoAnswer.
-   *
    * @param {string} theater
    * @param {{from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer gets the response before any later message
@@ -94,7 +91,6 @@ export class Link {
 
   /**
    * Rejoin the followed run without superseding a requested one. Throws Refusal or NoAnswer.
-   *
    * @param {{theater: string, from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer as for `join`
    */
@@ -118,7 +114,6 @@ export class Link {
 
   /**
    * Create a session as soon as the server's model is loaded, and follow it. Throws Refusal or NoAnswer.
-   *
    * @param {() => {config: Record<string, unknown>, model: string | null}} wanted evaluated at creation: the settings
    * may depend on the model
    * @param {AnswerHandler} onAnswer as for `join`

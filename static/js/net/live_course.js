@@ -8,7 +8,6 @@ import { session } from "./session.js";
 
 /**
  * Return the items of the lesson on `theater`. Throws Refusal or NoAnswer.
- *
  * @param {string} theater
  * @returns {Promise<LessonOpened>}
  */

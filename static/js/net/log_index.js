@@ -32,7 +32,6 @@ export const overview = signal(null);
 /**
  * Whether records known at the previous poll are not indexed yet. A live run always has some newer ones; those do not
  * count.
- *
  * @type {Signal<boolean>}
  */
 export const isBehind = signal(false);
@@ -71,7 +70,6 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 
 /**
  * Like `ask`, for data up to `record`: during a rebuild the query waits until the index covers that record.
- *
  * @param {number} record
  * @param {string} what
  * @param {Record<string, number>} query
@@ -96,7 +94,6 @@ const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo
 
 /**
  * Wait until a run's index covers `count` records; throws the reason if it never will.
- *
  * @param {string} theater
  * @param {number} count
  * @param {() => boolean} stays false: the result is no longer needed
@@ -245,7 +242,6 @@ async function jump(index, behind) {
 
 /**
  * Fetch the prefix cache of an instance after a record, as its largest branches.
- *
  * @param {number} record
  * @param {number} instance
  * @returns {Promise<import("../core/branch_rows.js").Branches>}
@@ -265,7 +261,6 @@ export const observedCache = {
 
 /**
  * Return the record of [first, end) at which `name` (a column of the series) is largest.
- *
  * @param {string} name
  * @param {number} first
  * @param {number} end

@@ -127,7 +127,6 @@ const arriving = new Map();
 
 /**
  * Return a run with at least its first `count` records.
- *
  * @param {Transcript} transcript
  * @param {import("../core/wire.js").Moment} moment
  */

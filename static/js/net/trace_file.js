@@ -8,7 +8,6 @@ import { toast } from "../state/store.js";
 /**
  * Parse the log in `buffer` as far as it is valid; `damage` is the reason for an early end, or null. Throws
  * TraceFormatError if it is not a trace.
- *
  * @param {ArrayBuffer | Uint8Array} buffer
  */
 export function logOf(buffer) {
@@ -26,7 +25,6 @@ export function logOf(buffer) {
 
 /**
  * Return whether the file `name`, which begins with `head`, is a trace; if not, show a message.
- *
  * @param {string} name
  * @param {ArrayBuffer} head
  */
@@ -61,7 +59,6 @@ export function bytesAt(address) {
 
 /**
  * Fetch and parse the log at an address of this server. If it cannot be read, show why and return null.
- *
  * @param {string} url
  */
 export async function fetchLog(url) {

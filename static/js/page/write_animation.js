@@ -52,7 +52,6 @@ function paint(box, { width, height }) {
 
 /**
  * Draw one vector in flight; its size changes from that of its start to that of its target.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Box} from
  * @param {Box} to

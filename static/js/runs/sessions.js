@@ -108,7 +108,6 @@ export class LaneSessions {
 
 /**
  * Return the response of `ask`, repeating it while its model is loading: the server delays each response.
- *
  * @template T
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}

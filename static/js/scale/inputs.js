@@ -15,7 +15,6 @@ const number = {
 
 /**
  * Bounds of a number of a section, by the server's name for it (`app/scale/bounds.py`).
- *
  * @param {string} section
  * @param {string} asks
  * @returns {import("../state/options.js").Bounds}
@@ -24,7 +23,6 @@ export const boundsOf = (section, asks) => tables.scale?.[section]?.[asks] ?? {}
 
 /**
  * A number of a section within its bounds; no other is read from a link.
- *
  * @param {string} section
  * @param {string} asks
  */
@@ -75,7 +73,6 @@ const made = new Map();
 
 /**
  * Return the signals of a table's rows, by name. Equal names share one signal.
- *
  * @param {SettingTable} table
  * @param {string[]} [but] names to leave out
  */

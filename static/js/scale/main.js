@@ -45,7 +45,6 @@ const HANDS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
 /**
  * Scroll to the element that the address names, and keep it in view until the user interacts.
- *
  * @param {Element} page growing element
  */
 function arrive(page) {

@@ -31,7 +31,6 @@ export const attendance = signal(null);
 export const pressed = signal(null);
 /**
  * Lesson question put to the class, for pages that do not have that lesson open.
- *
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
  */
 export const lessonQuestion = signal(null);
@@ -65,7 +64,6 @@ export const isLed = computed(() => classState.value !== null && !classState.val
 
 /**
  * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
- *
  * @param {ClassTold} message
  */
 export function receiveState(message) {
@@ -76,7 +74,6 @@ export function receiveState(message) {
 
 /**
  * Return this seat's answer to a question in a round (null: not sure), or undefined.
- *
  * @param {number} poll
  * @param {number} round
  */
@@ -88,7 +85,6 @@ export function answerTo(poll, round) {
 /**
  * Return this seat's answer in the question's current or last round as a list of one, or an empty list. A second vote
  * starts without the answers of the first.
- *
  * @param {{id: number, round: number}} poll
  */
 export function answersTo(poll) {

@@ -29,7 +29,6 @@ export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 
 /**
  * Return the embedded lesson.
- *
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
  */
 export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));

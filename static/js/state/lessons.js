@@ -33,7 +33,6 @@ export const currentLesson = signal(null);
 
 /**
  * Return the state of a lesson from the server's description.
- *
  * @param {import("../core/wire.js").LessonOpened} told
  * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows about it
  * @returns {Opened}
@@ -56,7 +55,6 @@ export const checkpoint = computed(() => {
 
 /**
  * Return whether the open lesson still has to ask for what a figure shows; the figure hides it until answered.
- *
  * @param {string} rule identifies the questions
  */
 export const isAsked = (rule) => {
@@ -84,7 +82,6 @@ export const raceIsDue = signal(false);
 
 /**
  * The part of the page to show at the learner's position, and its view settings.
- *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<{part: string, view: Record<string, string>} | null>}
  */
 export const shownPart = computed(() => {
@@ -187,7 +184,6 @@ const LESSONS_LATER = 2;
 
 /**
  * Return the questions due in a lesson: answered wrong at least two lessons ago and not asked again yet.
- *
  * @param {string} id
  * @returns {Earlier[]}
  */

@@ -1,13 +1,10 @@
 // Table of run options from the server (engine/options): names, values, ranges and controls. It is embedded in the
 
-/** @import {OptionFacts} from "../core/wire.js" */
+/** @import {Control, OptionFacts} from "../core/wire.js" */
 
 // page's HTML, including single-file pages; other pages have none.
 
-/**
- * @typedef {import("../core/wire.js").Control} Control what the page offers for an option
- * @typedef {import("../core/wire.js").OptionFacts & {control: Control}} OptionRow a row that the page offers
- */
+/** @typedef {OptionFacts & {control: Control}} OptionRow a row that the page offers */
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
@@ -29,7 +26,6 @@ export const APPLICATIONS = tables.slos ?? {};
 
 /**
  * The bounds of an option that is a number.
- *
  * @param {Pick<OptionFacts, "kind" | "ge" | "gt" | "le">} row
  * @returns {Bounds}
  */

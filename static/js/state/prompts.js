@@ -27,7 +27,6 @@ const asked = computed(() => {
 
 /**
  * Return a prompt without what tokenizers prepend: a control token (by its name) and a space.
- *
  * @param {Uint8Array[]} tokenBytes
  */
 function promptText([first, ...rest]) {

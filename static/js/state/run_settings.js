@@ -19,7 +19,6 @@ export const defaultOf = (name) => serverConfig()?.[name];
 
 /**
  * Return the effective value of `name`: the user's choice, else the run's value, else the server's default.
- *
  * @param {string} name
  * @returns {OptionValue}
  */
@@ -62,7 +61,6 @@ export function wantedSampling() {
 
 /**
  * Return whether the option can be chosen under the strategy and the option it depends on.
- *
  * @param {string} name
  * @param {unknown} [strategy]
  */
@@ -76,7 +74,6 @@ const isOn = (name) => ![0, false, null, ROWS[name].control.none_as].includes(ch
 
 /**
  * Return whether the header of a run under `strategy` contains the chosen value.
- *
  * @param {OptionRow} row
  * @param {unknown} strategy
  */
@@ -86,7 +83,6 @@ const isKept = ({ name, derived_under }, strategy) =>
 /**
  * Return whether the absence of a setting from a header means that it is off. This does not hold if the option it
  * depends on is off.
- *
  * @param {OptionRow} row
  */
 const isOwn = ({ name, beside, control }) => !beside && (control.group !== "instances" || ROLES.includes(name));
@@ -100,7 +96,6 @@ export const asking = { count: 0 };
 /**
  * Set the controls to the shown run's configuration, whichever page configured it. Links name only differences from the
  * server's defaults.
- *
  * @param {Fields} engine of the run's header
  */
 export function adoptConfig(engine) {
@@ -130,7 +125,6 @@ export function adoptModel(name) {
 /**
  * Adopt the server's initial layout values, which depend on the model and may arrive after the page. Values the user
  * chose stay.
- *
  * @param {{name: string, control?: {initial?: unknown} | null}[]} rows rows of the engine's table
  */
 export function adoptLayout(rows) {
@@ -160,7 +154,6 @@ export function differing() {
 
 /**
  * Set every field from `config`, and fields it does not name to the server's default.
- *
  * @param {Fields} config
  * @param {Fields} initial the page's own values
  */
@@ -174,7 +167,6 @@ export function chooseConfig(config, initial) {
 
 /**
  * Set every sampling field; a field that `sampling` does not name is reset to the page's initial value.
- *
  * @param {Fields} sampling
  * @param {Fields} initial
  */

@@ -13,7 +13,6 @@ const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", 
 
 /**
  * History of selections; `step` is the record on view (null = the newest).
- *
  * @type {import("../../vendor/signals/signals.js").Signal<{entries: Entry[], at: number}>}
  */
 const trail = signal({ entries: [], at: -1 });
@@ -23,7 +22,6 @@ export const canGoForward = computed(() => trail.value.at < trail.value.entries.
 
 /**
  * Follow a link of the chain to another selection, another record, or both.
- *
  * @param {{go?: number, select?: Selection}} link
  */
 export function follow({ go, select }) {
@@ -101,7 +99,6 @@ export function followSelection() {
 
 /**
  * Encode a selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing.
- *
  * @param {Selection | null} target
  */
 export function writeSelection(target) {

@@ -147,7 +147,6 @@ export const optionSetting = (name) =>
 
 /**
  * Parse the settings of a query string, by name; unknown names and invalid values are left out.
- *
  * @param {string} query
  */
 export function parseQuery(query, table = TABLE) {
@@ -166,7 +165,6 @@ export function parseQuery(query, table = TABLE) {
 
 /**
  * Return the query string of the settings that differ from their initial values.
- *
  * @param {Record<string, unknown>} values
  */
 export function writeQuery(values, table = TABLE) {
@@ -200,7 +198,6 @@ export function markPlace() {
 /**
  * Read this device's storage, then the address; from then on write both back as settings change. Other pages pass their
  * own `table` and `signals`.
- *
  * @param {{search: string, hash: string, pathname: string}} location
  * @param {Pick<History, "pushState" | "replaceState">} history
  * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: nothing is stored
@@ -256,7 +253,6 @@ export function connectSettings(location, history, storage, events = globalThis,
 
 /**
  * Restore the view settings of a history entry; the run and its settings stay unchanged.
- *
  * @param {Record<string, unknown>} found
  * @param {SettingTable} table
  * @param {Record<string, Signal<unknown>>} signals

@@ -10,7 +10,6 @@ export const siteRecording = (id) => `runs/${id}.kvtrace`;
 
 /**
  * Return the address of a recorded lesson's transcript on a site.
- *
  * @param {string} lesson
  * @param {string} code of a language
  */

@@ -74,7 +74,6 @@ const underWay = signal(0);
 export const busy = computed(() => underWay.value > 0);
 /**
  * Run `work`, a command that may overlap with others, and return its result.
- *
  * @template T
  * @param {() => Promise<T>} work
  */
@@ -173,7 +172,6 @@ export const omitted = computed(() => {
 
 /**
  * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
- *
  * @type {Signal<Selection | null>}
  */
 export const hovered = signal(null);
@@ -183,7 +181,6 @@ export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
 /**
  * Return `target`, or null if it is a position of a sequence that is not on stage: the columns belong to another.
- *
  * @type {(target: Selection | null) => Selection | null}
  */
 const onStage = (target) =>
@@ -194,7 +191,6 @@ const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer:
 /**
  * Return whether `target` is a position of a finished sequence on stage. Its provenance is that of its last record, and
  * no pool slot is highlighted, since another sequence may have it now.
- *
  * @type {(target: Selection | null) => boolean}
  */
 const isPast = (target) =>
@@ -218,7 +214,6 @@ export const connected = computed(() =>
 /**
  * Show record `index`. At or past the newest record of a live run, the run is followed again. The last record of a
  * recording is pinned like any other, so that a link to it leads there.
- *
  * @param {number} index
  */
 export function goTo(index) {

@@ -22,7 +22,6 @@ import { attended } from "./overview_paint.js";
 
 /**
  * Kind of heads that is highlighted while its legend entry is hovered.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
 const shownAlone = signal(null);
@@ -30,7 +29,6 @@ const shownAlone = signal(null);
 /**
  * Map with its legend. `zoom` shows the chosen head's layer alone. `low`: the legend is beside the map instead of
  * below.
- *
  * @param {{zoom: () => void, low: boolean}} props
  */
 export function HeadMap({ zoom, low }) {
@@ -93,7 +91,6 @@ export function HeadMap({ zoom, low }) {
 
 /**
  * Choose the neighbouring head on arrow keys; show its layer alone on Enter.
- *
  * @param {KeyboardEvent} event
  * @param {() => void} zoom
  */

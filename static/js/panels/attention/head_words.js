@@ -19,7 +19,6 @@ export function headName(l, h) {
 
 /**
  * Lines of a head's tooltip: its name, the key with the largest weight for the newest query, and its known role.
- *
  * @param {number} l
  * @param {number} h
  */

@@ -76,7 +76,6 @@ export function Matrix() {
 
 /**
  * Warning for rows that read later keys, which is not causal. The worst cell can be pinned and followed.
- *
  * @param {{now: View, found: import("./matrix_image.js").Later}} props
  */
 function NotCausal({ now, found }) {
@@ -150,7 +149,6 @@ function cellAt(event) {
 
 /**
  * Last key of a row: the query's own position, or a later one if the capture has a weight for it.
- *
  * @param {View} now
  * @param {number} query
  */
@@ -207,7 +205,6 @@ const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
 /**
  * Return `cell` if it lies within the first `count` rows, else null. Earlier records and other runs have fewer rows.
- *
  * @template {Cell} T
  * @param {T | null} cell
  * @param {number} count

@@ -25,7 +25,6 @@ export const sources = computed(() => (sequenceView.value ? rowSources(sequenceV
 
 /**
  * Return the largest weight that one of the first `count` rows gives to a later key.
- *
  * @param {number} count
  * @returns {Later | null}
  */
@@ -62,7 +61,6 @@ export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.po
 /**
  * Add missing rows to the image, newest first, within the frame's time budget, and request those that can be fetched.
  * Returns whether every loaded row has been added.
- *
  * @param {View} now
  */
 export function fill(now) {

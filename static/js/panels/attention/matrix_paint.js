@@ -13,7 +13,6 @@ import { worstCell } from "./proof.js";
 
 /**
  * Paint the triangle of causal cells.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {number} count
@@ -35,7 +34,6 @@ export function paintGround(c, palette, count, cell) {
 
 /**
  * Hatch the rows that are not in the log.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {(typeof import("./matrix_image.js").sources)["value"]} from
@@ -53,7 +51,6 @@ export function paintUnknown(c, palette, from, now, cell) {
 
 /**
  * Outline the current query and mark the rows computed in this record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {View} now
@@ -68,7 +65,6 @@ export function paintFlight(c, palette, now, cell) {
 
 /**
  * Draw each token once, at the diagonal, where its row ends and its column begins.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {View} now
@@ -85,7 +81,6 @@ export function paintLabels(c, palette, now, cell) {
 
 /**
  * Highlight the hovered or pinned cell or key, and the worst cell of a proof.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {number} count

@@ -31,7 +31,6 @@ const whole = () => 1;
 
 /**
  * The message to show, or the output of a query.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -112,7 +111,6 @@ function Picture({ found: { output, view, place } }) {
 
 /**
  * Show the numbers behind the cell under the pointer and highlight its key in all views.
- *
  * @param {PointerEvent & {currentTarget: HTMLElement}} event
  * @param {View} view
  * @param {number} place position of the query

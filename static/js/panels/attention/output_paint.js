@@ -54,7 +54,6 @@ function scaleOf({ weights, values, sum }) {
 
 /**
  * Return the contribution of a row to the sum over the first `count` keys.
- *
  * @param {AttentionOutput} output @param {Row} row @param {number} count
  */
 export function partOf(output, row, count = output.weights.length) {
@@ -66,7 +65,6 @@ export function partOf(output, row, count = output.weights.length) {
 
 /**
  * Paint the output. `progress` (0 to 1) is the share of the keys, in text order, that are summed.
- *
  * @param {CanvasRenderingContext2D} c @param {View} now @param {AttentionOutput} output @param {Size} size
  * @param {number} progress
  */

@@ -73,7 +73,6 @@ function Way({ isLayer }) {
 
 /**
  * Small picture per head, for all layers or one. The back button is below if it does not fit beside the title.
- *
  * @param {{model: ModelFacts | undefined, isLayer: boolean, isNarrow: boolean}} props
  */
 function Pictures({ model, isLayer, isNarrow }) {
@@ -155,7 +154,6 @@ function Cell({ at, cell }) {
 /**
  * Move to the neighbouring head with the arrow keys. In a single layer, up and down move by a line, Page Up and Page
  * Down by a layer.
- *
  * @param {KeyboardEvent} event
  * @param {HeadsLayout} at
  */

@@ -28,7 +28,6 @@ const KEPT = 512; // cached rows, each with all layers and heads
 /**
  * Cache of painted rows by source: for each head one byte per key bin, its share of the row's largest weight, as in a
  * line of `RowPyramid`. Rows never change once computed.
- *
  * @type {Map<string, (Uint8Array | undefined)[]>}
  */
 const lines = new Map();
@@ -38,7 +37,6 @@ let tile = null;
 
 /**
  * Return the cached lines of a source's row, by layer and head.
- *
  * @param {View} now
  * @param {KeyOrigin} source
  * @param {number} stretch
@@ -53,7 +51,6 @@ function linesOf(now, source, stretch) {
 
 /**
  * Return the line of one head, or null if the row is not loaded.
- *
  * @param {View} now
  * @param {KeyOrigin} source
  * @param {number} l
@@ -104,7 +101,6 @@ export function paint(canvas, { width, height }, at) {
 
 /**
  * Paint the pictures of a line of cells into one image, stacked vertically, so that it is uploaded once.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {import("./heads_geometry.js").Cell[]} cells
@@ -142,7 +138,6 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
 
 /**
  * Fetch layers that were not sent with their records, those of the newest row first.
- *
  * @param {View} now
  * @param {number[]} layers
  * @param {number} first

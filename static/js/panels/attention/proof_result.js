@@ -14,7 +14,6 @@ import { hovered, select, sequenceView } from "../../state/store.js";
 
 /**
  * Numbers and bars. `one`: results for the shown layer.
- *
  * @param {{found: Comparison, one: ComparedLayer | null}} props
  */
 export function Result({ found, one }) {

@@ -43,7 +43,6 @@ const attended = computed(() => phase("attend") > 0);
 /**
  * Return the keys at `positions`, with `undefined` for keys that are not loaded. Returns null while some are still
  * being read.
- *
  * @param {View} now
  * @param {number[]} positions
  */
@@ -73,7 +72,6 @@ function keysOf(now, positions) {
 
 /**
  * The message to show, or the softmax with the captured weights (`kept`) and their largest difference.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -101,7 +99,6 @@ const shown = computed(() => {
 
 /**
  * Softmax panel. `choice` replaces the title where panels share one place. `whole`: there is room for the full table.
- *
  * @param {{choice?: Children, whole?: boolean}} props
  */
 export function Softmax({ choice = null, whole = true }) {

@@ -15,7 +15,6 @@ const DEEPEST = 8; // maximum indented level
 
 /**
  * Table of branches. `observed`: of a monitored server, which does not report block holders.
- *
  * @param {{found: Found, observed: boolean}} props
  */
 export function Panel({ found, observed }) {

@@ -36,7 +36,6 @@ export const canGoOn = (runs) => runs.some((run) => waits(run) || comes(run));
 
 /**
  * Return the runs that can be stepped now: none while a fork is catching up, since it would be left behind.
- *
  * @template {Live} Run
  * @param {Run[]} runs
  */
@@ -53,7 +52,6 @@ export const wordOf = (token) => labelOf(bytesOf(token.token_bytes));
 
 /**
  * Align a pair's tokens as lanes. After different prompts, no token counts as equal.
- *
  * @param {SequencePair} pair
  * @returns {Pair}
  */
@@ -69,7 +67,6 @@ const MAX = 8; // maximum number of visible lanes that differ
 /**
  * Fold lanes if there are more than a few sequences: those with equal tokens to the end in both runs, and those beyond
  * the first differing ones.
- *
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
@@ -84,7 +81,6 @@ export function foldedPairs(sequences) {
 
 /**
  * Return the label of the token that an operation sampled, or null if it samples none.
- *
  * @param {Pick<Answer, "sequences">} comparison
  * @param {Side} side
  * @param {Op | null} op
@@ -101,7 +97,6 @@ export function chosenToken({ sequences }, side, op, record) {
 
 /**
  * Whether a run's log does not report a figure of the whole run; the answer then holds a placeholder value.
- *
  * @param {Pick<Answer, "unsaid">} comparison
  * @param {Side} side
  * @param {string} name
@@ -155,7 +150,6 @@ export const FIGURES = [
 
 /**
  * Return the operations whose counts differ between the runs.
- *
  * @param {Pick<Answer, Side>} comparison
  * @returns {[type: string, a: number, b: number][]}
  */
@@ -171,7 +165,6 @@ export function operationsThatDiffer({ a, b }) {
 /**
  * Two series of `of(point)` over steps as step lines in a 1 × 1 box: lists of [x, y] with y from the bottom. `steps`:
  * of the longer run; `most`: the largest value.
- *
  * @param {Pick<Answer, Side>} comparison
  * @param {(point: SeriesPoint) => number} of
  */

@@ -28,7 +28,6 @@ export function FirstToken({ now }) {
 
 /**
  * Text of the first token that differs, or that none does.
- *
  * @param {Pick<Answer, "first_token" | "sequences" | "unsaid">} comparison
  */
 export function firstToken(comparison) {
@@ -93,7 +92,6 @@ function Notes({ now }) {
 
 /**
  * Notes for reading the comparison: differing settings, another model or machine, omitted inputs.
- *
  * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
  * @returns {string[]}
  */

@@ -155,7 +155,6 @@ export function SamplingFields() {
 
 /**
  * Return the sampling parameters of a request at the shown record: as submitted, or as adjusted since.
- *
  * @param {string} requestId
  * @returns {Record<string, unknown>}
  */

@@ -85,7 +85,6 @@ const GROUPS = ["own", "shipped", "other"];
 
 /**
  * Options of one group of runs; null if the group is empty.
- *
  * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
  */
 function Choices({ group, id }) {

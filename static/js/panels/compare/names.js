@@ -15,7 +15,6 @@ const LEFT_OUT = new Set(["seed"]);
 /**
  * Return the names of the settings that differ among `runs`; "model" is first if `all` selectable runs use several
  * models.
- *
  * @param {Pick<Run, "config" | "model">[]} runs
  */
 export function settingsThatDiffer(runs, all = runs) {
@@ -27,7 +26,6 @@ export function settingsThatDiffer(runs, all = runs) {
 
 /**
  * Name of a run. `differing`: settings that distinguish it.
- *
  * @param {Run} run
  * @param {string[]} differing
  * @param {Date} [now]

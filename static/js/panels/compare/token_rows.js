@@ -66,7 +66,6 @@ export const keyOf = (pair) => `${pair.request_id}/${pair.number}/${pair.member}
 
 /**
  * Collapsed lanes, rendered when they are opened.
- *
  * @param {{id: string, text: string, pairs: SequencePair[], lanes: (pairs: SequencePair[]) => unknown}} props
  */
 function Folded({ id, text, pairs, lanes }) {
@@ -130,7 +129,6 @@ const places = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, 
 
 /**
  * A sampled token as a button that shows its record. Arrow keys move within a lane.
- *
  * @param {{side: Side, token: Token | undefined, label: string, both: boolean}} props
  */
 function TokenButton({ side, token, label, both }) {

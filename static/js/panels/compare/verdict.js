@@ -18,7 +18,6 @@ const MAX_NAMED = 3; // settings
 
 /**
  * Outcomes by importance. Counts weigh more than measured times: 46 of 71 preemptions say more than 2 of 3 copies.
- *
  * @type {Kind[]}
  */
 const OUTCOMES = [
@@ -38,7 +37,6 @@ const OUTCOMES = [
 /**
  * Return the outcome of the whole runs with the largest weighted (a − b) / max(a, b), or null if none differs by 5 %.
  * Seconds count only from 20 % on, and only if both runs used the same machine.
- *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "unsaid">} comparison
  * @returns {Outcome | null}
  */
@@ -59,7 +57,6 @@ export function outcomeOf(comparison) {
 
 /**
  * Verdict text, such as “B preempted 71 times, A 46: its pool is a third smaller.”
- *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "same_model" | "settings" | "sequences" | "unsaid">} comparison
  */
 export function verdictText(comparison) {
@@ -86,7 +83,6 @@ export function verdictText(comparison) {
 
 /**
  * Return what distinguishes the run `about` from the other: model, requests, settings.
- *
  * @param {Parameters<typeof verdictText>[0]} comparison
  * @param {Side} about
  */

@@ -9,7 +9,6 @@ import { chosenToken } from "./comparison.js";
 
 /**
  * Describe an operation. `op` is null if the record has no such operation; `kind` is null if the log ends before it.
- *
  * @param {Op | null} op
  * @param {string | null} kind
  * @param {string | null} token the token that it sampled
@@ -36,7 +35,6 @@ const fieldText = (value) =>
 /**
  * List the fields in which two operations differ, for operations with identical texts: ["verdict miss, …", "verdict
  * hit, …"].
- *
  * @param {Op} one
  * @param {Op} other
  */
@@ -48,7 +46,6 @@ function fieldsApart(one, other) {
 
 /**
  * Return the first differing operation of a comparison as {where, a, b}, or null.
- *
  * @param {Pick<Answer, "first_op" | "sequences">} comparison
  */
 export function opDifference(comparison) {

@@ -115,7 +115,6 @@ async function takeOne(key, kind) {
 
 /**
  * Caption of a picture of record `index`: its panel, its place in the run, and the sentence.
- *
  * @param {string} title
  * @param {number} index
  */
@@ -196,7 +195,6 @@ async function takeSeries({ first, last }) {
 
 /**
  * Return all exportable parts in document order. `key` finds a panel again after the page has changed.
- *
  * @returns {{key: string, title: string, element: Element}[]}
  */
 export function panels() {

@@ -70,7 +70,6 @@ function children(element, style, drawing) {
 
 /**
  * Open a group if the element has opacity or clips its contents. Returns the closing tags.
- *
  * @param {CSSStyleDeclaration} style
  * @param {At} at
  * @param {Drawing} drawing
@@ -105,7 +104,6 @@ function fieldText(field, style, at) {
 
 /**
  * Draw a fraction with its bar, which the browser renders without an element, between numerator and denominator.
- *
  * @param {Element} element
  * @param {CSSStyleDeclaration} style
  * @param {Drawing} drawing

@@ -52,7 +52,6 @@ export function sheetOf(element, caption) {
 
 /**
  * Rasterize the sheet to a PNG at `SCALE` pixels per CSS pixel.
- *
  * @param {{svg: string, width: number, height: number}} sheet
  * @returns {Promise<Blob>}
  */
@@ -90,7 +89,6 @@ const repaint = async () => {
 
 /**
  * Run `take` while every canvas is painted at export resolution; the screen resolution is restored afterwards.
- *
  * @template T
  * @param {() => Promise<T>} take
  */

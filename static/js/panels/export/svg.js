@@ -7,7 +7,6 @@ let context = null;
 
 /**
  * Resolve a CSS colour (`rgb()`, `color(srgb …)`, `oklab()`, …) to `[#rrggbb, opacity]`.
- *
  * @param {string} colour
  * @returns {[string, number]}
  */
@@ -30,7 +29,6 @@ function measure(colour) {
 
 /**
  * Return the attributes `name="#…" name-opacity="…"`, or "" for a transparent colour.
- *
  * @param {string} name
  * @param {string} colour
  */

@@ -108,7 +108,6 @@ function Matrix({ view, columns, cell, choose }) {
 
 /**
  * Map a head's scores to shares by rank, the best being 1, since scores of different policies are not comparable.
- *
  * @param {import("../../core/ndarray.js").NdArray | null} scores @param {number} head @returns {number[]}
  */
 function sharesOf(scores, head) {
@@ -124,7 +123,6 @@ function sharesOf(scores, head) {
 
 /**
  * The reason for a key's eviction, or that it is still cached, with a fork that keeps it.
- *
  * @param {{view: View, cell: Cell | null, budget: number}} props
  */
 function Why({ view, cell, budget }) {

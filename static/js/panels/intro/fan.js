@@ -16,7 +16,6 @@ const LONGEST = 26; // maximum letters of the stem
 
 /**
  * Paint the branches. The words are buttons placed by `fanOf`.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {string} stem preceding text
@@ -65,7 +64,6 @@ const OPENING_MS = 1500;
 
 /**
  * Fan with its buttons. `can`: whether a word can be chosen. `futures`: known continuations of each word.
- *
  * @param {{
  *   stem: string, futures?: string[], words: Word[], choose: (k: number) => void,
  *   can?: (k: number) => boolean,

@@ -20,7 +20,6 @@ const ALONE = 1.7; // s for which only the prompt is shown
 
 /**
  * Return what the pictures of a film need at a screen width: the attending query, and cached vectors.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Film} film
  * @param {number} width
@@ -76,7 +75,6 @@ export function stemOf(film) {
 
 /**
  * Paint the prompt with a cursor, then its next words one by one.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {Scene} scene

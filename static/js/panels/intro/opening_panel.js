@@ -88,7 +88,6 @@ function sentenceOf(now) {
 
 /**
  * Scene of the film at the current screen width.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<
  *   {width: number, found: import("./film_scene.js").Scene} | null
  * >}

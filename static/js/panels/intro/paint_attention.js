@@ -36,7 +36,6 @@ export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
 
 /**
  * Compute the y positions of the picture's rows.
- *
  * @param {Size} size
  * @param {Columns} columns
  * @param {number} [between] px reserved between cells and words
@@ -76,7 +75,6 @@ export function paintAsk(c, columns, rows, asked, progress, made = () => progres
 
 /**
  * Paint a word at its column.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {number} position
@@ -120,7 +118,6 @@ export function paintColumn(c, columns, rows, asked, p, progress) {
 
 /**
  * Brightness of a column: full before attention begins, then by weight.
- *
  * @param {AttentionInputs} asked
  * @param {number} p
  * @param {Progress} progress
@@ -214,7 +211,6 @@ function paintLines(c, columns, rows, asked, progress) {
 
 /**
  * Return the positions whose weights are written out: the largest ones that have room.
- *
  * @param {Float32Array} weights
  * @param {Columns} columns
  */
@@ -237,7 +233,6 @@ const PIECES = 40;
 
 /**
  * Stroke a section of a curve.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[]} curve
  * @param {number} from share, 0 to 1

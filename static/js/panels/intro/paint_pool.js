@@ -68,7 +68,6 @@ function paintPair(c, { k, v }, p, box) {
 
 /**
  * Label of a block from the table, from when the first key lands in it; "" before, and for other blocks.
- *
  * @param {Scene["film"]} film
  * @param {number} id
  * @param {number} now
@@ -102,7 +101,6 @@ function paintBlock(c, pool, id, label) {
 
 /**
  * Paint the query of the last word, which is not cached.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {Float32Array | null} q
@@ -161,7 +159,6 @@ export function paintServing(c, size, scene, now) {
 
 /**
  * Paint a block table: a chip for each block, with a line to the block in the pool.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {string} name
@@ -207,7 +204,6 @@ function paintTable(c, pool, name, table, y, colour, share, strength) {
 
 /**
  * Paint a newly allocated block: outlined in its holder's colour, without contents.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {number} id

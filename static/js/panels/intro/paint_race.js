@@ -25,7 +25,6 @@ const AHEAD = 1.12; // margin beyond the computed steps before the picture zooms
 
 /**
  * Return the lanes after `done` steps; the picture zooms out as they grow.
- *
  * @param {Size} size
  * @param {Film} film
  * @param {number} [done]
@@ -37,7 +36,6 @@ export function lanes(size, film, done = film.steps.length) {
 
 /**
  * Return the steps done at `now` seconds of the beats `again` and `race`, including the fraction of the current step.
- *
  * @param {Scene} scene
  * @param {"again" | "race"} beat
  * @param {number} now
@@ -81,7 +79,6 @@ function paintTitles(c, g) {
 
 /**
  * Paint one row per step, with as many cells as tokens were computed.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {RaceLayout} g
  * @param {Film} film
@@ -106,7 +103,6 @@ const computedIn = (sums, i) => (sums[i] ?? 0) - (sums[i - 1] ?? 0);
 
 /**
  * Return the tokens computed after `done` steps, including the fraction of the current one.
- *
  * @param {number[]} sums
  * @param {number} done
  */
@@ -163,7 +159,6 @@ function number(c, text, x, y, size, colour, unit = "") {
 
 /**
  * Paint the cache: K and V of every token so far, the newest being computed, and the words below if they fit.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {RaceLayout} g
@@ -208,7 +203,6 @@ function paintMaking(c, g, p, height) {
 
 /**
  * Paint the words under their cells, or none if not all fit.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {RaceLayout} g
  * @param {Film} film

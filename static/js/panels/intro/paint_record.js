@@ -17,7 +17,6 @@ import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_attenti
 
 /**
  * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Size} size
  * @param {View} now
@@ -68,7 +67,6 @@ const BRACKETS = 22; // px below the cells
 
 /**
  * Paint a bracket with its id for each block that the cells lie in.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
@@ -109,7 +107,6 @@ const begun = new WeakMap();
 /**
  * Return the layer and head of the picture: the chosen ones, else the ones first shown. They are fixed per run, since
  * in another head earlier tokens have other keys, which would look as if the past had changed.
- *
  * @param {View} now
  * @returns {Place}
  */
@@ -131,7 +128,6 @@ export function keepHead(now) {
 /**
  * Return what the picture needs and can be fetched: all layers (null) of a record to choose a head, then the arrays of
  * its layer.
- *
  * @param {View} now
  * @returns {{record: number, layer: number | null}[]}
  */

@@ -38,7 +38,6 @@ import { headShown, keepHead, missingOf, paintMoment } from "./paint_record.js";
 const fanOpen = signal(false);
 /**
  * Index of the word being chosen, or null.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
  */
 const taken = signal(null);

@@ -9,7 +9,6 @@ const FAINTEST = 0.12; // opacity of a zero, so that the cell stays visible
 
 /**
  * Draw `vector` in the hue of `kind`, or an empty cell if it is null.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Float32Array | null} vector
  * @param {"q" | "k" | "v"} kind

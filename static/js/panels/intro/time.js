@@ -28,7 +28,6 @@ export const endOf = (index) => (index + 1 < BEATS.length ? BEATS[index + 1].fro
 
 /**
  * Progress (0 to 1, easing out) at `now` of a movement from `from` to `to`, in seconds.
- *
  * @param {number} now
  * @param {number} from
  * @param {number} to

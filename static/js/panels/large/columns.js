@@ -46,7 +46,6 @@ const BAR = 112; // minimum px
 /**
  * Return the columns that fit into `width` px beside the bars, and the width of the bars. Columns without any value are
  * dropped; the column used as a filter is kept.
- *
  * @param {number} width
  * @param {readonly SequenceRow[]} rows
  * @param {string | null} only

@@ -102,7 +102,6 @@ const labelOf = (width) => (width < NARROW ? PHONE_LABEL : LABEL);
 
 /**
  * Show the record of a bin at which the row's metric is largest.
- *
  * @param {Bins} found
  * @param {{bin: number, row: number}} where
  */
@@ -183,7 +182,6 @@ function Table({ bins: found }) {
 
 /**
  * Cached painting of everything that does not depend on the shown record.
- *
  * @type {{key: unknown[], canvas: HTMLCanvasElement} | null}
  */
 let drawn = null;

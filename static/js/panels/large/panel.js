@@ -65,7 +65,6 @@ function Prefixes({ branches, observed }) {
  * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored
  * server), `monitorHeader` (header of its run), `queries` (queries over the whole log), `branches` (largest branches of
  * the prefix cache).
- *
  * @param {{
  *   library: Component | undefined, monitor: Component, monitorHeader: Component, queries: Component,
  *   branches: Component,

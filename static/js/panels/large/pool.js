@@ -228,7 +228,6 @@ function paint(canvas, texture, { width, height }) {
 
 /**
  * Paint the magnified surroundings of the pointed block.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {HTMLCanvasElement} texture
  * @param {import("../../kit/colour.js").Palette} palette
@@ -256,7 +255,6 @@ const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt
 
 /**
  * Sample `count` colours of a scale, from first to last.
- *
  * @param {import("../../kit/colour.js").Scale} scale
  * @param {number} count
  */

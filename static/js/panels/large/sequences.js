@@ -45,7 +45,6 @@ const figuresText = (one) =>
 
 /**
  * Return the events of a sequence in order: the start of each of its spans, and its end.
- *
  * @param {SequenceRow} one
  * @returns {{record: number, text: string}[]}
  */
@@ -143,7 +142,6 @@ export function Sequences() {
 
 /**
  * Filter and sort the rows. The order depends on the shown record only when sorted by status.
- *
  * @param {readonly SequenceRow[]} all
  * @param {number} at
  */

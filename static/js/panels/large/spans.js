@@ -14,7 +14,6 @@ export const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPT
 
 /**
  * Return the range of the bars: records around `at`, or, with `own`, from 0 to the duration of the longest request.
- *
  * @param {readonly SequenceRow[]} rows
  * @param {boolean} own
  * @param {number} at

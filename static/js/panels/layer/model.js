@@ -24,7 +24,6 @@ import { captureVersion, connection, ownIsShown, selected, sequenceView } from "
 
 /**
  * The last answer.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
  */
 const answer = signal(null);
@@ -33,7 +32,6 @@ export const answeredKey = computed(() => answer.value?.key ?? null);
 
 /**
  * The wanted selection, or the reason why nothing can be shown.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{wanted?: Wanted, problem?: string}>}
  */
 export const wanted = computed(() => {
@@ -81,7 +79,6 @@ export const part = ({ stream }, name) => (name in stream.vectors ? stream.vecto
 /**
  * Return query, key, value and attention weights of the chosen head at the position: captured ones if available, else
  * recomputed.
- *
  * @param {Found} found
  */
 export function attentionOf({ now, place, arrays }) {
@@ -108,7 +105,6 @@ export function attentionOf({ now, place, arrays }) {
 /**
  * Return the token that follows the position and the first layer whose logit lens ranks it first (0: the embedding; -1:
  * none). Returns null if no token follows yet.
- *
  * @param {Found} found
  */
 export function nextToken({ now, place, stream }) {

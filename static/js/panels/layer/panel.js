@@ -74,7 +74,6 @@ function Head({ found: { now, place, stream, work } }) {
 /**
  * Active ablations, and buttons that fork the run with the chosen head or layer ablated from the step that computed the
  * position.
- *
  * @param {Pick<Found, "now" | "place">} props
  */
 function Switches({ now, place }) {
@@ -121,7 +120,6 @@ function Lens({ found }) {
 
 /**
  * Return the norms of the attention and feed-forward outputs of a layer.
- *
  * @param {Found} found
  * @param {number} i index in the lens; 0 is the embedding
  */

@@ -111,7 +111,6 @@ function columnOf(name, values, most, more) {
 
 /**
  * A vector as a heat map. `room`: px of the picture.
- *
  * @param {{one: Column, box: Box, first: boolean, room: number}} props
  */
 function Heat({ one, box, first, room }) {
@@ -162,7 +161,6 @@ function Heat({ one, box, first, room }) {
 
 /**
  * The band, its input and output, and the branches.
- *
  * @param {{layout: Layout, width: number, first: boolean, last: boolean, layer: number, parallel: boolean}} props
  */
 function Streams({ layout, width, first, last, layer, parallel }) {

@@ -161,7 +161,6 @@ const mostOf = (products) =>
 
 /**
  * Draw a matrix with one pixel per cell.
- *
  * @param {ReturnType<typeof heatOf>} heat
  * @param {ReturnType<typeof colours>["diverging"]} scale
  */

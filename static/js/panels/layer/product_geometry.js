@@ -14,7 +14,6 @@ const CELL = 2; // minimum px of a cell
 
 /**
  * Return the boxes in width × height; `height` is the total, which may exceed the given one.
- *
  * @param {number} width
  * @param {number} height
  * @param {number} rows
@@ -46,7 +45,6 @@ export function productLayout(width, height, rows, columns) {
 
 /**
  * Return the row at a point, and its column if the point is over the weights. Returns null beside the rows.
- *
  * @param {ReturnType<typeof productLayout>} layout
  * @param {number} x
  * @param {number} y
@@ -67,7 +65,6 @@ export function productsOf({ weight, bias }, reads) {
 
 /**
  * Pool a matrix to the available cells; each shows the value of largest magnitude.
- *
  * @param {import("../../core/ndarray.js").NdArray} weight [D, n]
  * @param {number} width px
  * @param {number} height

@@ -82,7 +82,6 @@ function Tasks({ item }) {
 
 /**
  * A submitted list with a verdict for each operation.
- *
  * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
  *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
  */

@@ -95,7 +95,6 @@ function turn(event) {
 
 /**
  * A block: its id, whether it has a hash, its fill level and its reference count.
- *
  * @param {{
  *   draft: Draft, size: number, tap: (one: Held) => void, drop: (move: BlockMove | null) => void, block: number,
  *   from: number | "queue", head: boolean,

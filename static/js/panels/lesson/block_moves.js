@@ -75,7 +75,6 @@ function follow(draft, { kind, block, seq, source }) {
 
 /**
  * Return the operation for dropping a block on a target with a tool, or null if there is none.
- *
  * @param {Kind} tool
  * @param {Held} held
  * @param {Target} target
@@ -97,7 +96,6 @@ export function moveOf(tool, { block, from }, target) {
 
 /**
  * Return the result of tapping a block: an operation, or the block to hold.
- *
  * @param {Kind} tool
  * @param {Held | null} held
  * @param {Held} tapped

@@ -15,7 +15,6 @@ export const dragged = computed(() => drag.value?.moved ?? false);
 
 /**
  * Return the handlers of a draggable element. Touch scrolls unless it starts on a part with `data-grip`.
- *
  * @param {string} text text of the ghost
  * @param {(under: Element | null, y: number) => void} letGo
  */

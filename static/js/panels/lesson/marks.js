@@ -96,7 +96,6 @@ function sideOf({ x, width }, frame) {
 
 /**
  * Align a label of tokens with their right edge, unless it would cover the row names and there is more room behind.
- *
  * @param {Box} box @param {number} right @returns {Drawn["side"]}
  */
 function sideOfTokens({ x, width }, right) {

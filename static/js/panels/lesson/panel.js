@@ -207,7 +207,6 @@ function Do({ item }) {
 
 /**
  * Number of records that the run reached, as a link if that run is on stage.
- *
  * @param {{moment: NonNullable<ToldDo["moment"]>}} props
  */
 function Reached({ moment: { run, records } }) {

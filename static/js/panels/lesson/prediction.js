@@ -55,7 +55,6 @@ export function turnTo(item) {
 
 /**
  * Group the questions by the action that decides them, newest action first.
- *
  * @param {Item[]} items
  * @returns {ToldAsk[][]}
  */
@@ -114,7 +113,6 @@ function roleOf(item, option) {
 
 /**
  * Select an answer, to be submitted later. In a class it is submitted at once.
- *
  * @param {ToldAsk} item
  * @param {number} option -1: not sure
  */

@@ -57,7 +57,6 @@ export function PromptOrder({ item }) {
 /**
  * The prompts in their current order, and the moves behind it. The focus stays on the pressed button, and the new order
  * is announced.
- *
  * @param {{item: ToldMend, moves: Move[], set: (moves: Move[]) => void}} props
  */
 function Board({ item, moves, set }) {
@@ -113,7 +112,6 @@ function Board({ item, moves, set }) {
 
 /**
  * A part of a prompt. A movable part can be dragged, or moved by one with its buttons or the arrow keys on them.
- *
  * @param {{
  *   turn: number, lines: string[], at: number, isMovable: boolean, diverges: boolean,
  *   onMove: (move: Move, by: Held) => void,
@@ -172,7 +170,6 @@ const Moves = ({ moves, set }) =>
 
 /**
  * Result of a session that was run: the hits of each turn, and where it diverges.
- *
  * @param {{told: Mended, item: ToldMend, isShown: boolean}} props `isShown`: its run is the one on stage
  */
 function Ran({ told, item: { before, block_size }, isShown }) {

@@ -118,7 +118,6 @@ function Verdict({ item }) {
 
 /**
  * Show the deciding record, with the learner's answer marked in the picture.
- *
  * @param {ToldAsk} item
  * @param {number} record
  */

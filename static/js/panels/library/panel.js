@@ -137,7 +137,6 @@ function Row({ entry, open, toggle }) {
 
 /**
  * Return facts about a recording: source, model, size, date, and its end if it was not stopped normally.
- *
  * @param {Entry} entry
  */
 function factsOf({ source, summary, ended, added, recording }) {

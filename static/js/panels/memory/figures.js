@@ -26,7 +26,6 @@ import { LatentFormula } from "./latents.js";
 /**
  * 2 · L · Hkv · D · bytes with the numbers of this model; (D + Dv) if values have another width, + scale if vectors
  * have scales.
- *
  * @param {{header: Header}} props
  */
 function Formula({ header }) {
@@ -151,7 +150,6 @@ export function Figures() {
 
 /**
  * A row of figures. Clicking it selects the figure; the tooltip shows exact bytes.
- *
  * @param {{kind: FigureName, name: Children, bytes: number, note: string, formula: string}} props
  */
 function Figure({ kind, name, bytes, note, formula }) {
@@ -171,7 +169,6 @@ const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1
 
 /**
  * Both usage figures. Cached blocks that no sequence holds count as free although they are not empty.
- *
  * @param {{m: Memory}} props
  */
 function Usage({ m }) {
@@ -191,7 +188,6 @@ function Usage({ m }) {
 /**
  * Bars of the memory that this run holds and of a contiguous reservation for the same requests, to one scale. `total`:
  * capacity of the pools in bytes.
- *
  * @param {{header: Header, now: State, m: Memory, total: number}} props
  */
 function Bars({ header, now, m, total }) {
@@ -262,7 +258,6 @@ function Bars({ header, now, m, total }) {
 
 /**
  * Text about the blocks that every layer would hold, as the layers with full attention do.
- *
  * @param {Header} header
  * @param {State} now
  * @param {Memory} m

@@ -8,7 +8,6 @@ import { html } from "../../kit/html.js";
 
 /**
  * L · d · bytes with the numbers of this model; + scale if a vector has one.
- *
  * @param {{terms: import("../../core/metrics.js").KvTerms}} props
  */
 export function LatentFormula({ terms: k }) {

@@ -25,7 +25,6 @@ const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow k
 
 /**
  * The current layout, for overlays that connect to its blocks; null before the first measurement.
- *
  * @type {{layout: Layout | null}}
  */
 export const onScreen = { layout: null };
@@ -113,7 +112,6 @@ function Queued({ now: { running, waiting } }) {
 
 /**
  * Invisible, focusable buttons with names, for keyboards and screen readers.
- *
  * @param {{now: State, layout: Layout}} props
  */
 function Buttons({ now, layout }) {
@@ -130,7 +128,6 @@ function Buttons({ now, layout }) {
 
 /**
  * Button of a block. `lines`: its description.
- *
  * @param {{
  *   block: State["blocks"][number], layout: Layout, lines: string[], current: boolean, onMove: (id: number) => void,
  * }} props

@@ -11,7 +11,6 @@ const LEAST = 136; // minimum px of a pool
 /**
  * Return the width of each of several pools side by side. Returns null if there is only one, they do not fit, or they
  * differ.
- *
  * @param {Group[]} groups
  * @param {number} width
  */
@@ -61,7 +60,6 @@ function besideEachOther(one, total, count, width) {
 /**
  * Return the largest layout of the blocks of `groups`, with `size` slots each, that fits in width × height. A pool with
  * too many blocks exceeds `height` and scrolls.
- *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width

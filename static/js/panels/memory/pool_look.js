@@ -31,7 +31,6 @@ const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * Return the look at rest of a block of `size` slots held by the sequences `owners`.
- *
  * @param {State["blocks"][number]} block
  * @param {number[]} owners
  * @param {number} size
@@ -50,7 +49,6 @@ export function restingLook(block, owners, size) {
 
 /**
  * Apply a block's motions, at their current progress, to its look before the record.
- *
  * @param {Look} look
  * @param {Motion[]} motions
  * @param {Progress} phases

@@ -13,7 +13,6 @@ import { Shadow } from "./pool_shadow.js";
 /**
  * Effect of an operation on one block. `at`: index of the operation in its record; [from, to]: the motion's share of
  * its phase; `slots`: slots that it fills; `ahead`: positions that a write has filled in previous blocks.
- *
  * @template {Op["type"]} [T=Op["type"]]
  * @typedef {{
  *   op: Extract<Op, {type: T}>, at: number, block: number, phase: Phase, from: number, to: number, slots: Slots,
@@ -72,7 +71,6 @@ const OVERLAP = 0.35; // progress of a motion at which the next one of its phase
 /**
  * Return the motions of a record by block. Operations on one block run in sequence, e.g. a block loses its hash before
  * it is allocated.
- *
  * @param {State} before
  * @param {StepRecord} record
  * @returns {Motions}
@@ -124,7 +122,6 @@ function listOf(map, key) {
 
 /**
  * Synchronize both sides of a copy.
- *
  * @param {Motion} source
  * @param {Motion[]} copies motions of the destination block
  */
@@ -135,7 +132,6 @@ function together(source, copies) {
 
 /**
  * Assign each unit of a phase its share of time, in sequence with overlap; writes run simultaneously.
- *
  * @param {Motion[][]} units
  * @param {boolean} together
  */
@@ -204,7 +200,6 @@ export function comingToShare(motions, phases) {
 /**
  * Return the free queues during the record, one per block group: the previous ones without removed and with returned
  * blocks.
- *
  * @param {State} before
  * @param {Motions} motions
  * @param {Progress} phases

@@ -77,7 +77,6 @@ function boxOf({ layout, left, top }, id) {
 
 /**
  * Return the box of an element of the map in the overlay's pixels, or null if it is missing, hidden or scrolled away.
- *
  * @param {Place} place
  * @param {string} selector
  * @returns {Box | null}
@@ -94,7 +93,6 @@ function elementBox({ map, origin }, selector) {
 /**
  * Return the lines to draw: those of the selection, else all of the shown layer's block group if there are few; if
  * there are more, those of tables with a block in `shared`.
- *
  * @param {State} now
  * @param {Set<number>} shared
  */
@@ -119,7 +117,6 @@ function wantedLines(now, shared) {
 
 /**
  * Paint a line from the upper edge of a table entry to the lower edge of its block.
- *
  * @param {Place} place
  * @param {Line} line
  */
@@ -149,7 +146,6 @@ function paintLine(place, { seq, group, logical, block: id, strong }) {
 
 /**
  * Gradient that is strong at the ends of a line and faint where it crosses unrelated blocks.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string} colour
  * @param {number} y0
@@ -170,7 +166,6 @@ function fading(c, colour, y0, y1) {
 
 /**
  * Return the boxes where a moving block starts and ends; null if not visible.
- *
  * @param {Place} place
  * @param {Travelling} piece
  * @returns {[Box | null, Box | null]}
@@ -212,7 +207,6 @@ const cpuBox = (place, id) =>
 
 /**
  * Box on a tier's shelf, at most as wide as a block.
- *
  * @type {(place: Place, medium: "cpu" | "disk", own: Box) => Box | null}
  */
 function shelfBox(place, medium, own) {
@@ -222,7 +216,6 @@ function shelfBox(place, medium, own) {
 
 /**
  * Paint the bytes received in this record beside the blocks in transfer.
- *
  * @param {Place} place
  * @param {Travelling[]} pieces
  * @param {number} bytes
@@ -250,7 +243,6 @@ function paintBytes(place, pieces, bytes) {
 
 /**
  * Paint a moving block, whose size changes from source to destination.
- *
  * @param {Place} place
  * @param {Travelling} piece
  */

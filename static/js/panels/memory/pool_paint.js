@@ -29,7 +29,6 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and textur
 
 /**
  * Paint the whole pool at the current progress of its record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Layout} layout
  */
@@ -66,7 +65,6 @@ function paintSlots(frame) {
 
 /**
  * Paint a block's own line: id, reference count, hash mark, place in the free queue.
- *
  * @param {Frame} frame
  * @param {number} id
  * @param {Look} look
@@ -128,7 +126,6 @@ function paintSlot(frame, id, offset, look) {
 
 /**
  * Paint owners' colours side by side in proportion to their shares; a shared block has several colours.
- *
  * @param {Frame} frame
  * @param {Look["owners"]} owners
  * @param {Box} box
@@ -152,7 +149,6 @@ function paintOwners({ c, palette, layout }, owners, { x, y, width, height }) {
 
 /**
  * Highlight a slot while it is read, as bright as its weight; a line at its top remains.
- *
  * @param {Frame} frame
  * @param {number} read
  * @param {Box} box
@@ -192,14 +188,12 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
 
 /**
  * Text of a token in a slot, without its leading space. For a character split over several tokens, the character.
- *
  * @param {import("../../core/labels.js").Label} label
  */
 const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(/^␣(?=.)/, ""));
 
 /**
  * Return the token in a slot after record `index`, from the sequence that wrote it, or null if it is unknown.
- *
  * @param {number} slot
  * @param {number} index
  */

@@ -32,7 +32,6 @@ const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) /
 
 /**
  * Paint the fill level over the hatching of reserved empty slots; bars fill from the left.
- *
  * @param {Frame} frame
  * @param {Look} look
  * @param {Box} at
@@ -73,7 +72,6 @@ function paintHeld({ c, palette }, look, at) {
 
 /**
  * Paint a free block whose content is still cached: solid grey with a mark, while free space is only outlined.
- *
  * @param {Frame} frame
  * @param {Look} look
  * @param {Box} at

@@ -33,7 +33,6 @@ export const watchMotions = () => [...phasesThatMove.value].map(phase);
 
 /**
  * Return the look of a block at `progress` of its record.
- *
  * @param {Scene} scene
  * @param {number} id
  * @param {Progress} progress
@@ -58,7 +57,6 @@ export const inPieces = computed(() => log.value?.header.engine.strategy === "fi
 
 /**
  * Return each block's place in its group's free queue, from 1. Empty for contiguous allocation.
- *
  * @param {number[][]} queues
  * @returns {Map<number, number>}
  */

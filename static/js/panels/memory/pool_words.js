@@ -13,7 +13,6 @@ import { labelAt } from "./pool_paint.js";
 
 /**
  * Describe a block, one sentence per line.
- *
  * @param {State} now
  * @param {Block} block
  * @param {Map<number, number>} places place in the free queue, by block id
@@ -50,7 +49,6 @@ export function describeSlot(now, block, offset) {
 /**
  * Return the selection for a block or slot: the key in the shown sequence if it has one there, else the block or slot
  * itself.
- *
  * @param {number} block
  * @param {number | null} offset
  * @returns {import("../../core/provenance/types.js").Selection}

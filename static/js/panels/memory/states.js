@@ -36,7 +36,6 @@ export function Panel({ header }) {
 /**
  * Chart of the state's constant bytes with K and V above; dashed, the bytes if all layers had keys. Beyond the crossing
  * the state saves memory.
- *
  * @param {{at: NonNullable<ReturnType<typeof crossing>>, length: number, state: number, perToken: number}} props
  */
 function Chart({ at, length, state, perToken }) {

@@ -48,7 +48,6 @@ function Whose({ at }) {
 
 /**
  * Table of `seq` in block group `at`. The first one names the sequence; with several groups each names its layers.
- *
  * @param {{now: State, seq: import("../../state/store.js").Sequence, table: number[], at: number}} props
  */
 function TableRow({ now, seq, table, at }) {
@@ -99,7 +98,6 @@ function shortLayers(group) {
 
 /**
  * Entry `logical` of a sequence's table; `group` is null if there is only one.
- *
  * @param {{now: State, seq: number, name: string, block: number, logical: number, group: Group | null}} props
  */
 function Entry({ now, seq, name, block, logical, group }) {

@@ -75,7 +75,6 @@ const kept = (seq) =>
 
 /**
  * A queue of sequences in order; `more`: a note on all of them.
- *
  * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, more?: string}} props
  */
 function Line({ name, seqs, text, more }) {

@@ -104,7 +104,6 @@ function Row({ listed }) {
 
 /**
  * Attention kind by the number of query heads per KV head, or hybrid if layers have states.
- *
  * @param {NonNullable<Listed["model"]>} model
  */
 function kindOf({ num_heads, num_kv_heads, state_bytes }) {
@@ -149,7 +148,6 @@ async function ask() {
 /**
  * Split the device's memory into known parts, the rest of this process, and other processes. Pages of a pool that were
  * never written do not occupy host memory yet.
- *
  * @param {Memory} memory
  * @returns {[string, number][]}
  */

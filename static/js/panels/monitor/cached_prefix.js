@@ -18,7 +18,6 @@
 
 /**
  * Parse a list of token ids: numbers, a JSON array or a `/tokenize` response. Returns null for anything else.
- *
  * @param {string} text @returns {number[] | null}
  */
 export function idsIn(text) {
@@ -41,7 +40,6 @@ export function idsIn(text) {
 
 /**
  * Return one answer without a salt and one for each salt under which the beginning of the prompt is known.
- *
  * @param {Chains} chains of a rank @param {number} count tokens of the prompt
  * @returns {Answer[]}
  */
@@ -88,7 +86,6 @@ function under(groups, chains, count, salt) {
 
 /**
  * Return the token counts at which a hit may end for `group` alone. Returns null if the events do not determine it.
- *
  * @param {Group} group @param {Link[]} chain @param {number} most
  * @returns {number[] | null}
  */

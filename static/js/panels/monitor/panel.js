@@ -78,7 +78,6 @@ const READINGS = [
 /**
  * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix
  * cache) are panels of their own.
- *
  * @param {{queries: Component, branches: Component}} props
  */
 export function Panel({ queries, branches }) {
@@ -95,7 +94,6 @@ export function Panel({ queries, branches }) {
 /**
  * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are
  * shown too; for a longer log the long run's panel shows them.
- *
  * @param {{cache: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
  */
 function Everywhere({ cache, header, index, queries, branches }) {

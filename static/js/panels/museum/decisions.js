@@ -10,7 +10,6 @@ import { firstOf, recordAt, tookStep } from "../../runs/steps.js";
 /**
  * Return the decisions of each log in its `step`-th step that the other did not make, as [first, second]. Both are
  * empty if the logs agree.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}
@@ -22,7 +21,6 @@ export function differingDecisions(logs, step) {
 
 /**
  * Return the decisions that both logs made in their `step`-th step: [[entry of the first, entry of the second], …].
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}

@@ -20,7 +20,6 @@ const EMPTY = new Uint8Array();
 
 /**
  * Return the objections of guards and checks in a record. Older logs have only sentences.
- *
  * @param {Partial<StepRecord>} record
  * @returns {Objection[]}
  */
@@ -34,7 +33,6 @@ export function objectionsIn({ integrity = "" }) {
 
 /**
  * Return the objections of a log up to its `step`-th step, each text once, with its `step`.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {(Objection & {step: number})[]}
@@ -49,7 +47,6 @@ export function objections(log, step) {
 
 /**
  * Return the last slot that each sequence wrote in the log's `step`-th step, per block group.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
@@ -68,7 +65,6 @@ export function lastWrites(log, step) {
 
 /**
  * Return the contradictions in the log's `step`-th step, independent of the engine that wrote it.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {Contradiction[]}
@@ -140,7 +136,6 @@ function foreignBlocks(log, index) {
 
 /**
  * Return the token that a slot's writer had there.
- *
  * @param {TraceLog} log
  * @param {{record: number, seq_id: number, position: number}} origin
  */
@@ -151,7 +146,6 @@ function computedToken(log, { record, seq_id, position }) {
 
 /**
  * Return the bytes of every token of any sequence of the run, by token id.
- *
  * @param {ReturnType<TraceLog["stateAt"]>} state
  * @returns {Map<number, Uint8Array>}
  */

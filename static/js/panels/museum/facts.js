@@ -62,7 +62,6 @@ export function factsOf({ logs, step, seq }) {
 
 /**
  * A fact of the faulty run that cannot be right.
- *
  * @param {string} kind
  * @param {string} text
  * @param {string} [derived]
@@ -72,7 +71,6 @@ const wrong = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: tru
 
 /**
  * Return decisions of both runs that may conceal a fault. If their results differ, each run has its own fact.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}
@@ -112,7 +110,6 @@ function arrayFacts(logs, step, seq) {
 
 /**
  * Return the slots of the newest K and V according to the block tables, once if both runs agree.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}

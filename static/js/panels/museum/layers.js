@@ -15,7 +15,6 @@ import { attentionRows, keySources, vectorIn } from "./arrays.js";
 
 /**
  * Return the length of the common token prefix; differences after it follow from different tokens.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -32,7 +31,6 @@ function sameTokens(logs, step, seqId) {
 /**
  * Return the differences of `seqId` after `step` steps per layer, over the common token prefix: of K and V in its
  * blocks, and of its attention rows.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId

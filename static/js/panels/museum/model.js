@@ -76,7 +76,6 @@ const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ?
 
 /**
  * Return the request of both lanes, which differ only in the fault.
- *
  * @param {Exhibit} shown
  * @returns {import("../../runs/lockstep.js").Wish}
  */

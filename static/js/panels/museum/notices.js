@@ -63,7 +63,6 @@ const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations t
 
 /**
  * Text of the most informative decision of each lane that the other did not make.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  */

@@ -79,7 +79,6 @@ function Keys({ name, keys, labels, layers }) {
 
 /**
  * Labels of the sequence's tokens in a log after `step` steps.
- *
  * @param {import("../../core/log.js").TraceLog} log
  * @param {number} step
  * @param {number} seq

@@ -22,7 +22,6 @@ const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's nam
 
 /**
  * The looked-up prompt: a sequence of the run, or a text with its tokens (null until they arrive).
- *
  * @type {Signal<
  *   {seq: number} | {text: string, tokens: number[] | null} | null>}
  */
@@ -41,7 +40,6 @@ const ablated = computed(() => Boolean(log.value && state.value && isAblated(log
 
 /**
  * Result of the lookup; null without a prompt or without a prediction.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
 export const answer = computed(() => {

@@ -104,7 +104,6 @@ function Standing({ state, nodes }) {
 
 /**
  * Row of cells, one per block, in the colours of its holders; dashed without one.
- *
  * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
  */
 function Cells({ nodes, way, state }) {

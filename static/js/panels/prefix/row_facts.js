@@ -21,7 +21,6 @@ const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
 /**
  * Return the tokens at the beginning of a row as text, split where the prompt ends.
- *
  * @param {State} state
  * @param {Node[]} nodes
  * @returns {Piece[]}
@@ -79,7 +78,6 @@ export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => bl
 
 /**
  * Return the last record in which one of the row's now free blocks was held; -1 if none was.
- *
  * @param {TraceLog} now
  * @param {State} state
  * @param {Node[]} nodes
@@ -93,7 +91,6 @@ export function heldUntil(now, state, nodes) {
 
 /**
  * Return the smallest place of a row's blocks in the free queue, from 1, or null if they are held.
- *
  * @param {State} state
  * @param {Node[]} nodes
  */
@@ -116,7 +113,6 @@ export function standingText(state, nodes) {
 
 /**
  * Describe a row, one fact per line.
- *
  * @param {TraceLog} now
  * @param {State} state
  * @param {Row} row

@@ -138,7 +138,6 @@ function nameOf(name, by) {
 
 /**
  * Format a figure. `?`: the log does not report it; `–`: there is no value.
- *
  * @param {Class["a"]} figures @param {Column} column @param {Answer["runs"][number]} run
  */
 function figureText(figures, column, run) {

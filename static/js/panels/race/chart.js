@@ -113,7 +113,6 @@ function label(logs, step) {
 
 /**
  * Compute the axes for the whole race from the start, so that nothing is rescaled as it grows.
- *
  * @param {TraceLog[]} logs
  * @param {Size} size
  */
@@ -174,7 +173,6 @@ const text = (value) => drawn().text(value);
 /**
  * Paint the lane without a cache behind at full width, and the two lanes with a cache in front at half width each.
  * Caches are side by side.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {number} i index of the step
@@ -198,7 +196,6 @@ function paintGroup(c, sums, i, x, y, styles) {
 
 /**
  * Paint the values of the shown step right of its bars: without a cache at the top, with a cache at the bottom.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {(step: number) => number} x

@@ -142,7 +142,6 @@ function memoryAbout(lane, key) {
 
 /**
  * Bytes copied in a step, compared with the formula.
- *
  * @param {LaneFigures} lane
  * @param {Key} key
  * @param {string} strategy
@@ -157,7 +156,6 @@ function copiedAbout(lane, key, strategy) {
 /**
  * Whether memory or arithmetic bounds the step, relative to the machine's ridge. Omitted if the machine is not
  * measured.
- *
  * @param {LaneFigures} lane
  */
 function sideAbout({ flops, bytes, intensity }) {

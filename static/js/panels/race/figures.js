@@ -27,7 +27,6 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * cache. `blocks` of K and V, `states` bytes of the state after the step, `perToken` bytes of K and V of a position. Of
  * the bytes moved, `weightBytes` are weights and `kvBytes` are K and V read and written. `total*` are sums over the
  * steps so far.
- *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -133,7 +132,6 @@ const heldBefore = new WeakMap();
 /**
  * Return how often each position of the lane's sequence was computed in its first `step` steps. Without a cache, a
  * position is computed in every step since its token exists; with one, once.
- *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -148,7 +146,6 @@ export function timesComputed(log, step) {
 
 /**
  * Return all lanes after `step` steps, with their tokens.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Race}
@@ -162,7 +159,6 @@ export function raceAt(logs, step) {
 
 /**
  * Return the tokens computed for `count` output tokens after a prompt of `prompt` tokens, with and without a cache.
- *
  * @param {number} prompt
  * @param {number} count
  */
@@ -173,7 +169,6 @@ export function expectedComputed(prompt, count) {
 /**
  * Positions copied by concatenation in `count` steps after a prompt of `prompt` tokens: the i-th step after the first
  * copies prompt + i − 1 positions into a new tensor.
- *
  * @param {number} prompt
  * @param {number} count
  */
@@ -184,7 +179,6 @@ export const expectedCopied = (prompt, count) => ((count - 1) * (2 * prompt + co
  * are of sums over `step` steps; `plainStep` and `cachedStep` are medians of the steps after the first as `{tokens,
  * seconds}`; `slowest` is the cached lane's longest step. Medians exclude single steps slowed by other load on the
  * machine.
- *
  * @param {TraceLog} plain
  * @param {TraceLog} cached
  * @param {number} step

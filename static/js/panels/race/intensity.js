@@ -43,7 +43,6 @@ export function Intensity({ now }) {
 
 /**
  * Paint a row per lane and the ridge.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {(number | null)[]} values by lane
@@ -96,7 +95,6 @@ export function decades(values) {
 
 /**
  * Paint a value right of its mark, or left if there is no room.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string} text
  * @param {number} x
@@ -115,7 +113,6 @@ function paintValue(c, text, x, y, width) {
 
 /**
  * Paint the sides of the ridge: left of it memory bounds a step, right of it arithmetic.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {number} left px

@@ -62,7 +62,6 @@ export function LaneSlots({ name, index, lane, logs }) {
 
 /**
  * Number of slots of the longest possible reservation, so that all lanes have one scale.
- *
  * @param {TraceLog[]} logs
  * @param {{reserved: number}} slots
  */
@@ -71,7 +70,6 @@ const capacityOf = (logs, slots) =>
 
 /**
  * Text of how often the prompt's tokens were computed, which is the same for all of them.
- *
  * @param {number[]} times
  * @param {number} prompt tokens
  */
@@ -83,7 +81,6 @@ const sum = (values) => values.reduce((all, one) => all + one, 0);
 /**
  * Paint a bar per position with the number of times it was computed; the first reaches full height at the end of the
  * race.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size of the area above the slots
  * @param {number[]} times

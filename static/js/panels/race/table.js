@@ -75,7 +75,6 @@ function Go() {
 
 /**
  * Fidelity mark of a column, if it has one.
- *
  * @param {"captured" | "derived" | undefined} kind
  * @param {string} formula
  */
@@ -83,7 +82,6 @@ const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} for
 
 /**
  * Rows of a lane. A click shows the lane on the stage.
- *
  * @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props
  */
 function LaneRows({ name, index, lane, logs }) {
@@ -117,7 +115,6 @@ function LaneRows({ name, index, lane, logs }) {
 
 /**
  * Label of a figure without column heads; columns with their own name omit the group.
- *
  * @param {string} group
  * @param {string} column
  */

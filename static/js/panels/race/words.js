@@ -50,7 +50,6 @@ function copySentence({ step, lanes, tokens, finished }) {
 
 /**
  * The same for lanes with different models: each holds as many blocks, but generates its own text.
- *
  * @param {Race} now
  */
 function modelSentence({ step, lanes, tokens, finished }) {
@@ -74,7 +73,6 @@ function modelSentence({ step, lanes, tokens, finished }) {
 
 /**
  * The same for lanes with and without speculative decoding: length of each text, and tokens computed for it.
- *
  * @param {Race} now
  */
 function draftSentence({ step, lanes, tokens }) {
@@ -91,7 +89,6 @@ const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.dr
 
 /**
  * Composition of a token's K and V in each model, with these models' numbers.
- *
  * @param {{logs: TraceLog[] | null}} props
  */
 function ModelNote({ logs }) {
@@ -142,7 +139,6 @@ const ratioText = (value) => value.toFixed(value < 10 ? 1 : 0);
 
 /**
  * Explain with this run's numbers why times differ less than operations.
- *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function TimeNote({ logs, step }) {
@@ -167,7 +163,6 @@ export function TimeNote({ logs, step }) {
 
 /**
  * Explain with this run's numbers how copies are counted, and compare with the formula.
- *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function CopyNote({ logs, step }) {

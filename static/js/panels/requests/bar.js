@@ -29,7 +29,6 @@ const PHASES = /** @type {const} */ (["waiting", "prefill", "receiving", "decode
 /**
  * Return the time range of the bars of `rows`: from the first submission to the last end, or, with `own`, from 0 to the
  * longest duration.
- *
  * @param {readonly Row[]} rows
  * @param {boolean} own
  * @returns {Scale}

@@ -59,7 +59,6 @@ export function Table({ rows, all, open }) {
 
 /**
  * Time range of the bars, and a toggle to start each at its request's submission.
- *
  * @param {{scale: Scale, width: number}} props
  */
 function BarHead({ scale: { from, to, own }, width }) {

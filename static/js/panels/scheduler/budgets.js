@@ -45,7 +45,6 @@ export function paintBudgets(at) {
 
 /**
  * Paint one row of bars above its base line, and the limit as a dashed line if it is within the scale.
- *
  * @param {At} at
  * @param {number} y
  * @param {number} height

@@ -22,7 +22,6 @@ export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 
 /**
  * Choose a sequence by its name, a record by a cell, or an operation by its mark.
- *
  * @param {{record: number | null, track: number | null}} at
  * @param {Tracks} tracks
  */
@@ -36,7 +35,6 @@ export function pick({ record, track: row }, tracks) {
 
 /**
  * Describe a cell: position, work of the sequence, events, and budgets of the step.
- *
  * @param {Tracks} tracks
  * @param {number | null} row
  * @param {number} record

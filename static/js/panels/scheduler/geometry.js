@@ -14,7 +14,6 @@ const LEAST_FOR_BUDGETS = 96; // px below which the budgets are hidden
 
 /**
  * Return the heights of the budgets and their gaps, and the top of the first row. Low panels have no budgets.
- *
  * @param {number} height
  */
 function budgets(height) {
@@ -30,7 +29,6 @@ const cellOf = (records, width, gutter = GUTTER) =>
 
 /**
  * Return the records visible in a window of `width` px at scroll offset `left`: [first, last].
- *
  * @param {number} records
  * @param {number} width
  * @param {number} left
@@ -48,7 +46,6 @@ export const rowsFit = (tracks, height) => tracks * MIN_ROW <= height - budgets(
 /**
  * Lay out `records` columns and `tracks` rows in width × height px. `pinned`: the first row stays below the budgets,
  * which stay at the top.
- *
  * @param {{records: number, tracks: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
  */
 export function tracksLayout({ records, tracks, width, height, pinned = false, gutter = GUTTER }) {
@@ -82,7 +79,6 @@ export function tracksLayout({ records, tracks, width, height, pinned = false, g
 
 /**
  * Return the maximum of a bar's axis: the limit if it is near, else slightly above the largest value.
- *
  * @param {number} most
  * @param {number} limit
  * @param {(value: number) => number} niceCeiling
@@ -93,7 +89,6 @@ export function budgetScale(most, limit, niceCeiling) {
 
 /**
  * Return the number of steps between axis labels that are at least `room` px apart: 1, 2 or 5 times a power of ten.
- *
  * @param {number} cell
  * @param {number} room
  */

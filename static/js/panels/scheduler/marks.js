@@ -5,7 +5,6 @@
 
 /**
  * Paint the mark of an event of a sequence in a record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {string} mark

@@ -32,7 +32,6 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
  * Paint the window `view` (scroll position and size) of the plane.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Plane} plane
  */
@@ -128,7 +127,6 @@ function paintRow(at, track, y) {
 
 /**
  * Paint an instance's name beside its first track, with a line above.
- *
  * @param {At} at
  * @param {Track} track
  * @param {number} y

@@ -30,7 +30,6 @@ import { paintTracks } from "./paint.js";
 
 /**
  * Cell of the keyboard cursor; null: the shown sequence in the shown record.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<Place | null>}
  */
 const cursor = signal(null);
@@ -60,7 +59,6 @@ export function Panel() {
 /**
  * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only those
  * alive in the visible records are shown, with the chosen one pinned on top.
- *
  * @param {{tracks: AllTracks}} props
  */
 function Plane({ tracks: all }) {
@@ -165,7 +163,6 @@ function paint(plane, scroll, { layout, tracks }) {
 
 /**
  * Scroll horizontally if the shown record is not visible.
- *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
  * @param {number} record
@@ -180,7 +177,6 @@ function keepInView(scroll, layout, record) {
 
 /**
  * Scroll vertically if no track that runs in the shown record is visible. Budgets and axis are fixed.
- *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
  * @param {Tracks} tracks
@@ -201,7 +197,6 @@ function runningIntoView(scroll, layout, { tracks, pinned }, record) {
 
 /**
  * Return record and track under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
- *
  * @param {MouseEvent} event
  * @param {Layout} layout
  */
@@ -234,7 +229,6 @@ const MOVES = {
 
 /**
  * A focusable button that moves over the cells, for keyboards and screen readers.
- *
  * @param {{tracks: Tracks, layout: Layout}} props
  */
 function Cursor({ tracks, layout }) {

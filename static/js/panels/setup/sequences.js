@@ -127,7 +127,6 @@ function showIn(item) {
 
 /**
  * Bar of the computed prompt and the output, relative to the maximum length of the sequence.
- *
  * @param {{seq: Sequence, output: number}} props
  */
 function Progress({ seq, output }) {

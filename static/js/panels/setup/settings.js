@@ -131,7 +131,6 @@ const labelOf = ({ name, control }) =>
 /**
  * Control of an engine option. An option that depends on another (`beside`) is hidden while that one is off; others are
  * disabled.
- *
  * @param {{row: OptionRow}} props
  */
 function EngineField({ row }) {
@@ -189,7 +188,6 @@ const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sor
 
 /**
  * Select control with [value, text] choices.
- *
  * @param {Field & {value: OptionValue, choices: [string | number, string][], commit: (text: string) => void}} props
  */
 function SelectField({ id, label, hint, disabled, value, choices, commit, children }) {
@@ -228,7 +226,6 @@ function Usual({ row }) {
 
 /**
  * Number control. `none`: meaning of an empty field, if it is allowed.
- *
  * @param {Field & {
  *   value: number | null, bounds: import("../../state/options.js").Bounds, step?: number, none?: string,
  *   commit: (n: number | null) => void

@@ -30,7 +30,6 @@ export const lensIsPossible = computed(
 
 /**
  * The answers for one sequence and layer, by position.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<{
  *   key: string, tops: Map<number, Candidate[]>, problem: string,
  * }>}
@@ -45,7 +44,6 @@ const keyOf = (now) => [now.log.id, now.seq.seq_id, now.layer].join("/");
 /**
  * Return the most probable next tokens after the chosen layer at `position`, the most probable first; null while
  * unknown.
- *
  * @param {View} now
  * @param {number} position
  */
@@ -67,7 +65,6 @@ export function lensText(now, position) {
 
 /**
  * Whether the most probable token is the one that follows; null if none follows yet.
- *
  * @param {View} now
  * @param {number} position
  * @param {Candidate[]} top
@@ -81,7 +78,6 @@ const askSoon = paced(ask);
 
 /**
  * Request the unknown positions of a span after a delay. Returns a function that cancels it.
- *
  * @param {View | null} now
  * @param {[number, number]} span
  */

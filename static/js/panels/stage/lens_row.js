@@ -46,7 +46,6 @@ export function LensRow({ now, layout, span }) {
 
 /**
  * The most probable next token at a position; the token's column reads it out.
- *
  * @param {{now: View, layout: Columns, position: number}} props
  */
 function Guess({ now, layout, position }) {

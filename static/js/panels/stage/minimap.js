@@ -24,7 +24,6 @@ const ARROW = 64; // px scrolled by an arrow key
 /**
  * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
  * column. `width`: of the token row's window. `show(offset)` scrolls.
- *
  * @param {Viewport & {layout: Columns | null, follows: Signal<boolean>}} props
  */
 export function Minimap({ layout, offset, width, follows, show }) {
@@ -72,7 +71,6 @@ export function Minimap({ layout, offset, width, follows, show }) {
 
 /**
  * Return the px of the minimap that the token row's window covers: [left, right].
- *
  * @param {Columns} layout
  * @param {number} offset
  * @param {number} width
@@ -136,7 +134,6 @@ const heats = new WeakMap();
 
 /**
  * Return the attention row as an image of height 1 px.
- *
  * @param {{keyStart: number, weights: Float32Array, max: number}} row
  * @param {Miniature} mini
  * @param {number} bins
@@ -160,7 +157,6 @@ function heat(row, mini, bins) {
 
 /**
  * Drag the window; a press beside it moves it there first.
- *
  * @param {PointerEvent} event
  * @param {Columns} layout
  * @param {Viewport} viewport

@@ -267,7 +267,6 @@ function pick(event, geometry) {
 
 /**
  * Fetch arrays of this layer that were not sent with their records.
- *
  * @param {View | null} now
  * @param {[number, number]} span
  */

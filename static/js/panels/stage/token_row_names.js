@@ -13,7 +13,6 @@ export const vectorName = (kind, position) =>
 /**
  * Paint the names of a row's vectors where they fit their columns. The name of one that is being computed appears with
  * it.
- *
  * @param {import("./token_row_paint.js").Scene} scene
  * @param {import("./geometry.js").Band} box
  * @param {Kind} kind

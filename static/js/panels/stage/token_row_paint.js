@@ -44,7 +44,6 @@ export function legendOf(now) {
 
 /**
  * Paint the token row. `phases`: progress by name, from state/playhead.js.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {TokenRowView} row
  */
@@ -89,7 +88,6 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
 
 /**
  * Paint the stage before the first record: outlines of future keys and values in blocks, fading to the right.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number} width
  * @param {number} height
@@ -105,7 +103,6 @@ export function paintOutline(c, width, height) {
 
 /**
  * Return how far the column at `position` is highlighted; keys are read in order during `attend`.
- *
  * @param {Pick<Scene, "now" | "phases">} scene
  * @param {number} position
  */
@@ -117,7 +114,6 @@ function lit({ now, phases }, position) {
 
 /**
  * Call `paint(position, share of the largest weight, progress)` for the visible keys that the query has read so far.
- *
  * @param {Scene} scene
  * @param {(position: number, share: number, progress: number) => void} paint
  */
@@ -131,7 +127,6 @@ function eachRead(scene, paint) {
 
 /**
  * Highlight each column as its key is read, as bright as its weight.
- *
  * @param {Scene} scene
  * @param {ReturnType<typeof rowsOf>} at
  */
@@ -148,7 +143,6 @@ function paintBeams(scene, at) {
 /**
  * Paint the recurrent state under the token after which it was computed. Earlier checkpoints, from which a prompt with
  * this prefix could continue, are outlined.
- *
  * @param {Scene} scene
  * @param {Band} box
  */
@@ -244,7 +238,6 @@ function paintPointed({ c, palette, layout }, at) {
 
 /**
  * Note in the query row that queries are not cached, if it fits.
- *
  * @param {Scene} scene
  * @param {Band} box
  * @param {number} offset

@@ -22,7 +22,6 @@ export function norm(vector) {
 
 /**
  * Return the element type of K and V (as cached) or Q (as computed).
- *
  * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header
  * @param {Kind} kind
  */
@@ -35,7 +34,6 @@ export function elementType({ model, engine }, kind) {
 /**
  * Return the tooltip lines of a column: its description, then the vector `kind` in full, or without `kind` the norm of
  * each.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -114,7 +112,6 @@ function vectorLine(now, kind, position, sub, component) {
 
 /**
  * Describe a vector in one sentence, for screen readers.
- *
  * @param {View} now
  * @param {Kind} kind
  * @param {number} position

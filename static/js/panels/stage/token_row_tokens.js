@@ -40,7 +40,6 @@ const focused = signal(null);
 
 /**
  * Return the column in the tab order: the focused or pinned one if visible, else the newest visible one.
- *
  * @param {Span} span
  */
 function tabStop([first, last]) {
@@ -130,7 +129,6 @@ function Token({ now, layout, position, sub, stop, bring }) {
 
 /**
  * Move along the columns with left and right; choose the row to read with up and down.
- *
  * @param {KeyboardEvent} event
  * @param {Omit<Shown, "layout"> & {position: number, count: number}} at
  */

@@ -50,7 +50,6 @@ export function paintVectors(scene, box, kind) {
 
 /**
  * Paint a dash for a vector whose block is freed.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Scene["palette"]} palette
  * @param {number} x
@@ -63,7 +62,6 @@ function paintReleased(c, palette, x, box) {
 
 /**
  * Paint K and V of this step: computed in `qkv`, filling their slot in `write`.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -88,7 +86,6 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
 
 /**
  * Paint K and V of a rejected draft, leaving their slot.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -110,7 +107,6 @@ function paintTaken(scene, image, p, x, box, taken) {
 
 /**
  * Paint Q of this step: computed in `qkv`, used in `attend`, not needed afterwards.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -135,7 +131,6 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
 
 /**
  * Paint the outline of a key and a value that do not exist yet.
- *
  * @param {Pick<Scene, "c" | "palette"> & {layout: {width: number}}} scene
  * @param {number} x
  * @param {Band} box

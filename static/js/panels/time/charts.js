@@ -22,7 +22,6 @@ import { sequenceFigure } from "./sequences.js";
 /**
  * Chart definitions. `figure` builds a Plotly figure from the rows, `values` lists values of the shown record, `csv` is
  * the file name. Rows are private to each chart.
- *
  * @type {Record<ChartName, {
  *   rows: (at: At & {log: TraceLog}) => any[],
  *   fidelity: "captured" | "derived",

@@ -123,7 +123,6 @@ function tipOf(name, { at, rows }, { customdata, data }) {
 
 /**
  * Describe the chart: its name and the values of the shown record.
- *
  * @param {ChartName} name
  * @param {At} at
  * @param {any[]} rows

@@ -84,7 +84,6 @@ function NumberField({ id, label, count, first, go }) {
 
 /**
  * A kind of event: its sign, its number of records, and buttons to the previous and next one.
- *
  * @param {{kind: string, label: string}} props
  */
 function Event({ kind, label }) {
@@ -121,7 +120,6 @@ function Sign({ kind }) {
 
 /**
  * Move between kinds with up and down; go to the previous or next event of the focused kind with left and right.
- *
  * @param {KeyboardEvent} event
  */
 function walk(event) {

@@ -58,7 +58,6 @@ const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`)
 /**
  * Return `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be
  * chosen. `attention`: {keyStart, weights, layer, head} of the shown query if captured, else null.
- *
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
  * @param {Attention | null} [attention] @param {Register} [register] "plain" or "short"
  * @returns {MessageKey[]}
@@ -119,7 +118,6 @@ function schedule(at) {
 
 /**
  * Describe the blocks taken from the free queue, and its length before and after.
- *
  * @param {Computed} at @returns {MessageKey[]}
  */
 function allocate(at) {
@@ -150,7 +148,6 @@ function allocate(at) {
 /**
  * Return the change of the free queue's length up to the last operation that took a block. Blocks freed by finished
  * sequences are returned later.
- *
  * @param {Op[]} ops
  */
 function queueChange(ops) {

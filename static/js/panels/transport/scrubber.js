@@ -106,7 +106,6 @@ function paint(canvas, width) {
 
 /**
  * Paint the instance of each record below the line, in the colour of its role, if there are several.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {ReturnType<typeof colours>} palette
  * @param {import("../../core/log.js").TraceLog} run
@@ -127,7 +126,6 @@ function paintInstances(c, palette, { header: { instances = [] }, records }, cou
 
 /**
  * Paint a sign where a run of events begins, and a bar to its end.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {EventSign} sign
  * @param {ReturnType<typeof colours>} palette

@@ -23,7 +23,6 @@ function of(degree, arrangement, what) {
 
 /**
  * Plot of seconds per step, or tokens per second, over the number of GPUs.
- *
  * @param {{answer: Answer, what: What}} props
  */
 export function OverDegrees({ answer, what }) {

@@ -16,7 +16,6 @@ const SYMBOLS = { decode: "circle", prefill: "square" };
 
 /**
  * Return a plot of this section.
- *
  * @param {string} id
  * @param {Answer} answer
  * @param {(answer: Answer) => {data: object[], layout: object}} figure
@@ -101,7 +100,6 @@ function roofs({ roof, ridge, dots, chosen }) {
 
 /**
  * Return a family of curves: the limits of the roofs, one per entry of `lines`.
- *
  * @param {{name: string, points: {x: number, y: number}[]}[]} lines
  * @param {string} x
  * @param {Answer} answer

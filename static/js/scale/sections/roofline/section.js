@@ -96,7 +96,6 @@ export function Section() {
 
 /**
  * Data type of the GPU's multiplications; by default the model's own if the GPU supports it.
- *
  * @param {{dtypes: string[], chosen: string}} props
  */
 function Dtype({ dtypes, chosen }) {
