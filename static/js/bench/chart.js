@@ -12,12 +12,12 @@ import { axisPoints, curves, pointAt, variantTitle } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";
 import { atText, estimateText, measureOf, numberText, quantityText } from "./words.js";
 
+/** @import {Plotly} from "../kit/plotly.js" */
+/** @import {Shown} from "./store.js" */
+
 const HEIGHT = 320;
 const SHEET = 640; // px of a sheet's width: A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
-
-/** @import {Plotly} from "../kit/plotly.js" */
-/** @import {Shown} from "./store.js" */
 
 /**
  * Content and width of a chart; `labels`: names of the records, by id.

@@ -8,6 +8,7 @@ import { estimateText, quantityText } from "./words.js";
 
 /** @import {BenchRecord} from "../core/bench.js" */
 /** @import {MetricInfo} from "./record.js" */
+
 /** @typedef {BenchRecord["findings"][number]} Finding */
 
 /** Return the threshold in the unit of the value. @param {Pick<Finding, "bar" | "unit">} finding */

@@ -4,6 +4,7 @@ import { csvText } from "../core/csv.js";
 import { inLanguage } from "../i18n/words.js";
 
 /** @import {BenchRecord} from "../core/bench.js" */
+
 /**
  * @typedef {BenchRecord["points"][number]} Point
  * @typedef {Point["figures"][string]} Figure

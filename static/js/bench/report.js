@@ -24,6 +24,7 @@ import { machineText, wasBusy, whereParts } from "./where.js";
 import { atText, momentText } from "./words.js";
 
 /** @import {Listed, Shown} from "./store.js" */
+
 /** @typedef {{all: Shown[], labels: Map<string, string>}} Parts the shown records, and their labels by id */
 
 /** @param {{scenario: string}} props */

@@ -6,6 +6,7 @@ import { parseRecord } from "./parse.js";
 
 /** @import {BenchAnswer, BenchRecord} from "../core/bench.js" */
 /** @import {Point} from "./record.js" */
+
 /**
  * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as listed
  * @typedef {{en: string, zh: string}} Text

@@ -9,6 +9,7 @@ import { atText, estimateText, highestOf, measureOf } from "./words.js";
 /** @import {MetricInfo, Point} from "./record.js" */
 /** @import {Shown} from "./store.js" */
 /** @import {Measure} from "./words.js" */
+
 /** @typedef {{name: string, info: MetricInfo, measure: Measure}} Column metric, and the format of its values */
 
 /** @param {{shown: Shown, label: string}} props `label`: origin of the record */

@@ -5,6 +5,7 @@ import { variantTitle } from "./record.js";
 import { momentText } from "./words.js";
 
 /** @import {BenchRecord} from "../core/bench.js" */
+
 /** @typedef {BenchRecord["environment"]} Environment */
 
 /**

@@ -3,6 +3,7 @@
 import { inLanguage, t } from "../i18n/words.js";
 
 /** @import {BenchRecord} from "../core/bench.js" */
+
 /**
  * @typedef {{factor: number, unit: string}} Measure value · factor is in `unit`, a text of the page, "" without one
  * @typedef {{median: number, low: number | null, high: number | null}} Estimate without an interval: null

@@ -11,6 +11,9 @@ import { optionSetting, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { applyConfig } from "./restart.js";
 
+/** @import {Performed} from "../core/wire.js" */
+/** @import {OptionValue} from "../state/settings.js" */
+
 /** Whether the model will see the draft with different punctuation than written. */
 export const rewritten = signal(false);
 
@@ -66,9 +69,6 @@ export async function prefill() {
   showStage(true);
   await command("prefill");
 }
-
-/** @import {Performed} from "../core/wire.js" */
-/** @import {OptionValue} from "../state/settings.js" */
 
 /** @type {Promise<Performed | false | null> | null} */
 let stepping = null;

@@ -7,6 +7,7 @@ import { settings } from "../state/settings.js";
 import { connection, head, layer, own, viewIndex } from "../state/store.js";
 
 /** @import {ForkStatus} from "../core/wire.js" */
+
 /**
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *

@@ -26,6 +26,9 @@ import { canOpen, hasFiles, isFollowed, isLost, isRecorded, loadCards, startOf, 
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
+/** @import {LessonState} from "../core/wire.js" */
+/** @import {Given} from "../state/lessons.js" */
+
 const LONGEST = 8; // seconds of playback of one action's records
 
 /** Return a speed at which `count` steps take at most LONGEST seconds. @param {number} count */
@@ -55,9 +58,6 @@ async function playAdded(before) {
     play();
   } else store.backToLive();
 }
-
-/** @import {LessonState} from "../core/wire.js" */
-/** @import {Given} from "../state/lessons.js" */
 
 const AGAIN = 500; // ms between two checks whether the server is back
 

@@ -6,6 +6,7 @@ import { attentionRow } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
 
 /** @import {Row} from "./sequence_view.js" */
+
 /**
  * @typedef {import("./log.js").TraceLog} Log
  * @typedef {import("./slot_origins.js").Origin} KeyOrigin where a row was computed

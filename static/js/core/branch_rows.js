@@ -5,6 +5,7 @@ import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
 
 /** @import {Kind, Node, Tree} from "./prefix_tree.js" */
+
 /**
  * @typedef {object} Branch consecutive contents without a fork and with the same kind
  * @property {number | string} id

@@ -4,6 +4,7 @@
 import { RequestParts } from "./request_parts.js";
 
 /** @import {TraceLog} from "./log.js" */
+
 /**
  * @typedef {{record: number, at: number, since: number, client: string}} Entry submission: its time and the start of
  * its wait, in seconds since the trace began

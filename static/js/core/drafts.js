@@ -1,6 +1,7 @@
 // Draft tokens of a record: speculative tokens computed after a sequence's last one, to be verified. Pure.
 
 /** @import {StepRecord} from "./trace.js" */
+
 /** @typedef {{start: number, token_bytes: Uint8Array[], accepted: number}} Drafts `start`: position of the first */
 
 /**

@@ -3,6 +3,7 @@
 import { kindOf } from "./operation_kinds.js";
 
 /** @import {StepRecord} from "./trace.js" */
+
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 
 /** Kinds of events, in the order of the menu. `tokensOf` returns the kind `token` of a sequence. */

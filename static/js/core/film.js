@@ -9,6 +9,7 @@ import { FEWEST, widestRow } from "./wide_rows.js";
 
 /** @import {TraceLog} from "./log.js" */
 /** @import {Defer} from "./trace.js" */
+
 /**
  * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query:
  * `weights` of the keys from position 0 to its own

@@ -7,11 +7,12 @@ import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { timelineOf } from "./timeline.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {BatchEntry, StepRecord} from "./trace.js" */
+
 /** Strategies that store K and V in the slots of one pool. */
 const POOLED = new Set(["paged", "first_fit", "contiguous"]);
 
-/** @import {TraceLog} from "./log.js" */
-/** @import {BatchEntry, StepRecord} from "./trace.js" */
 /**
  * @typedef {{text: string, id: number, probability: number}} Chosen
  * @typedef {object} Flow

@@ -10,6 +10,7 @@ import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 /** @import {TraceLog} from "./log.js" */
 /** @import {SequenceView} from "./sequence_view.js" */
 /** @import {Sequence} from "./state_parts.js" */
+
 /**
  * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone reason of a drop: `at` tokens were
  * computed, `lowest` is the lowest score retained

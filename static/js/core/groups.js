@@ -2,6 +2,9 @@
 // block table per group. Block ids are unique over all groups, so a block determines its group. Also computes the
 // attention span of a layer. Pure.
 
+/** @import {State} from "./state_parts.js" */
+/** @import {BlockGroup} from "./trace.js" */
+
 /**
  * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
  *   {num_layers: number}}} Header
@@ -25,9 +28,6 @@ export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 
 /** Return the blocks that a sequence still holds, in all its tables. @param {{block_tables: number[][]}} sequence */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
-
-/** @import {State} from "./state_parts.js" */
-/** @import {BlockGroup} from "./trace.js" */
 
 /** @type {WeakMap<object, Map<number, number[]>>} state -> its owners */
 const owners = new WeakMap();

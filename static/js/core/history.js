@@ -5,6 +5,7 @@ import { groupOf, heldIn, RELEASED } from "./groups.js";
 import { givesBack, sequenceOf } from "./operation_kinds.js";
 
 /** @import {Op} from "./trace.js" */
+
 /**
  * @typedef {import("./log.js").TraceLog} Log
  * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: index of the operation in its

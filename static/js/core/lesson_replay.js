@@ -5,6 +5,7 @@ import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
 /** @import {BlockMove, Done, Mended, Mending, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow} from "./wire.js" */
 /** @import {ToldText, ToldWork} from "./wire.js" */
+
 /**
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, as given; null: not sure

@@ -7,6 +7,10 @@ import { ByteLru } from "./lru.js";
 import { SlotOrigins } from "./slot_origins.js";
 import { apply, copyState, initialState } from "./state.js";
 
+/** @import {Origin} from "./slot_origins.js" */
+/** @import {State} from "./state_parts.js" */
+/** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
+
 const KEYFRAME_INTERVAL = 64; // minimum number of records between keyframes
 const BLOCKS_PER_BYTE = 4; // large pools have keyframes only where the records are long enough
 const STRIDE = 4; // minimum number of records between states cached on the way to a requested one
@@ -21,9 +25,6 @@ export const LIVE_CAPTURES = 96 * MIB;
 
 let nextId = 0;
 
-/** @import {Origin} from "./slot_origins.js" */
-/** @import {State} from "./state_parts.js" */
-/** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
 /**
  * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written `block_tables`: one
  * per block group, as the write found them

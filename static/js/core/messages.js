@@ -5,6 +5,7 @@ import { labelText, loneLabel } from "./labels.js";
 import { STRUCTS } from "./schema.js";
 
 /** @import {Header, Op, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {string | number | boolean | null | undefined} Scalar
  * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by

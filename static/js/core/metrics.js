@@ -6,6 +6,7 @@ import { RequestParts } from "./request_parts.js";
 import { kvKinds } from "./shape.js";
 
 /** @import {Header, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {{records: StepRecord[], header?: Header}} Log
  * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times record indices of the submission, the

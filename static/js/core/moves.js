@@ -2,6 +2,7 @@
 // Pure.
 
 /** @import {StepRecord} from "./trace.js" */
+
 /**
  * @typedef {object} Move
  * @property {string} transfer

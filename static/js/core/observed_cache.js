@@ -6,6 +6,7 @@ import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_
 import { residenciesOf, residencyAt } from "./observed_residency.js";
 
 /** @import {TraceLog} from "./log.js" */
+
 /**
  * @typedef {import("./trace.js").KnownSince["reason"]} Reason
  * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as

@@ -1,6 +1,7 @@
 // Figures reported by a monitored server's log, per rank; an incremental fold over the records.
 
 /** @import {KnownSince, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
  *   missed: number, outside: number}} Since `outside`: contents resident then, which are no longer known

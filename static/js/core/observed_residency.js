@@ -4,6 +4,7 @@ import { contentsOf, hashKey } from "./cached_contents.js";
 
 /** @import {Contents} from "./cached_contents.js" */
 /** @import {StepRecord, Stored} from "./trace.js" */
+
 /**
  * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Residency `to`: the record that
  * ended it, Infinity: none

@@ -2,6 +2,7 @@
 // shown, without a sign of their own. Pure.
 
 /** @import {Op} from "./trace.js" */
+
 /**
  * @typedef {object} Kind
  * @property {string} [event] its kind on the timeline (core/events.js)

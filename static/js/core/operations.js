@@ -9,6 +9,7 @@ import { tracksOf } from "./tracks.js";
 
 /** @import {MessageKey} from "./messages.js" */
 /** @import {Header, Op, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {{header: Header, records: StepRecord[]}} Log
  * @typedef {object} Entry

@@ -1,6 +1,7 @@
 // Picture of a large pool with one pixel per block: order and colour of the blocks. Pure.
 
 /** @import {Columns} from "./log_index.js" */
+
 /**
  * @typedef {[number, number, number]} Rgb
  * @typedef {"owner" | "age" | "refs" | "hits" | "group" | "tier"} Meaning

@@ -2,6 +2,7 @@
 // expanded into its blocks. Pure.
 
 /** @import {Node} from "./prefix_tree.js" */
+
 /**
  * @typedef {object} Branch
  * @property {string} id hash of its first content

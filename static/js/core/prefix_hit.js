@@ -8,6 +8,7 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 
 /** @import {Content, Eviction} from "./cached_contents.js" */
 /** @import {Node, Tree} from "./prefix_tree.js" */
+
 /**
  * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End reason for the
  * hit's end: limit of what may hit; no complete block; the next block's content was evicted; cached contents continue

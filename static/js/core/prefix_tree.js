@@ -9,6 +9,7 @@ import { groupOf, isOfStates } from "./groups.js";
 
 /** @import {Group} from "./groups.js" */
 /** @import {Block, State} from "./state_parts.js" */
+
 /**
  * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log
  * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and can be hit until its block is allocated;

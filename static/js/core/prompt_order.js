@@ -1,6 +1,7 @@
 // Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/prompt_order.py. Pure.
 
 /** @import {Move} from "./wire.js" */
+
 /** @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end */
 
 const LINE_END = -1; // stands for the token between two lines

@@ -6,6 +6,7 @@ import { isShared } from "./request_parts.js";
 
 /** @import {Log} from "./metrics.js" */
 /** @import {Track} from "./tracks.js" */
+
 /**
  * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue before
  * its admission; `receiving`: from the step that reserved space for another instance's blocks until they arrive;

@@ -7,13 +7,14 @@ import { phaseSeconds } from "./request_phases.js";
 import { allTimelines, lostTokens, timelineOf } from "./timeline.js";
 import { tracksOf } from "./tracks.js";
 
+/** @import {StepRecord} from "./trace.js" */
+
 /** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;
 /** A prefix counts as recently evicted up to this many seconds before the lookup. */
 export const MINUTE = 60;
 const FEW = 5; // length of the short lists of steps and sequences
 
-/** @import {StepRecord} from "./trace.js" */
 /**
  * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
  * @typedef {object} Row of one sequence; for a request on several instances, of all its parts

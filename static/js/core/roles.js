@@ -3,10 +3,11 @@
 import { sightOf } from "./groups.js";
 import { NamedKeys, PATTERNS } from "./patterns.js";
 
-// queries gave to that key. Updated as arrays arrive. Pure.
-
 /** @import {TraceLog} from "./log.js" */
 /** @import {AttentionRows, HeadPattern} from "./trace.js" */
+
+// queries gave to that key. Updated as arrays arrive. Pure.
+
 /** @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns] */
 
 const FEWEST = 8; // minimum number of queries for a meaningful mean

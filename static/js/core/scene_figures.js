@@ -8,6 +8,7 @@ import { kvTerms } from "./metrics.js";
 import { countSequences } from "./state.js";
 
 /** @import {TraceLog} from "./log.js" */
+
 /** @typedef {Record<string, number>} Figures */
 
 /** Bytes of a number in the model's compute type. @type {Record<string, number>} */

@@ -10,6 +10,7 @@ import { isElsewhere } from "./slot_origins.js";
 
 /** @import {TraceLog} from "./log.js" */
 /** @import {Origin} from "./slot_origins.js" */
+
 /**
  * @typedef {NonNullable<ReturnType<typeof sequenceViewAt>>} SequenceView
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row attention weights from the key at `keyStart` on

@@ -6,6 +6,7 @@ import { sameBytes } from "./state_tables.js";
 
 /** @import {State} from "./state_parts.js" */
 /** @import {Op} from "./trace.js" */
+
 /**
  * @typedef {object} Origin computation of a slot's content; for another run's, the sequence it was `loaded` for
  * @property {number} record

@@ -9,12 +9,11 @@ import { OPERATIONS } from "./state_operations.js";
 import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
 
-/** @import {Output} from "./trace.js" */
+/** @import {Block, Sequence, State} from "./state_parts.js" */
+/** @import {Op, Output, StepRecord} from "./trace.js" */
 
 export { TraceStateError };
 
-/** @import {Block, Sequence, State} from "./state_parts.js" */
-/** @import {Op, StepRecord} from "./trace.js" */
 /** @typedef {Extract<Op, {type: "copy"}>} Copy */
 
 /** @type {("seq_id" | "logical" | "src" | "dst")[]} */

@@ -24,11 +24,12 @@ import {
   setTable,
 } from "./state_tables.js";
 
+/** @import {State} from "./state_parts.js" */
+/** @import {Op} from "./trace.js" */
+
 /** Number of last lookups that determine the hit rate. */
 export const RECENT_LOOKUPS = 100;
 
-/** @import {State} from "./state_parts.js" */
-/** @import {Op} from "./trace.js" */
 /**
  * @typedef {import("./state.js").RecordOutputs} Outputs
  * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,

@@ -7,6 +7,7 @@ import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import { contentAt, expectComputed, expectEntry, freeCpuBlockOf, queue, remove } from "./state_tables.js";
 
 /** @import {Operations} from "./state_operations.js" */
+
 /**
  * @typedef {"swap_out" | "swap_in" | "load" | "store" | "await" | "receive" | "arrive" | "transfer_failed" | "hold"
  *   | "send" | "expire" | "lost" | "drop"} Outside

@@ -4,6 +4,7 @@
 // mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.
 
 /** @import {Group} from "./groups.js" */
+
 /**
  * @typedef {object} Block
  * @property {number} block_id

@@ -5,6 +5,10 @@ import { placesOf } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 
+/** @import {Budget} from "./limits.js" */
+/** @import {Sequence, State} from "./state_parts.js" */
+/** @import {Op} from "./trace.js" */
+
 /** @typedef {{block_id: number, num_blocks: number}} Hole blocks [block_id, block_id + num_blocks) */
 
 /**
@@ -39,10 +43,6 @@ export const fragmentation = (holes) => ({
   free: holes.reduce((sum, hole) => sum + hole.num_blocks, 0),
   largest: Math.max(0, ...holes.map((hole) => hole.num_blocks)),
 });
-
-/** @import {Budget} from "./limits.js" */
-/** @import {Sequence, State} from "./state_parts.js" */
-/** @import {Op} from "./trace.js" */
 
 /** Return the free queue of a block's group. @param {State} state @param {number} id */
 export const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];

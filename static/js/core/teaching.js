@@ -6,6 +6,7 @@ import { attentionRow } from "./sequence_view.js";
 import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
 /** @import {TraceLog} from "./log.js" */
+
 /** @typedef {{layer: number, head: number}} Place */
 
 /** @type {WeakMap<TraceLog, {next: number, found: Place | null}>} */

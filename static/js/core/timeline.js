@@ -2,6 +2,7 @@
 // incremental fold over the records; mirrors engine/trace/explain.py. Pure.
 
 /** @import {Defer, Op, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {object} Wait steps of a sequence in the waiting queue, until its admission or end
  * @property {number} since record

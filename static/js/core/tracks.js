@@ -6,6 +6,7 @@
 import { kindOf } from "./operation_kinds.js";
 
 /** @import {BatchEntry, Op, StepRecord} from "./trace.js" */
+
 /**
  * @typedef {"waiting" | "receiving" | "prefill" | "preempted" | "decode" | "swapped" | "idle" | "holding"} RunKind
  * `receiving`: waiting for blocks of another instance; `holding`: finished, with its blocks kept for another instance

@@ -5,6 +5,9 @@ import { isBlocks, isSequence } from "../core/messages.js";
 import { inLayers, layersText } from "./groups.js";
 import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
 
+/** @import {MessageKey, Values} from "../core/messages.js" */
+/** @import {Objection} from "../core/trace.js" */
+
 /**
  * Return an objection {rule, text, seq_id, block_id, said, counted} as a clause; unknown rules are quoted.
  * @param {Objection} one
@@ -17,8 +20,6 @@ export function objectionWords(one) {
 /** Return the sentence for a step that failed with an objection. @param {Objection} one */
 export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });
 
-/** @import {MessageKey, Values} from "../core/messages.js" */
-/** @import {Objection} from "../core/trace.js" */
 /** @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/messages/words.py */
 
 const MAX_NAMED = 6; // longer lists are truncated

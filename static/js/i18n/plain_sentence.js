@@ -9,6 +9,7 @@ import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sen
 
 /** @import {MessageKey} from "../core/messages.js" */
 /** @import {BatchEntry, Op} from "../core/trace.js" */
+
 /**
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {NonNullable<ReturnType<Log["tail"]["sequences"]["get"]>>} Sequence

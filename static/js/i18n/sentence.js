@@ -17,6 +17,7 @@ import { inRegister } from "./operations.js";
 /** @import {MessageKey} from "../core/messages.js" */
 /** @import {BatchEntry, Op, StepRecord} from "../core/trace.js" */
 /** @import {Register} from "./operations.js" */
+
 /** @typedef {import("../core/log.js").TraceLog} Log */
 
 // reported before the computation, each separately

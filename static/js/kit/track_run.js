@@ -3,6 +3,7 @@
 import { sequencePattern, wastePattern } from "./texture.js";
 
 /** @import {Palette} from "./colour.js" */
+
 /** @typedef {{kind: string, tokens?: number | "", again?: number}} Run */
 
 /**

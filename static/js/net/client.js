@@ -3,14 +3,14 @@
 import { language } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
 
+/** @import {Objection} from "../core/trace.js" */
+/** @import {Events, Told} from "../core/wire.js" */
+
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
 const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked
 const ALL = ["websocket", "polling"];
 const POLLING = ["polling"];
 const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebSockets through
-
-/** @import {Objection} from "../core/trace.js" */
-/** @import {Events, Told} from "../core/wire.js" */
 
 /**
  * The server refused a request. `message` is a sentence in the page's language where the server has one; `objection`,

@@ -8,6 +8,7 @@ import { asksForControl, createdSessions, rememberSession } from "./created_sess
 import { session } from "./session.js";
 
 /** @import {Events, Tokenized} from "../core/wire.js" */
+
 /** @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command */
 
 const LONG = 30 * 60_000; // ms; replaying a run takes as long as the run did

@@ -12,6 +12,7 @@ import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
 /** @import {Records, Status} from "../core/wire.js" */
+
 /** @typedef {Pick<Records, "first" | "records" | "captures">} Batch */
 
 const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its index is built

@@ -7,6 +7,7 @@ import { rememberSession } from "./created_sessions.js";
 
 /** @import {Joined} from "../core/wire.js" */
 /** @import {Handlers} from "./client.js" */
+
 /** @typedef {(answer: Joined) => void} AnswerHandler */
 
 const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random

@@ -6,6 +6,8 @@ import { Refusal } from "./client.js";
 import { rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
+/** @import {Events, LessonOpened, LessonState} from "../core/wire.js" */
+
 /**
  * Return the items of the lesson on `theater`. Throws Refusal or NoAnswer.
  * @param {string} theater
@@ -17,7 +19,6 @@ export async function look(theater) {
   return client.ask("lesson_look", { theater, language: language.peek(), since: 0 });
 }
 
-/** @import {Events, LessonOpened, LessonState} from "../core/wire.js" */
 /**
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure

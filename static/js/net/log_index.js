@@ -6,6 +6,9 @@ import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/log_index.js";
 import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {BlockWindow} from "../core/log_index.js" */
+
 const SOON = 200; // ms between two polls while nothing is indexed
 const AGAIN = 1000; // ms between two polls while the index is being built
 const LATER = 4000; // ms between two polls of a live run whose index is nearly complete; each poll rereads the results
@@ -16,8 +19,6 @@ const PIECE = 256; // records per request
 const BEHIND = 192; // records kept for stepping back
 const NEAR = 1024; // records; larger distances are a jump instead of a walk
 
-/** @import {Signal} from "../../vendor/signals/signals.js" */
-/** @import {BlockWindow} from "../core/log_index.js" */
 /**
  * @typedef {{
  *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,

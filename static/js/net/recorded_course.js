@@ -13,6 +13,7 @@ import { session } from "./session.js";
 /** @import {Transcript} from "../core/lesson_replay.js" */
 /** @import {LessonRetold} from "../core/wire.js" */
 /** @import {Course, Given} from "./live_course.js" */
+
 /**
  * @typedef {import("../core/wire.js").LessonRetell} RetellRequest
  * @typedef {(asked: RetellRequest) => Promise<LessonRetold>} Retell

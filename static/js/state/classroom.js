@@ -3,11 +3,9 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {ClassDesk, ClassTold, Mine, Presenting} from "../core/wire.js" */
+
 /** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
 /** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */

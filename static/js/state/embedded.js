@@ -1,5 +1,7 @@
 // Access to the log or lesson embedded in a single-file page, which has no server.
 
+/** @import {Transcript} from "../core/lesson_replay.js" */
+
 const LOG = "embedded-log";
 const LESSON = "embedded-lesson"; // prefix of its runs: -<language>-<run> follows
 
@@ -24,8 +26,6 @@ function inflated(id) {
 
 /** Return the embedded `.kvtrace` as an ArrayBuffer; null if the page embeds a lesson. */
 export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
-
-/** @import {Transcript} from "../core/lesson_replay.js" */
 
 /**
  * Return the embedded lesson.

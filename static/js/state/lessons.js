@@ -3,12 +3,10 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {Card, Earlier, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow, ToldText} from "../core/wire.js" */
 /** @import {ToldWork} from "../core/wire.js" */
+
 /**
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not

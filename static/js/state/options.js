@@ -1,8 +1,7 @@
 // Table of run options from the server (engine/options): names, values, ranges and controls. It is embedded in the
+// page's HTML, including single-file pages; other pages have none.
 
 /** @import {Control, OptionFacts} from "../core/wire.js" */
-
-// page's HTML, including single-file pages; other pages have none.
 
 /** @typedef {OptionFacts & {control: Control}} OptionRow a row that the page offers */
 

@@ -2,11 +2,7 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").ReadonlySignal<T>} Read
- */
-/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {ReadonlySignal as Read, Signal} from "../../vendor/signals/signals.js" */
 /** @import {TraceLog} from "../core/log.js" */
 /** @import {Status} from "../core/wire.js" */
 

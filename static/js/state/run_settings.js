@@ -6,6 +6,7 @@ import { firstModel, modelFacts, own } from "./store.js";
 
 /** @import {OptionRow} from "./options.js" */
 /** @import {OptionValue} from "./settings.js" */
+
 /** @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name */
 
 /** Settings that give the number of instances of each kind. */

@@ -5,6 +5,7 @@ import { settings } from "./settings.js";
 import * as store from "./store.js";
 
 /** @import {Selection} from "../core/provenance/types.js" */
+
 /** @typedef {{target: Selection, step: number | null}} Entry */
 
 const LONGEST = 32;

@@ -6,10 +6,7 @@ import { LANGUAGES } from "../i18n/language.js";
 import { APPLICATIONS, boundsOf, ENGINE, PROMPT_BOUNDS, SAMPLING } from "./options.js";
 import { flag, integer, modelId, number, oneOf, order, spelled, text, within, word } from "./setting_types.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {EngineConfig, SamplingParams} from "../core/wire.js" */
 /** @import {OptionRow} from "./options.js" */
 /** @import {SettingType} from "./setting_types.js" */

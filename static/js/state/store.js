@@ -13,6 +13,7 @@ import { settings } from "./settings.js";
 /** @import {TraceLog} from "../core/log.js" */
 /** @import {Selection} from "../core/provenance/types.js" */
 /** @import {ModelStatus} from "../core/wire.js" */
+
 /**
  * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
  * @typedef {"info" | "error"} Tone

@@ -14,6 +14,7 @@ import { lookupTable } from "./rows.js";
 
 /** @import {View} from "../../state/store.js" */
 /** @import {HeadMapLayout} from "./map_geometry.js" */
+
 /**
  * @typedef {import("../../core/slot_origins.js").Origin} KeyOrigin
  * @typedef {{count: number, best: import("../../core/trace.js").HeadPattern}} Kind number of such heads, and the

@@ -18,6 +18,7 @@ import { Proof, ProofFoot, worstCell } from "./proof.js";
 import { cellsFor } from "./rows.js";
 
 /** @import {View} from "../../state/store.js" */
+
 /** @typedef {{query: number, key: number}} Cell */
 
 const LABELLED = 9.5; // px of a cell from which tokens are drawn along the diagonal

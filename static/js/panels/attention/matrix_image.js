@@ -10,6 +10,7 @@ import { sequenceView } from "../../state/store.js";
 import { RowImage } from "./rows.js";
 
 /** @import {View} from "../../state/store.js" */
+
 /** @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later */
 
 const FILL_MS = 7; // time budget of a frame for reading rows

@@ -21,6 +21,7 @@ import { plain } from "./softmax_words.js";
 
 /** @import {AttentionOutput} from "../../core/attention_output.js" */
 /** @import {View} from "../../state/store.js" */
+
 /**
  * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
  * `query`: position in `view`, the record that computed it; `place`: position in the sequence on stage

@@ -7,6 +7,7 @@ import { colours, divergingAt } from "../../kit/colour.js";
 
 /** @import {AttentionOutput} from "../../core/attention_output.js" */
 /** @import {View} from "../../state/store.js" */
+
 /**
  * @typedef {{width: number, height: number}} Size
  * @typedef {{kind: "key" | "rest" | "sum" | "kept", y: number, keys: number[]}} Row

@@ -14,6 +14,7 @@ import { lookupTable } from "./rows.js";
 /** @import {Children} from "../../kit/html.js" */
 /** @import {View} from "../../state/store.js" */
 /** @import {HeadsLayout} from "./heads_geometry.js" */
+
 /** @typedef {{record: number, seq_id: number, position: number}} KeyOrigin */
 
 /** Whether the current row has been attended in the shown sub-step. */

@@ -11,11 +11,11 @@ import { tips } from "../../kit/tooltip.js";
 import { command } from "../../net/commands.js";
 import { connection, sequenceView } from "../../state/store.js";
 
-const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
-const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer
-
 /** @import {LayerCapture} from "../../core/trace.js" */
 /** @import {View} from "../../state/store.js" */
+
+const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
+const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer
 
 /**
  * A comparison and its results. `layers`: those compared so far.

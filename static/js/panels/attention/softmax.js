@@ -19,6 +19,7 @@ import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 
 /** @import {Children} from "../../kit/html.js" */
 /** @import {View} from "../../state/store.js" */
+
 /**
  * @typedef {Record<"score" | "exp" | "weight" | "captured" | "delta", unknown>} Cells of a row
  * @typedef {NonNullable<ReturnType<typeof attentionTerms>>} Terms

@@ -8,6 +8,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 
 /** @import {Branch} from "../../core/branch_rows.js" */
+
 /** @typedef {import("../../core/branch_rows.js").Branches} Found */
 
 const OPEN = 2; // levels expanded initially

@@ -4,6 +4,7 @@
 import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 
 /** @import {Token} from "../../runs/tokens.js" */
+
 /**
  * @typedef {import("../../core/wire.js").Answers["/api/compare"]} Answer
  * @typedef {Answer["sequences"][number]} SequencePair

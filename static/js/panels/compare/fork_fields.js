@@ -15,6 +15,7 @@ import { wantedSampling } from "../../state/run_settings.js";
 import { log, record, state, viewIndex } from "../../state/store.js";
 
 /** @import {StepRecord} from "../../core/trace.js" */
+
 /**
  * @typedef {import("../../state/options.js").OptionRow} Row
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Entered

@@ -9,11 +9,12 @@ import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";
 
+/** @import {Answers} from "../../core/wire.js" */
+/** @import {Answer, Side} from "./comparison.js" */
+
 const SOON = 300; // ms after a change
 const AGAIN = 1500; // ms between two requests while a run that is not on stage advances
 
-/** @import {Answers} from "../../core/wire.js" */
-/** @import {Answer, Side} from "./comparison.js" */
 /**
  * @typedef {Record<string, unknown>} Config
  *

@@ -10,6 +10,9 @@ import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";
 
+/** @import {Token} from "../../runs/tokens.js" */
+/** @import {Answer, SequencePair, Side} from "./comparison.js" */
+
 /** @param {KeyboardEvent & {currentTarget: HTMLElement}} event */
 function walk(event) {
   const box = event.currentTarget;
@@ -39,9 +42,6 @@ function walk(event) {
 
 /** @param {Element} box @param {string} side @returns {HTMLElement[]} */
 const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ (`button[data-side="${side}"]`))];
-
-/** @import {Token} from "../../runs/tokens.js" */
-/** @import {Answer, SequencePair, Side} from "./comparison.js" */
 
 /** Tokens rendered before and after the first difference. */
 const SPAN = { before: 24, after: 128 };

@@ -5,6 +5,7 @@ import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { isUnsaid, SIDES } from "./comparison.js";
 
 /** @import {Answer, Side} from "./comparison.js" */
+
 /**
  * @typedef {Answer["settings"][number]} SettingDifference
  * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} TotalName

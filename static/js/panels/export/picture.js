@@ -7,6 +7,7 @@ import { image, n, paint, plain, rect } from "./svg.js";
 import { escaped, fontAttributes, textOf } from "./text.js";
 
 /** @import {At} from "./svg.js" */
+
 /**
  * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing origin, definitions and parts of the
  *   picture

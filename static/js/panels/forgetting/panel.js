@@ -22,6 +22,7 @@ import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../
 /** @import {Gone} from "../../core/forgetting.js" */
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {State} from "../../core/state_parts.js" */
+
 /**
  * @typedef {import("../../core/sequence_view.js").SequenceView} View
  * @typedef {{layer: number, head: number, position: number}} Cell

@@ -12,6 +12,7 @@ import { beatAt, linear } from "./time.js";
 
 /** @import {Film} from "../../core/film.js" */
 /** @import {Size} from "./geometry.js" */
+
 /** @typedef {ReturnType<typeof sceneOf>} Scene */
 
 const MAX_ASKED = 14; // words visible to the attending query

@@ -7,6 +7,7 @@ import { paintStripes } from "./stripes.js";
 import { eased, linear } from "./time.js";
 
 /** @import {Columns, Size} from "./geometry.js" */
+
 /**
  * @typedef {{
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,

@@ -10,6 +10,7 @@ import { between, eased, linear } from "./time.js";
 
 /** @import {Box, Size} from "./geometry.js" */
 /** @import {Scene} from "./paint_race.js" */
+
 /** @typedef {ReturnType<typeof poolOf>} Pool */
 
 const FALL = [0.8, 5.4]; // s in which all columns fall, one after the other

@@ -10,6 +10,7 @@ import { between, eased, linear } from "./time.js";
 
 /** @import {Film} from "../../core/film.js" */
 /** @import {Size} from "./geometry.js" */
+
 /**
  * @typedef {ReturnType<typeof lanesOf>} RaceLayout
  * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words

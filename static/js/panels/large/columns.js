@@ -4,6 +4,7 @@ import { grouped, secondsText } from "../../i18n/words.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
 /** @import {SequenceRow} from "../../core/log_index.js" */
+
 /**
  * @typedef {"request" | "client" | "status" | "submitted_in" | "prompt" | "hit" | "output" | "missed" | "waited" |
  *   "ttft" | "tpot" | "preempted"} Name

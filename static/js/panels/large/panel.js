@@ -30,6 +30,8 @@ import { MetricRows } from "./metric_rows.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 
+/** @import {Component} from "../../kit/html.js" */
+
 /** @param {{branches: Component, observed: boolean}} props `branches`: component that renders them */
 function Prefixes({ branches, observed }) {
   const [isOpen, setOpen] = useState(false);
@@ -58,8 +60,6 @@ function Prefixes({ branches, observed }) {
     ${isOpen && found ? html`<${branches} found=${found} observed=${observed} />` : null}
   </details>`;
 }
-
-/** @import {Component} from "../../kit/html.js" */
 
 /**
  * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored

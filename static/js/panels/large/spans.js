@@ -5,6 +5,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 
 /** @import {SequenceRow} from "../../core/log_index.js" */
+
 /** @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission */
 
 const NEAR = 1000; // records shown before and after the shown one

@@ -13,6 +13,7 @@ import { captureVersion, connection, ownIsShown, selected, sequenceView } from "
 /** @import {LayerCapture} from "../../core/trace.js" */
 /** @import {ResidualAnswer, ResidualStream} from "../../core/wire.js" */
 /** @import {View} from "../../state/store.js" */
+
 /**
  * @typedef {{key: string, now: View, place: number}} Wanted `place`: the position
  * @typedef {Wanted & {

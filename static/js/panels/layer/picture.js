@@ -13,6 +13,7 @@ import { shownPart } from "./product.js";
 
 /** @import {Box} from "./geometry.js" */
 /** @import {Found} from "./model.js" */
+
 /**
  * @typedef {ReturnType<typeof layoutOf>} Layout
  * @typedef {{name: string, values: Float32Array | null, most: number, captured?: boolean, label: string, tip: string,

@@ -18,6 +18,7 @@ import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {Projection} from "../../core/wire.js" */
 /** @import {Found} from "./model.js" */
+
 /** @typedef {"q" | "k" | "v"} Vector */
 
 /** Vector whose product is shown instead of the layer's picture. @type {Signal<Vector | null>} */

@@ -1,5 +1,7 @@
 // Layout of a matrix product: the input above the weights, the row's products below, the result on the right. Pure.
 
+/** @import {Projection} from "../../core/wire.js" */
+
 const LEFT = 36; // px of the names
 const RIGHT = 92; // px of the two result columns
 const COLUMN = 16;
@@ -9,8 +11,6 @@ const GAP = 8;
 const PRODUCTS = 40; // px of the chosen row's products
 const LEAST = 64; // minimum px of the matrix
 const CELL = 2; // minimum px of a cell
-
-/** @import {Projection} from "../../core/wire.js" */
 
 /**
  * Return the boxes in width × height; `height` is the total, which may exceed the given one.

@@ -3,6 +3,7 @@
 
 /** @import {BlockMove} from "../../core/wire.js" */
 /** @import {State} from "../../state/store.js" */
+
 /**
  * @typedef {BlockMove["kind"]} Kind
  * @typedef {number | "queue"} From a sequence's table, or the free queue

@@ -10,6 +10,8 @@ import { isEmbedded } from "../../state/embedded.js";
 import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 
+/** @import {Result} from "../../state/lessons.js" */
+
 export function LessonList() {
   const all = cards.value;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -69,8 +71,6 @@ function Entry({ card }) {
 }
 
 // Learning gain: the questions by kind before the first lesson and after the last one, side by side.
-
-/** @import {Result} from "../../state/lessons.js" */
 
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };

@@ -14,6 +14,7 @@ import { choose, marks } from "./prediction.js";
 
 /** @import {Box} from "../../kit/anchors.js" */
 /** @import {Mark, Place} from "./prediction.js" */
+
 /**
  * @typedef {Mark & {box: Box, level: number, side: "left" | "middle" | "right"}} Drawn `level`: index
  *   among stacked labels or lines; `side`: side of the figure that its label must not cross

@@ -19,6 +19,10 @@ import { Gain, LessonList } from "./lesson_list.js";
 import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 
+/** @import {ToldDo} from "../../core/wire.js" */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {Item, Opened} from "../../state/lessons.js" */
+
 /**
  * @typedef {{
  *   tag: string, children: Node[], figure?: string, record?: number | null, setting?: string, thing?: string,
@@ -56,10 +60,6 @@ function link(node, inside) {
   const href = ofServer ? `.${node.href}` : node.href;
   return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
-
-/** @import {ToldDo} from "../../core/wire.js" */
-/** @import {Children} from "../../kit/html.js" */
-/** @import {Item, Opened} from "../../state/lessons.js" */
 
 const READ = new Set(["text", "show"]); // items that do not wait for the learner
 const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings

@@ -9,6 +9,7 @@ import { shownSeq } from "../../state/store.js";
 
 /** @import {ToldAsk} from "../../core/wire.js" */
 /** @import {Item} from "../../state/lessons.js" */
+
 /**
  * @typedef {NonNullable<import("../../core/wire.js").ToldOption["place"]>} Place
  * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's

@@ -18,10 +18,10 @@ import { paintPool } from "./pool_paint.js";
 import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 
-const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow keys
-
 /** @import {State} from "../../state/store.js" */
 /** @import {Layout} from "./pool_geometry.js" */
+
+const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow keys
 
 /**
  * The current layout, for overlays that connect to its blocks; null before the first measurement.

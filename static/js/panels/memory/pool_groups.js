@@ -10,6 +10,7 @@ import { tips } from "../../kit/tooltip.js";
 import { layer, log, record } from "../../state/store.js";
 
 /** @import {State} from "../../state/store.js" */
+
 /**
  * @typedef {State["block_groups"][number]} Group
  * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures

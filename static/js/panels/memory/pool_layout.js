@@ -3,6 +3,7 @@
 import { layoutOf } from "./pool_geometry.js";
 
 /** @import {Layout} from "./pool_geometry.js" */
+
 /** @typedef {import("../../state/store.js").State["block_groups"][number]} Group */
 
 const GAP = 14; // px between two pools

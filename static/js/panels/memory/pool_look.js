@@ -3,12 +3,12 @@
 import { writeProgress } from "../../kit/anchors.js";
 import { progressOf } from "./pool_motion.js";
 
-const LANDS = 0.85; // share of the flight at which the slot begins to fill
-
 /** @import {Op} from "../../core/trace.js" */
 /** @import {Progress} from "../../state/playhead.js" */
 /** @import {State} from "../../state/store.js" */
 /** @import {Slots} from "./pool_shadow.js" */
+
+const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * @template {Op["type"]} [T=Op["type"]]

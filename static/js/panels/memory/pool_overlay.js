@@ -12,12 +12,12 @@ import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
-const FEW = 6; // total table entries up to which all lines are drawn
-const SEVERAL = 64; // lines up to which they are drawn; above, only frames
-
 /** @import {State} from "../../state/store.js" */
 /** @import {Box, Layout} from "./pool_geometry.js" */
 /** @import {Travelling} from "./pool_motion.js" */
+
+const FEW = 6; // total table entries up to which all lines are drawn
+const SEVERAL = 64; // lines up to which they are drawn; above, only frames
 
 /**
  * Context of the overlay's painters: canvas `c` over `map`, whose pool is at (`left`, `top`) in the overlay's pixels

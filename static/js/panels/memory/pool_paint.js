@@ -11,11 +11,11 @@ import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.j
 import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
-const SMALL = "10px system-ui, sans-serif";
-const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
-
 /** @import {Box, Layout} from "./pool_geometry.js" */
 /** @import {Look} from "./pool_look.js" */
+
+const SMALL = "10px system-ui, sans-serif";
+const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
 
 /**
  * Context of the painters: the scene and its progress, slot reads with their brightness, and slots per block.

@@ -5,12 +5,12 @@ import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { lookAt } from "./pool_scene.js";
 
-const TEXTURED = 7; // px below which textures are not visible
-const NAMED = 18; // px from which a square shows its id
-
 /** @import {Box} from "./pool_geometry.js" */
 /** @import {Look} from "./pool_look.js" */
 /** @import {Frame} from "./pool_paint.js" */
+
+const TEXTURED = 7; // px below which textures are not visible
+const NAMED = 18; // px from which a square shows its id
 
 /** @param {Frame} frame */
 export function paintBlocks(frame) {

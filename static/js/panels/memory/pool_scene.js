@@ -13,6 +13,7 @@ import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 /** @import {Progress} from "../../state/playhead.js" */
 /** @import {State} from "../../state/store.js" */
 /** @import {Motions} from "./pool_motion.js" */
+
 /** @typedef {{before: State, after: State, motions: Motions}} Scene */
 
 /** The drawn record as motions; null without a log. */

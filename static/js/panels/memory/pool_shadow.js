@@ -5,6 +5,7 @@ import { followTable } from "../../core/history.js";
 
 /** @import {Op} from "../../core/trace.js" */
 /** @import {State} from "../../state/store.js" */
+
 /** @typedef {[first: number, end: number]} Slots of a block; `end` is exclusive */
 
 export class Shadow {

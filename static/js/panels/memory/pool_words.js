@@ -9,6 +9,7 @@ import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
 import { labelAt } from "./pool_paint.js";
 
 /** @import {State} from "../../state/store.js" */
+
 /** @typedef {State["blocks"][number]} Block */
 
 /**

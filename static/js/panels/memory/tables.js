@@ -14,6 +14,7 @@ import { connected, hovered, layer, log, select, selected, shownSeq, state } fro
 import { arriving, placeKey } from "./pool_scene.js";
 
 /** @import {State} from "../../state/store.js" */
+
 /** @typedef {State["block_groups"][number]} Group */
 
 export function Tables() {

@@ -1,6 +1,7 @@
 // Cached part of a prompt on a monitored server, derived from its cache events per token content and cache group.
 
 /** @import {Chains, Group, Link} from "../../core/observed_cache.js" */
+
 /**
  * @typedef {object} OfGroup
  * @property {Group} group

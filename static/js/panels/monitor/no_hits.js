@@ -1,6 +1,7 @@
 // Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
 /** @import {PrefixRoot, RankReport} from "../../core/observed_cache.js" */
+
 /** @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>` */
 
 const SETTING = "vllm:cache_config_info.";

@@ -14,14 +14,14 @@ import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
 
-const MAX_HEIGHT = 220; // CSS pixels
-const LARGEST = 12;
-const FRESH = 32; // records for which a content counts as newly stored
-
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
 /** @import {Block} from "../../core/state_parts.js" */
 /** @import {Header} from "../../core/trace.js" */
 /** @import {Component} from "../../kit/html.js" */
+
+const MAX_HEIGHT = 220; // CSS pixels
+const LARGEST = 12;
+const FRESH = 32; // records for which a content counts as newly stored
 
 /** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {

@@ -7,6 +7,7 @@ import { kvHeadOf, kvHeadsOf } from "../../core/shape.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
 /** @import {TraceLog} from "../../core/log.js" */
+
 /**
  * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *

@@ -13,12 +13,12 @@ import { withValue } from "../../kit/inputs.js";
 import { canTokenize, tokensOf } from "../../net/commands.js";
 import { log, numRecords, shownSeq, state } from "../../state/store.js";
 
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {Hit} from "../../core/prefix_hit.js" */
+
 const WAIT = 250; // ms without typing before the server is asked to tokenize
 const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first
 const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's name
-
-/** @import {Signal} from "../../../vendor/signals/signals.js" */
-/** @import {Hit} from "../../core/prefix_hit.js" */
 
 /**
  * The looked-up prompt: a sequence of the run, or a text with its tokens (null until they arrive).

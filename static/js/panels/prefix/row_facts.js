@@ -7,16 +7,17 @@ import { hashText } from "../../i18n/operations.js";
 import { grouped, t } from "../../i18n/words.js";
 import { log } from "../../state/store.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Row} from "../../core/prefix_branches.js" */
+/** @import {Node} from "../../core/prefix_tree.js" */
+/** @import {State} from "../../state/store.js" */
+
 /** Whether the log omits texts and token ids and has only counts, blocks and times. */
 export const isPrivate = () => log.value?.header.engine.private === true;
 
 const FEW = 3; // maximum runs of block ids listed
 const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
-/** @import {TraceLog} from "../../core/log.js" */
-/** @import {Row} from "../../core/prefix_branches.js" */
-/** @import {Node} from "../../core/prefix_tree.js" */
-/** @import {State} from "../../state/store.js" */
 /** @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated */
 
 /**

@@ -14,6 +14,9 @@ import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected, state } from "../../state/store.js";
 
+/** @import {LifeEvent, LinkOf, Selection} from "../../core/provenance/types.js" */
+/** @import {ChainLink} from "../../state/store.js" */
+
 /** @type {Record<string, string>} */
 const FORMULAS = {
   slot: "block_id · block_size + position mod block_size",
@@ -22,8 +25,6 @@ const FORMULAS = {
   figure: "slots · bytes per token",
   part: "slots · bytes per token",
 };
-/** @import {LifeEvent, LinkOf, Selection} from "../../core/provenance/types.js" */
-/** @import {ChainLink} from "../../state/store.js" */
 
 const MAX_EVENTS = 40;
 

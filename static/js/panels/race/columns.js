@@ -6,6 +6,7 @@ import { roofs } from "../../net/rooflines.js";
 import { racing } from "./model.js";
 
 /** @import {LaneFigures} from "./figures.js" */
+
 /**
  * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
  * @typedef {"intensity" | "copied" | "storage" | "totalCopied"} CountedKey

@@ -10,6 +10,7 @@ import { align, sequencesAt } from "../../runs/tokens.js";
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {StepRecord} from "../../core/trace.js" */
 /** @import {Aligned} from "../../runs/tokens.js" */
+
 /**
  * @typedef {ReturnType<typeof laneAt>} LaneFigures
  * @typedef {{step: number, lanes: LaneFigures[], tokens: Aligned, finished: boolean}} Race

@@ -15,11 +15,11 @@ import { LaneSlots, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
 
-const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
-const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
-
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {LaneFigures} from "./figures.js" */
+
+const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
+const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function LaneTable({ logs, now }) {

@@ -18,6 +18,7 @@ import { log, numRecords, viewIndex } from "../../state/store.js";
 
 /** @import {Segment} from "../../core/request_phases.js" */
 /** @import {Row} from "../../core/requests.js" */
+
 /**
  * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: from the
  *   request's submission

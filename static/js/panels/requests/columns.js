@@ -7,6 +7,7 @@ import { html } from "../../kit/html.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
 /** @import {Row} from "../../core/requests.js" */
+
 /**
  * @typedef {Exclude<keyof Row, "seq" | "parts" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column

@@ -19,9 +19,9 @@ import { Lists } from "./lists.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 
-const WIDE = 860; // px from which table and story fit side by side
-
 /** @import {View} from "./head.js" */
+
+const WIDE = 860; // px from which table and story fit side by side
 
 /**
  * Visible part in narrow layouts. A link that names a sequence opens its story.

@@ -1,6 +1,7 @@
 // Marks of events on a track.
 
 /** @import {Palette} from "../../kit/colour.js" */
+
 /** @typedef {(c: CanvasRenderingContext2D, palette: Palette, x: number, y: number) => void} Shape */
 
 /**

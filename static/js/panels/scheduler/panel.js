@@ -23,6 +23,7 @@ import { paintTracks } from "./paint.js";
 
 /** @import {Layout} from "./geometry.js" */
 /** @import {Track, Tracks} from "./paint.js" */
+
 /**
  * @typedef {import("../../core/tracks.js").Tracks} AllTracks
  * @typedef {{track: number, record: number}} Place

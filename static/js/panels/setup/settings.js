@@ -14,6 +14,7 @@ import { optionSetting, settings } from "../../state/settings.js";
 /** @import {Children} from "../../kit/html.js" */
 /** @import {OptionRow} from "../../state/options.js" */
 /** @import {OptionValue} from "../../state/settings.js" */
+
 /** @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field */
 
 export function CacheSettings() {

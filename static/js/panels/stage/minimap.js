@@ -10,15 +10,13 @@ import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { pointed, sequenceView } from "../../state/store.js";
 import { miniature, pooledWeights } from "./geometry.js";
 
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {Columns, Miniature} from "./geometry.js" */
+
 const LINE = 3; // px of the line of prompt and generated tokens
 const EDGES_FROM = 4; // minimum px between block edges that are drawn
 const ARROW = 64; // px scrolled by an arrow key
 
-/**
- * @template T
- * @typedef {import("../../../vendor/signals/signals.js").Signal<T>} Signal
- */
-/** @import {Columns, Miniature} from "./geometry.js" */
 /** @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport */
 
 /**

@@ -40,6 +40,8 @@ import {
 import { TokenRow } from "./token_row.js";
 import { done, sampledAt } from "./token_row_columns.js";
 
+/** @import {Children} from "../../kit/html.js" */
+
 const Links = lazy(async () => (await import("./chain_links.js")).Links);
 
 function Chain() {
@@ -54,8 +56,6 @@ function Chain() {
 function leave({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
-
-/** @import {Children} from "../../kit/html.js" */
 
 export function Panel() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1"

@@ -26,6 +26,7 @@ import { columnTip } from "./token_row_tip.js";
 import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
 /** @import {View} from "../../state/store.js" */
+
 /** @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry */
 
 const MAX_FETCHES = 64; // maximum number of arrays requested at once

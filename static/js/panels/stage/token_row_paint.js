@@ -12,6 +12,10 @@ import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
 import { paintNames } from "./token_row_names.js";
 import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
 
+/** @import {View} from "../../state/store.js" */
+/** @import {Band, Columns} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
+
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // largest magnitude of each row's scale, for its legend
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
@@ -22,9 +26,6 @@ const OUTLINE = 46; // maximum px of an outlined column
 
 export const rangesOf = () => ranges.value;
 
-/** @import {View} from "../../state/store.js" */
-/** @import {Band, Columns} from "./geometry.js" */
-/** @import {Kind} from "./token_row_columns.js" */
 /**
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
  * @typedef {{

@@ -19,14 +19,15 @@ import {
 } from "./token_row_columns.js";
 import { columnTip, vectorSentence } from "./token_row_tip.js";
 
-const PAGE = 10; // columns per Page Up or Page Down
-
-/** Row whose numbers the keyboard reads, or null. @type {Signal<Kind | null>} */
-const readRow = signal(null);
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {View} from "../../state/store.js" */
 /** @import {Columns} from "./geometry.js" */
 /** @import {Kind} from "./token_row_columns.js" */
+
+const PAGE = 10; // columns per Page Up or Page Down
+
+/** Row whose numbers the keyboard reads, or null. @type {Signal<Kind | null>} */
+const readRow = signal(null);
 /**
  * @typedef {[first: number, last: number]} Span positions; `last` is exclusive
  * @typedef {{now: View, layout: Columns, sub: number | null, bring: (position: number) => void}} Shown

@@ -12,9 +12,10 @@ import { PHASES, viewSub } from "../../state/playhead.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { ClientLanes } from "./clients.js";
 
+/** @import {Flow} from "../../core/flow.js" */
+
 const FEW_IDS = 4; // ids of a prompt shown
 const MAX_TEXT = 24; // characters
-/** @import {Flow} from "../../core/flow.js" */
 
 /**
  * `vllm`: class and method in vLLM that do this. `subs`: sub-steps in which the component works.

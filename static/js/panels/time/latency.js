@@ -8,6 +8,7 @@ import { MS, PHASES, rowAt } from "./rows.js";
 
 /** @import {Palette} from "../../kit/colour.js" */
 /** @import {At, Value} from "./charts.js" */
+
 /** @typedef {ReturnType<typeof stepRows>[number]} Row */
 
 /** @type {("sample" | "prepare" | "schedule")[]} above the forward pass */

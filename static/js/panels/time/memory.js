@@ -7,6 +7,7 @@ import { axis, stepBand } from "../../kit/plotly.js";
 import { rowAt } from "./rows.js";
 
 /** @import {At, Value} from "./charts.js" */
+
 /**
  * @typedef {ReturnType<typeof memoryRows>[number]} Row
  * @typedef {"used" | "wasted" | "held" | "cached" | "pool"} Field

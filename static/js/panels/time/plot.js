@@ -13,6 +13,7 @@ import { goTo } from "../../state/store.js";
 import { CHARTS } from "./charts.js";
 
 /** @import {At, ChartName} from "./charts.js" */
+
 /**
  * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
  * @typedef {{event: PointerEvent, points: Point[]}} Happening

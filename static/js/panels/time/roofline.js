@@ -8,6 +8,7 @@ import { axis } from "../../kit/plotly.js";
 import { PHASES, rateText, rowAt } from "./rows.js";
 
 /** @import {At, Value} from "./charts.js" */
+
 /** @typedef {ReturnType<typeof rooflineRows>[number]} Row */
 
 const SYMBOLS = { prefill: "square", decode: "circle", mixed: "diamond" };

@@ -7,6 +7,7 @@ import { axis } from "../../kit/plotly.js";
 import { MS } from "./rows.js";
 
 /** @import {At} from "./charts.js" */
+
 /** @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row */
 
 /**

@@ -25,6 +25,7 @@ import { hasText } from "../../i18n/words.js";
 /** @import {MessageKey} from "../../core/messages.js" */
 /** @import {BatchEntry, Op} from "../../core/trace.js" */
 /** @import {Register} from "../../i18n/operations.js" */
+
 /**
  * @typedef {import("../../core/log.js").TraceLog} Log
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention

@@ -8,6 +8,7 @@ import { axis } from "../../../kit/plotly.js";
 import { Plot } from "../../plot.js";
 
 /** @import {Answer, Arrangement, Degree} from "./section.js" */
+
 /** @typedef {"latency" | "throughput"} What */
 
 const SPLIT = /** @type {Arrangement[]} */ (["inter", "intra"]); // with more than one GPU

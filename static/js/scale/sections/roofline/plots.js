@@ -8,6 +8,7 @@ import { axis } from "../../../kit/plotly.js";
 import { lineAt, Plot } from "../../plot.js";
 
 /** @import {Answer, Phase, StepPoint} from "./section.js" */
+
 /** @typedef {{answer: Answer}} Props */
 
 const PHASES = /** @type {Phase[]} */ (["decode", "prefill"]);

@@ -9,6 +9,8 @@ import { decimalText, ScaleNumber } from "../../number.js";
 import { useResult } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
+/** @import {Derived} from "../../number.js" */
+
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   r_model: { type: name, initial: "", place: true },
@@ -23,8 +25,6 @@ export const TABLE = {
 const values = inputs(TABLE);
 const OURS = new Set(["here", "recorded"]); // this machine now, and as recorded while idle
 const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the model's limit
-
-/** @import {Derived} from "../../number.js" */
 
 /**
  * As defined in `app/scale/steps.py`.

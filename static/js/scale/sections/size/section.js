@@ -13,6 +13,8 @@ import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 import { Ranks } from "./ranks.js";
 
+/** @import {Derived, Mistake} from "../../number.js" */
+
 /**
  * As defined in `engine/accounting/cited.py`.
  *
@@ -109,8 +111,6 @@ const config = {
     large.value = short ? null : found;
   },
 };
-
-/** @import {Derived, Mistake} from "../../number.js" */
 
 /**
  * As defined in `app/scale/size.py`.
