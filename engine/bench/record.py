@@ -73,6 +73,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     command: str
     commit: str | None  # of this program; None outside of a repository
     modified: bool | None  # whether files of engine/ or app/ differed from it
+    code: str | None = None  # `code_of_a_step`; None: of a file from before this field
     system: str
     machine: Machine
     num_cpus: int

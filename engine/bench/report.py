@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from engine.bench.code import code_of_a_step
 from engine.bench.gains import gain
 from engine.bench.quiet import QUIET
 from engine.bench.record import Figure, Finding, Point, Record
@@ -26,6 +27,7 @@ _WORDS = {
     "tokens": ("outputs differ from the reference's", "输出与参照不同"),
     "stopped": ("stopped early", "提前停止"),
     "others": ("others used", "其他程序占用"),
+    "older": ("Measured before the code of a step last changed", "在单步代码最近一次改动之前测量"),
     "scenario": ("scenario", "场景"),
     "busy": (
         "Others used more than a tenth of a CPU while these ran (CPUs)",
@@ -126,11 +128,13 @@ def details(record: Record, language: Language = "en") -> str:
 
 def machines(records: list[Record]) -> str:
     """Return where these records were made: one line, or one for each machine and version with the scenarios made
-    there.
+    there, each with its day and commit.
     """
     made: dict[str, list[str]] = {}
     for record in records:
-        made.setdefault(machine_line(record), []).append(record.scenario.id)
+        where, commit = record.environment, (record.environment.commit or "")[:8]
+        name = f"{record.scenario.id} ({', '.join(filter(None, (where.created[:10], commit)))})"
+        made.setdefault(machine_line(record), []).append(name)
     if len(made) == 1:
         return f"{next(iter(made))}."
     return "\n".join(f"- {line}: {', '.join(names)}" for line, names in made.items())
@@ -187,6 +191,8 @@ def _where(record: Record, language: Language) -> str:
         parts.append(f"{word('others')} {where.busy_cpus:.2f} CPU")
     if not record.complete:
         parts.append(word("stopped"))
+    if where.code != code_of_a_step():
+        parts.append(word("older").lower())
     return "; ".join(parts) + f". `{where.command}`"
 
 

@@ -51,7 +51,7 @@ export async function fetchIndex() {
 }
 
 /** @type {BenchAnswer} */
-const NOTHING = { scenarios: [], records: [], can_run: false, keeps_records: true };
+const NOTHING = { scenarios: [], records: [], can_run: false, keeps_records: true, code: "" };
 
 /** Return the server's list; an empty one without a response. */
 export const listed = () => (index.value && index.value !== "failed" ? index.value : NOTHING);

@@ -2,6 +2,7 @@
 
 import { bytesText, t } from "../i18n/words.js";
 import { variantTitle } from "./record.js";
+import { listed } from "./store.js";
 import { momentText } from "./words.js";
 
 /** @import {BenchRecord} from "../core/bench.js" */
@@ -41,6 +42,7 @@ export function whereParts(record) {
     t("bench.where.seed", { seed: e.seed }),
     t(record.complete === false ? "bench.where.stopped" : "bench.where.rounds", { n: record.rounds }),
     quietText(e),
+    isOlder(e) && t("bench.where.older"),
   ].flatMap((part) => part || []);
 }
 
@@ -52,6 +54,9 @@ function quietText({ quiet, busy_cpus: busy }) {
     ? t("bench.where.quiet", { busy })
     : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
 }
+
+/** Return whether the code of a step has changed since. @param {Environment} environment */
+const isOlder = ({ code }) => listed().code !== "" && code !== listed().code;
 
 /** Return whether the timings deserve caution. @param {{environment: Environment}} record */
 export const wasBusy = ({ environment: { quiet, busy_cpus: busy } }) => !quiet || (busy ?? 0) > 0.1;

@@ -14,6 +14,7 @@ export interface Axis {
 
 export interface BenchAnswer {
   can_run: boolean;
+  code: string;
   keeps_records: boolean;
   records: Listed[];
   scenarios: ScenarioCard[];
@@ -44,6 +45,7 @@ export interface Environment {
   command: string;
   commit: string | null;
   modified: boolean | null;
+  code: string | null;
   system: string;
   machine: Machine;
   num_cpus: number;

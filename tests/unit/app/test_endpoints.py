@@ -18,6 +18,7 @@ from app.recordings import endpoints
 from app.server import api, api_models, events
 from app.server.lesson_events import LESSON_EVENTS
 from app.session.messages import Message
+from engine.bench.code import code_of_a_step
 from engine.trace import codec
 from engine.trace.records import Memory, StepRecord, Timing
 from tests.server.fake import FakeModel
@@ -114,7 +115,13 @@ def test_the_list_of_benchmarks():
     records = SimpleNamespace(scenarios=lambda: [{"id": "a"}], all=list)
     runs = SimpleNamespace(can_run=True, keeps_records=False)
     answer = value(bench_page.index(bench_page.BenchContext(records, runs), asked("/")))  # type: ignore[arg-type]
-    assert answer == {"scenarios": [{"id": "a"}], "records": [], "can_run": True, "keeps_records": False}
+    assert answer == {
+        "scenarios": [{"id": "a"}],
+        "records": [],
+        "can_run": True,
+        "keeps_records": False,
+        "code": code_of_a_step(),
+    }
 
 
 def test_every_event_has_a_message_and_a_method_of_its_name():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from engine.bench import code
 from engine.bench.errors import BenchError
 from engine.bench.record import RESULTS, Finding, read_record, read_records, write_record
 from engine.bench.report import caveats, details, insert, leading, machines, summary
@@ -92,6 +93,28 @@ def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
     assert "tenth of a CPU while these ran (CPUs): small (0.39)." in told and "Stopped early: small (3 rounds)." in told
 
 
+def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another kernel, and a file from before the field; not another folder with the same files, nor another room."""
+    files = {"engine.py": "x", "cache/a.py": "y", "model/kernels/linear.c": "z", "bench/a.py": "w"}
+    codes = []
+    for folder, name, text in (
+        ("a", "", ""),
+        ("b", "", ""),
+        ("c", "bench/a.py", "v"),
+        ("d", "model/kernels/linear.c", "v"),
+    ):
+        for file, content in {**files, **({name: text} if name else {})}.items():
+            path = tmp_path / folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        monkeypatch.setattr(code, "ENGINE", tmp_path / folder)
+        codes.append(code.code_of_a_step.__wrapped__())
+    assert codes[0] == codes[1] == codes[2] != codes[3]
+    for other in (codes[3], None):
+        older = replace(RECORD, environment=replace(RECORD.environment, code=other))
+        assert "before the code" in details(older) and "before the code" not in details(RECORD)
+
+
 def test_a_table_replaces_what_stands_between_the_marks() -> None:
     document = "before\n<!-- all measured -->\nold\n<!-- /all measured -->\nafter\n"
     written = insert(document, [FOUND])
@@ -140,4 +163,4 @@ def test_records_of_two_machines_are_not_said_to_be_of_one() -> None:
     assert machines([FOUND]).count("\n") == 0 and machines([FOUND, FOUND]) == machines([FOUND])
     first, second = machines([FOUND, other]).splitlines()
     assert FOUND.environment.machine.processor in first and second.startswith("- another, ")
-    assert first.endswith(": small") and second.endswith(": small")
+    assert first.endswith(": small (2026-01-01)") and second.endswith(": small (2026-01-01)")
