@@ -15,7 +15,6 @@ from app.openai.request import ApiRequest
 from engine.trace.limits import MAX_WHOLE, Int
 
 NAMES = {"prompt": "messages", "max_tokens": "max_tokens", "stop": "stop_sequences"}
-IS_THINKING = {"enabled": True, "adaptive": True, "disabled": False}  # the template's enable_thinking, by thinking.type
 
 
 class _Block(Struct, kw_only=True, forbid_unknown_fields=True, tag_field="type"):

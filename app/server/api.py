@@ -31,7 +31,6 @@ from engine.trace.records import Capture, Header, StepRecord
 MSGPACK = "application/msgpack"
 MAX_RECORDS = 256  # records whose layers one request may ask for
 MAX_ARRAYS = 8 << 20  # bytes: an answer takes no further record beyond them
-CHUNK = 1 << 18  # bytes of a download at a time
 
 
 class ApiContext(NamedTuple):

@@ -64,8 +64,3 @@ def stored_element(dtype: str) -> tuple[float, int]:
     if dtype.startswith("fp8"):
         return 1, 0
     return bytes_per_element(dtype), {"int8": 2, "int4": 4}.get(dtype, 0)
-
-
-def kv_bytes(facts: ModelShape, num_tokens: int, element_bytes: float | None = None) -> int:
-    """Return the bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
-    return kv_bytes_per_token(facts, element_bytes) * num_tokens

@@ -265,11 +265,6 @@ def gpu_presets() -> tuple[GpuPreset, ...]:
     return tuple(_shipped().gpu)
 
 
-def link_presets() -> tuple[LinkPreset, ...]:
-    """Return the links that come with the program, in the order of the file."""
-    return tuple(_shipped().link)
-
-
 @functools.cache
 def _shipped() -> PresetFile:
     read = [read_presets(FILE.with_name(name)) for name in ("models.toml", "gpus.toml", "links.toml")]

@@ -2,10 +2,14 @@
 
 A file is TOML. `[workload]`, `[engine]` and `[sampling]` are the base; each point of the `[axis]` and each variant
 replaces some of their settings by dotted path (`"engine.block_size" = 4`, or a whole table, `workload = {…}`).
+
+A headline that lists several points or baselines (`at`, `against`) stands for one of each. In its title `{at}` and
+`{against}` are the titles of the point and of the baseline, or what `[names]` calls them.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -218,13 +222,37 @@ def read_scenario(path: Path) -> Scenario:
         BenchError: what is wrong, and where in the file.
     """
     try:
-        scenario = decode_toml(path.read_bytes(), Scenario)
+        tree = decode_toml(path.read_bytes(), dict[str, Any])
+        names = msgspec.convert(tree.pop("names", {}), dict[str, Text])
+        headlines = msgspec.convert(tree.pop("headlines", []), list[dict[str, Any]])
+        scenario = msgspec.convert(tree, Scenario)
+        scenario = replace(scenario, headlines=_spread(headlines, scenario, names))
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:  # ValidationError is one
         raise BenchError(f"{path.name} is not a scenario: {error}") from error
     check(scenario)
     return scenario
+
+
+def _spread(headlines: list[dict[str, Any]], scenario: Scenario, names: dict[str, Text]) -> list[Headline]:
+    """Return one headline for each point and baseline that a headline of the file lists."""
+    titles: dict[Any, Text | None] = {case.value: case.title for case in scenario.axis.points()}
+    titles |= {variant.id: variant.title for variant in scenario.variants} | names
+    found = []
+    for headline in headlines:
+        for at, against in product(_listed(headline.get("at")), _listed(headline.get("against"))):
+            one = msgspec.convert({**headline, "at": at, "against": against}, Headline)
+            en, zh = one.title.en, one.title.zh
+            for part, name in (("{at}", titles.get(at)), ("{against}", titles.get(against))):
+                if name is not None:
+                    en, zh = en.replace(part, name.en), zh.replace(part, name.zh)
+            found.append(replace(one, title=Text(en=en, zh=zh)))
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def check(scenario: Scenario) -> None:

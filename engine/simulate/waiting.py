@@ -1,8 +1,7 @@
 """How long a request waits in an M/D/1 queue: Poisson arrivals, one service time, first come first served.
 
-The mean is Pollaczek and Khinchine's; the distribution is Franx's ("A simple solution for the M/D/c waiting time
-distribution", Operations Research Letters 29, 2001), whose terms are all positive, so nothing cancels as it does in
-Erlang's and Crommelin's alternating sums.
+The distribution is Franx's ("A simple solution for the M/D/c waiting time distribution", Operations Research Letters
+29, 2001), whose terms are all positive, so nothing cancels as it does in Erlang's and Crommelin's alternating sums.
 """
 
 from __future__ import annotations
@@ -14,16 +13,6 @@ from itertools import accumulate
 EXACT = 64  # numbers of customers that are computed one by one; beyond, each is the same part of the one before
 TAPS = 40  # a Poisson variable of mean < 1 exceeds 40 with a probability below 1e-49
 SEARCH = 40  # halvings of what a rate can be: to a trillionth of it
-
-
-def mean_wait(rate: float, service: float) -> float:
-    """Return the seconds in the queue, on average: R · S² / (2 · (1 − R · S)).
-
-    Raises:
-        ValueError: the queue would grow without end.
-    """
-    _check(rate, service)
-    return rate * service**2 / (2 * (1 - rate * service))
 
 
 def share_within(rate: float, service: float, seconds: float) -> float:

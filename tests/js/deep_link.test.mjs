@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { firstDecodes, initialEvent, initialRecord } from "../../static/js/control/deep_link.js";
 import { parseTrace } from "../../static/js/core/file.js";
-import { firstDecodes, initialEvent, initialRecord } from "../../static/js/core/initial_record.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { header, op, recordsOf } from "./log_builder.mjs";
 import { file, later, session, settings, store } from "./session_page.mjs";

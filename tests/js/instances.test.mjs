@@ -9,15 +9,15 @@ import { flowOf } from "../../static/js/core/flow.js";
 import { bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { instanceName, ownAtCompute, ownGroups, recordBefore } from "../../static/js/core/instances.js";
-import { cellAt, tracksOf } from "../../static/js/core/tracks.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
 import { RequestParts } from "../../static/js/core/request_parts.js";
 import { barOf, segmentsOf } from "../../static/js/core/request_phases.js";
-import { tracksOfParts, requestFigures } from "../../static/js/core/requests.js";
+import { requestFigures, tracksOfParts } from "../../static/js/core/requests.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { sequenceRows } from "../../static/js/core/series.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
+import { cellAt, tracksOf } from "../../static/js/core/tracks.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/instances.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);

@@ -12,7 +12,7 @@ import {
   tokensOf,
 } from "../../static/js/core/events.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { SIGNS } from "../../static/js/kit/event_marks.js";
+import { SIGNS } from "../../static/js/panels/transport/scrubber.js";
 import { announcer } from "../../static/js/panels/transport/sentence.js";
 import { header, records } from "./log_builder.mjs";
 import { en } from "./words.mjs";

@@ -3,11 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { tracksOf } from "../../static/js/core/tracks.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
+import { tracksOf } from "../../static/js/core/tracks.js";
 import { nextOrder, orderOf } from "../../static/js/kit/table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";

@@ -8,9 +8,9 @@ import {
   budgetScale,
   GUTTER,
   labelEvery,
-  tracksLayout,
   recordsInSight,
   rowsFit,
+  tracksLayout,
 } from "../../static/js/panels/scheduler/geometry.js";
 import { connection, own } from "../../static/js/state/store.js";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { crossing } from "../../static/js/core/groups.js";
 import { sequenceViewAt, storedStates } from "../../static/js/core/sequence_view.js";
-import { crossing } from "../../static/js/core/state_bytes.js";
 import { laneAt } from "../../static/js/panels/race/figures.js";
 import { rows } from "../../static/js/panels/stage/geometry.js";
 import { logOf, released } from "./histories.mjs";

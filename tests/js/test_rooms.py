@@ -121,6 +121,11 @@ def test_a_file_that_cannot_be_read_at_once_is_found(monkeypatch: pytest.MonkeyP
     assert too_much_at_once(tmp_path / "a.js") == ["a.js:2", "a.js: 301 lines"]
 
 
+def test_jsdoc_imports_its_types_and_begins_tags_below_its_text() -> None:
+    old = re.compile(r"@typedef \{import\(\"[^\"]+\"\)\.(\w+)\} \1\b|^ *\*\n *\* @(?:param|returns|template)\b", re.M)
+    assert [path.name for path in JS.rglob("*.js") if old.search(path.read_text(encoding="utf-8"))] == []
+
+
 def late_focus(text: str) -> list[int]:
     """Lines of effects after painting that move the focus."""
     found = []

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { cellAt, Tracks, tracksIn, tracksOf, marksIn } from "../../static/js/core/tracks.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
+import { cellAt, marksIn, Tracks, tracksIn, tracksOf } from "../../static/js/core/tracks.js";
 import { entryText } from "../../static/js/i18n/operations.js";
 import { speak } from "./words.mjs";
 

@@ -17,7 +17,7 @@ from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace import codec
-from engine.trace.operations import Adjust, Choose, Sample
+from engine.trace.operations import Choose, Sample
 from engine.trace.records import StepRecord, Timing
 from tests.server.conftest import Client, Server, wait_for
 from tests.unit.engine.runs import tiny_llama
@@ -144,25 +144,6 @@ def test_the_comparison_of_a_run_and_its_fork(server, client, theater):
     assert compared(server, theater, fork)["runs"][0]["num_records"] == len(original) + 1
 
 
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [
-        ({"kind": "request", "text": "one more", "sampling": SAMPLING}, "submit"),
-        ({"kind": "abort", "request_id": "a"}, "abort"),
-        ({"kind": "sampling", "request_id": "a", "sampling": {"temperature": 2.0, "seed": 5}}, "adjust"),
-    ],
-)
-def test_changes_at_a_record(server, client, theater, change, kind):
-    perform(client, theater)
-    made = client.do("fork", theater=theater, at=6, change=change)["theater"]
-    settled(client, server, made)
-    original, fork = records_of(client, theater), records_of(client, made)
-    assert fork[:6] == original[:6] and fork[6].kind == kind
-    if kind == "adjust":
-        (adjust,) = fork[6].ops
-        assert isinstance(adjust, Adjust) and (adjust.sampling["temperature"], adjust.sampling["seed"]) == (2.0, 5)
-
-
 def test_other_settings_play_the_same_inputs_from_the_beginning(server, client, theater):
     perform(client, theater)
     made = client.do("fork", theater=theater, at=0, change={"kind": "config", "config": {"block_size": 8}})
@@ -180,13 +161,6 @@ def test_a_fork_can_stop_at_the_change(server, client, theater):
     made = client.do("fork", theater=theater, at=4, change={"kind": "abort", "request_id": "a"}, follow=False)
     assert settled(client, server, made["theater"])["num_records"] == 5
     assert client.do("step", theater=made["theater"])["performed"] == 1
-
-
-def test_sampled_runs_come_again_too(server, client, theater):
-    perform(client, theater, temperature=1.0)
-    made = client.do("fork", theater=theater, at=11, change=None)
-    settled(client, server, made["theater"])
-    assert records_of(client, made["theater"]) == records_of(client, theater)
 
 
 def test_refusals_leave_no_theater_behind(server, client, theater):

@@ -1,11 +1,6 @@
 """GET /metrics of a server: all theaters, since it began, for vLLM's board."""
 
-import contextlib
-import random
 import re
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -20,8 +15,6 @@ from app.metrics import names
 from app.metrics.http import HttpRequests
 from app.session.closing import Closing
 from engine.config import EngineConfig
-from engine.trace.operations import Finish, Submit
-from engine.trace.operations import Sample as SampleOp
 from tests.server.conftest import Client, Server, wait_for
 
 # The series that the panels of vLLM's board ask for by `model_name` (examples/observability/prometheus_grafana,
@@ -212,50 +205,6 @@ def test_a_server_without_a_run_says_only_what_its_process_takes(make_server: Ca
     samples = scraped(make_server(config=EngineConfig(block_size=4, num_blocks=8)).url)
     assert not [name for name in samples if name.startswith("vllm:")]
     assert samples["process_resident_memory_bytes"][0].value > 0
-
-
-def test_they_add_up_when_a_third_of_the_clients_leave(make_server: Callable[..., Server]) -> None:
-    """Against the log: every request ends once, every token is counted once, nothing is held and nothing waits."""
-    server = make_server(api=ApiSettings(), config=EngineConfig(block_size=4, num_blocks=512, max_num_seqs=8))
-    server.model.step_seconds = 0.002
-    dice = random.Random(7)
-
-    def ask(i: int, leaves_after: float | None) -> None:
-        body = {"model": "fake", "prompt": "abc" * (1 + i % 5), "max_tokens": 12, "stream": i % 2 == 0}
-        with (
-            contextlib.suppress(requests.Timeout),
-            requests.post(f"{server.url}/v1/completions", json=body, stream=True, timeout=leaves_after or 60) as answer,
-        ):
-            assert answer.status_code == 200
-            if leaves_after is None:
-                assert answer.content
-            else:
-                time.sleep(leaves_after)
-
-    plan = [dice.uniform(0.01, 0.3) if i % 3 == 0 else None for i in range(45)]
-    threads = [threading.Thread(target=ask, args=(i, leaves)) for i, leaves in enumerate(plan)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (theater,) = server.theaters.all()
-    log = theater.run.whole
-    wait_for(lambda: not log.state_now().running and not log.state_now().waiting)
-    ops = [op for i in range(len(log)) for op in log.record(i).ops]
-    ends = Counter(op.reason for op in ops if isinstance(op, Finish))
-    samples = scraped(server.url)
-    assert {r: total(samples, "vllm:request_success_total", finished_reason=r) for r in names.FINISHED} == {
-        "stop": ends["stop"],
-        "length": ends["length"],
-        "abort": ends["abort"],
-        "error": 0,
-    }
-    assert sum(ends.values()) == sum(isinstance(op, Submit) for op in ops) and ends["length"] >= 30
-    assert ends["abort"], "else nobody left in time"
-    assert total(samples, "vllm:generation_tokens_total") == sum(isinstance(op, SampleOp) for op in ops)
-    assert total(samples, "vllm:e2e_request_latency_seconds_count") == ends["length"]
-    for gauge in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"):
-        assert total(samples, gauge) == 0
 
 
 def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[..., Server]) -> None:

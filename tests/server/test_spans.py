@@ -106,8 +106,3 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     with pytest.raises(UserError, match=r"kvtheater\[otlp\]"), request_spans(asked("http://localhost:4318")):
         pass
-
-
-def test_what_is_no_address_is_one_sentence() -> None:
-    with pytest.raises(UserError, match="no address"), request_spans(asked("nonsense")):
-        pass

@@ -10,7 +10,6 @@ from engine.trace.records import StepRecord
 from engine.trace.state import Sequence, State
 
 BEGINS, UNKNOWN = -1, -2  # of what comes before: nothing; the log does not say
-NONE = -1  # no content
 MOST = 1 << 20  # contents; those beyond are counted and no more
 FEW = 6  # token ids stored of a content
 TEXT = 48  # bytes of its text

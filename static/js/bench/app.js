@@ -14,7 +14,7 @@ import { dropped, index, listed, notice, tell } from "./store.js";
 import { machineText } from "./where.js";
 import { momentText } from "./words.js";
 
-/** @typedef {import("./store.js").Listed} Listed */
+/** @import {Listed} from "./store.js" */
 
 const COLUMNS = ["scenario", "headline", "value", "bar"];
 

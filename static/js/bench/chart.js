@@ -12,13 +12,14 @@ import { axisPoints, curves, pointAt, variantTitle } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";
 import { atText, estimateText, measureOf, numberText, quantityText } from "./words.js";
 
+/** @import {Plotly} from "../kit/plotly.js" */
+/** @import {Shown} from "./store.js" */
+
 const HEIGHT = 320;
 const SHEET = 640; // px of a sheet's width: A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
 
 /**
- * @typedef {import("./store.js").Shown} Shown
- *
  * Content and width of a chart; `labels`: names of the records, by id.
  * @typedef {import("./figure.js").Curves & {all: Shown[], labels: Map<string, string>, width: number}} Drawn
  *
@@ -26,7 +27,6 @@ const PICTURE = { width: 1200, height: 720 };
  * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
  * @typedef {[variant: string, at: string | number, record: number]} Place of a point, its record by place
  * @typedef {{event: MouseEvent, points: {customdata: Place}[]}} Pointed
- * @typedef {import("../kit/plotly.js").Plotly} Plotly
  */
 
 /**
@@ -126,10 +126,7 @@ export function Chart({ all, labels, metric, against, most, where }) {
   </figure>`;
 }
 
-/**
- * @param {Plot} element
- * @param {{current: Drawn}} latest
- */
+/** @param {Plot} element @param {{current: Drawn}} latest */
 function listen(element, latest) {
   element.on("plotly_hover", ({ event, points: [{ customdata }] }) =>
     tipAt(event.clientX, event.clientY, tipLines(latest.current, customdata)),
@@ -144,11 +141,7 @@ function listen(element, latest) {
   });
 }
 
-/**
- * Return the tooltip of a point.
- * @param {Drawn} drawn
- * @param {Place} place
- */
+/** Return the tooltip of a point. @param {Drawn} drawn @param {Place} place */
 function tipLines({ all, labels, metric, most }, [variant, at, place]) {
   const shown = all[place];
   if (!shown) return []; // other records are shown meanwhile

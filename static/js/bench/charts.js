@@ -10,11 +10,9 @@ import { link } from "./link.js";
 import { baselinesOf, highest, isCategorical, metricsOf, variantTitle } from "./record.js";
 import { whereParts } from "./where.js";
 
-/**
- * @typedef {import("./store.js").Shown} Shown
- * @typedef {import("./record.js").BenchRecord} BenchRecord
- * @typedef {import("./record.js").MetricInfo} MetricInfo
- */
+/** @import {BenchRecord} from "../core/bench.js" */
+/** @import {MetricInfo} from "./record.js" */
+/** @import {Shown} from "./store.js" */
 
 const LETTERS = 150; // per line of a picture
 
@@ -86,12 +84,7 @@ function Controls({ records, metrics, metric, baselines, against }) {
   </div>`;
 }
 
-/**
- * Return notes on how to read the charts.
- * @param {Shown[]} all
- * @param {string | null} against
- * @returns {string[]}
- */
+/** Return notes on how to read the charts. @param {Shown[]} all @param {string | null} against @returns {string[]} */
 function notes(all, against) {
   const logarithmic = all.some(({ record }) => !isCategorical(record) && record.scenario.axis.scale === "log");
   const keys = [
@@ -103,11 +96,7 @@ function notes(all, against) {
   return keys.flatMap((key) => (key === null ? [] : [t(key)]));
 }
 
-/**
- * Wrap a line at `width` characters, for a picture.
- * @param {string} text
- * @param {number} width
- */
+/** Wrap a line at `width` characters, for a picture. @param {string} text @param {number} width */
 function wrapLine(text, width) {
   const lines = [""];
   for (const part of text.split(" ")) {

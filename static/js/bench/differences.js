@@ -8,11 +8,8 @@ import { highest, placesOf, pointAt, variantsOf } from "./record.js";
 import { machineText } from "./where.js";
 import { atText, estimateText, measureOf } from "./words.js";
 
-/**
- * @typedef {import("./store.js").Shown} Shown
- * @typedef {import("./record.js").Figure} Figure
- * @typedef {import("./record.js").MetricInfo} MetricInfo
- */
+/** @import {Figure, MetricInfo} from "./record.js" */
+/** @import {Shown} from "./store.js" */
 
 /**
  * Return another machine's figure as a ratio to the first one's. The runs were not interleaved, so its interval is the
@@ -81,9 +78,7 @@ export function Differences({ all, labels, metric }) {
   </section>`;
 }
 
-/**
- * @param {{metric: string, info: MetricInfo, first: Figure | undefined, other: Figure | undefined}} props
- */
+/** @param {{metric: string, info: MetricInfo, first: Figure | undefined, other: Figure | undefined}} props */
 function Difference({ metric, info, first, other }) {
   const ratio = first && other ? ratioOf(first, other) : null;
   return ratio ? html`<${Said} gain=${gainOf(metric, info, ratio)} />` : html`–`;

@@ -11,10 +11,7 @@ const MAX_BYTES = 64 << 20; // same limit as the program's own reader
 /** Whether files are dragged over the page. */
 export const hovering = signal(false);
 
-/**
- * Open files: show each valid record, and report the error of each invalid one.
- * @param {File[]} files
- */
+/** Open files: show each valid record, and report the error of each invalid one. @param {File[]} files */
 export async function take(files) {
   for (const file of files) {
     try {

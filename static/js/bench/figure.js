@@ -6,10 +6,10 @@ import { axis, baseLayout } from "../kit/plotly.js";
 import { curves, isCategorical, placesOf, variantsOf, variantTitle } from "./record.js";
 import { atText, measureOf, unitText } from "./words.js";
 
+/** @import {BenchRecord} from "../core/bench.js" */
+/** @import {Measure} from "./words.js" */
+
 /**
- * @typedef {import("./record.js").BenchRecord} BenchRecord
- * @typedef {import("./words.js").Measure} Measure
- *
  * Selection of curves: `records` are the compared ones; `against`: a baseline, or null; `most`: the highest value on
  * the y axis.
  * @typedef {{records: BenchRecord[], metric: string, against: string | null, most: number}} Curves
@@ -59,10 +59,7 @@ const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 /** @param {number} index of the variant */
 export const styleOf = (index) => STYLES[index % STYLES.length];
 
-/**
- * Return the figure for Plotly.
- * @param {Curves & Size} options
- */
+/** Return the figure for Plotly. @param {Curves & Size} options */
 export function figure({ records, metric, against, most, width, height }) {
   const palette = colours();
   const first = records.find((record) => record.metrics[metric]) ?? records[0];
@@ -156,21 +153,13 @@ export function figure({ records, metric, against, most, width, height }) {
   return { data, layout };
 }
 
-/**
- * @param {BenchRecord} record
- * @param {string} metric
- * @param {string | null} against
- * @param {Measure} measure
- */
+/** @param {BenchRecord} record @param {string} metric @param {string | null} against @param {Measure} measure */
 function yTitle(record, metric, against, measure) {
   if (against !== null) return t("bench.ratio.axis", { baseline: variantTitle(record, against) });
   return measure.unit || inLanguage(record.metrics[metric].title);
 }
 
-/**
- * Return the axis title with its unit and whether it is logarithmic.
- * @param {BenchRecord} record
- */
+/** Return the axis title with its unit and whether it is logarithmic. @param {BenchRecord} record */
 export function axisTitle(record) {
   const { title, unit, scale } = record.scenario.axis;
   const more = [
@@ -204,10 +193,7 @@ function numbers(records) {
   });
 }
 
-/**
- * @param {BenchRecord[]} records
- * @param {number} width
- */
+/** @param {BenchRecord[]} records @param {number} width */
 function names(records, width) {
   const points = placesOf(records);
   const perName = Math.max(8, Math.floor((width - 70) / points.length / 7));

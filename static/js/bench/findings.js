@@ -6,16 +6,12 @@ import { gainOf, gainText } from "./gains.js";
 import { metricOf } from "./record.js";
 import { estimateText, quantityText } from "./words.js";
 
-/**
- * @typedef {import("./record.js").BenchRecord} BenchRecord
- * @typedef {BenchRecord["findings"][number]} Finding
- * @typedef {import("./record.js").MetricInfo} MetricInfo
- */
+/** @import {BenchRecord} from "../core/bench.js" */
+/** @import {MetricInfo} from "./record.js" */
 
-/**
- * Return the threshold in the unit of the value.
- * @param {Pick<Finding, "bar" | "unit">} finding
- */
+/** @typedef {BenchRecord["findings"][number]} Finding */
+
+/** Return the threshold in the unit of the value. @param {Pick<Finding, "bar" | "unit">} finding */
 export function barText({ bar, unit }) {
   if (bar === "holds 1") return t("bench.holds_1");
   const [, sign, number] = bar.match(/^([≥≤]) ([\d.e+-]+)$/) ?? [];
@@ -44,10 +40,7 @@ const LOOKS = {
   null: { name: "even", sign: "=" },
 };
 
-/**
- * Ratio in words, with a sign for better or worse.
- * @param {{gain: import("./gains.js").Gain}} props
- */
+/** Ratio in words, with a sign for better or worse. @param {{gain: import("./gains.js").Gain}} props */
 export function Said({ gain }) {
   const { name, sign } = LOOKS[String(gain.good)];
   return html`<span class=${`bench-gain ${name}`}>

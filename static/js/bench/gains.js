@@ -43,22 +43,14 @@ export function gainOf(metric, { unit, better }, { median: ratio, low = null, hi
   return { key, kind, values, good };
 }
 
-/**
- * Return a gain in the words of the page.
- * @param {Gain} gain
- */
+/** Return a gain in the words of the page. @param {Gain} gain */
 export function gainText({ key, kind, values }) {
   const fraction = values.fraction ? { fraction: t(`gain.fraction.${values.fraction}`) } : {};
   const own = `gain.${kind}.${key}`;
   return t(hasText(own) ? own : `gain.${key}`, { ...values, ...fraction });
 }
 
-/**
- * Return the wording category of a metric.
- * @param {string} metric
- * @param {string} unit
- * @returns {Kind}
- */
+/** Return the wording category of a metric. @param {string} metric @param {string} unit @returns {Kind} */
 function kindOf(metric, unit) {
   if (unit.endsWith("/s")) return "rate";
   if (unit === "s") return metric === "seconds" ? "run" : "time";
@@ -66,11 +58,7 @@ function kindOf(metric, unit) {
   return unit === "FLOP" ? "work" : unit === "tokens" ? "tokens" : "amount";
 }
 
-/**
- * @param {Kind} kind
- * @param {number} ratio
- * @returns {[key: string, values: Record<string, string>]}
- */
+/** @param {Kind} kind @param {number} ratio @returns {[key: string, values: Record<string, string>]} */
 function said(kind, ratio) {
   if (ratio <= 0) return ["none", {}];
   if (kind === "rate" || kind === "run") {

@@ -6,6 +6,8 @@ import { curveStyle, RECORD_STYLES, styleOf } from "./figure.js";
 import { curves, isCategorical, variantsOf } from "./record.js";
 import { machineText } from "./where.js";
 
+/** @import {Shown} from "./store.js" */
+
 /** @type {Record<string, string>} dashes of a line, as `stroke-dasharray` */
 const DASHES = {
   solid: "",
@@ -39,8 +41,6 @@ const HATCHES = {
   "+": "M10 2v10M18 2v10M6 7h16",
   "\\": "M6 2L16 12M12 2L22 12",
 };
-
-/** @typedef {import("./store.js").Shown} Shown */
 
 /**
  * Variants by colour plus marker and dash, or by the bars' hatching; records by line or hatching.

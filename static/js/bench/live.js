@@ -6,7 +6,7 @@ import { Client, NoAnswer } from "../net/client.js";
 import { link } from "./link.js";
 import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 
-/** @typedef {import("../core/bench.js").RunStatus} RunStatus */
+/** @import {RunStatus} from "../core/bench.js" */
 
 /** Last reported status of the latest run; null until reported. */
 export const run = signal(/** @type {RunStatus | null} */ (null));
@@ -50,10 +50,7 @@ async function hear(status) {
   if (before && before.state !== "done" && link.scenario.value === status.scenario) show(status);
 }
 
-/**
- * Show the record of a finished run beside the scenario's other records.
- * @param {RunStatus} status
- */
+/** Show the record of a finished run beside the scenario's other records. @param {RunStatus} status */
 export function show(status) {
   goTo(status.scenario);
   const shown = chosenOf(status.scenario);

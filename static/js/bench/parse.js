@@ -1,17 +1,14 @@
 // Parser of record files, which checks all that the page relies on. The checked values can be anything, hence `any`
 // here and nowhere else.
 
-/** @typedef {import("../core/bench.js").BenchRecord} BenchRecord */
+/** @import {BenchRecord} from "../core/bench.js" */
 
 const FORMAT = "kvtheater-bench";
 const VERSION = 1;
 
 /** Error for a file that is not a record; `message` is the key of a text, filled with `values`. */
 export class NotARecord extends Error {
-  /**
-   * @param {string} message
-   * @param {Record<string, string>} values
-   */
+  /** @param {string} message @param {Record<string, string>} values */
   constructor(message, values = {}) {
     super(message);
     this.values = values;
@@ -56,17 +53,10 @@ const isFigure = (value) =>
   value.samples.every(isNumber) &&
   isMap(value.ratios) &&
   Object.values(value.ratios).every(isEstimate);
-/**
- * @param {any} list
- * @param {(item: any) => boolean} check
- */
+/** @param {any} list @param {(item: any) => boolean} check */
 const isAll = (list, check) => Array.isArray(list) && list.every(check);
 
-/**
- * Return the first invalid field; null if all are valid.
- * @param {any} record
- * @returns {string | null}
- */
+/** Return the first invalid field; null if all are valid. @param {any} record @returns {string | null} */
 function fault(record) {
   const { scenario, environment } = record;
   const ids = isAll(scenario?.variants, (v) => isText(v?.id) && isBoth(v.title))

@@ -3,8 +3,9 @@
 import { csvText } from "../core/csv.js";
 import { inLanguage } from "../i18n/words.js";
 
+/** @import {BenchRecord} from "../core/bench.js" */
+
 /**
- * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
  * @typedef {BenchRecord["points"][number]} Point
  * @typedef {Point["figures"][string]} Figure
  * @typedef {BenchRecord["metrics"][string]} MetricInfo
@@ -21,19 +22,11 @@ import { inLanguage } from "../i18n/words.js";
 export const isCategorical = (record) =>
   record.scenario.axis.scale === "category" || !record.axis_values.every(Number.isFinite);
 
-/**
- * Return a variant's title, or its id if the scenario lacks it.
- * @param {BenchRecord} record
- * @param {string} id
- */
+/** Return a variant's title, or its id if the scenario lacks it. @param {BenchRecord} record @param {string} id */
 export const variantTitle = (record, id) =>
   inLanguage(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
 
-/**
- * Return the points of the axis in order.
- * @param {BenchRecord} record
- * @returns {AxisPoint[]}
- */
+/** Return the points of the axis in order. @param {BenchRecord} record @returns {AxisPoint[]} */
 export function axisPoints(record) {
   const titles = new Map(record.scenario.axis.cases.map((found) => [found.value, found.title ?? null]));
   return record.axis_values.map((at) => ({ at, title: titles.get(at) ?? null }));
@@ -50,11 +43,7 @@ export function placesOf(records) {
   return isCategorical(records[0]) ? all : all.sort((a, b) => Number(a.at) - Number(b.at));
 }
 
-/**
- * @param {BenchRecord} record
- * @param {Point["at"]} at
- * @param {string} variant
- */
+/** @param {BenchRecord} record @param {Point["at"]} at @param {string} variant */
 export const pointAt = (record, at, variant) =>
   record.points.find((point) => point.at === at && point.variant === variant);
 

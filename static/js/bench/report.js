@@ -23,11 +23,9 @@ import { Figures } from "./table.js";
 import { machineText, wasBusy, whereParts } from "./where.js";
 import { atText, momentText } from "./words.js";
 
-/**
- * @typedef {import("./store.js").Shown} Shown
- * @typedef {import("./store.js").Listed} Listed
- * @typedef {{all: Shown[], labels: Map<string, string>}} Parts the shown records, and their labels by id
- */
+/** @import {Listed, Shown} from "./store.js" */
+
+/** @typedef {{all: Shown[], labels: Map<string, string>}} Parts the shown records, and their labels by id */
 
 /** @param {{scenario: string}} props */
 export function Report({ scenario }) {
@@ -55,25 +53,16 @@ export function Report({ scenario }) {
   </article>`;
 }
 
-/**
- * Text with `code` in it.
- * @param {{text: string}} props
- */
+/** Text with `code` in it. @param {{text: string}} props */
 const Marked = ({ text }) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
-/**
- * Return the label of a record: its origin and date.
- * @param {Pick<Shown, "entry" | "name" | "record">} shown
- */
+/** Return the label of a record: its origin and date. @param {Pick<Shown, "entry" | "name" | "record">} shown */
 function labelOf({ entry, name, record }) {
   const origin = entry ? t(`bench.origin.${entry.origin}`) : t("bench.origin.dropped", { name });
   return `${origin}, ${momentText(record.environment.created)}`;
 }
 
-/**
- * Selection of the shown records.
- * @param {{scenario: string}} props
- */
+/** Selection of the shown records. @param {{scenario: string}} props */
 function RecordList({ scenario }) {
   const entries = recordsOf(scenario);
   const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
@@ -88,10 +77,7 @@ function RecordList({ scenario }) {
   </fieldset>`;
 }
 
-/**
- * A selectable record of the server.
- * @param {{entry: Listed, shown: boolean}} props
- */
+/** A selectable record of the server. @param {{entry: Listed, shown: boolean}} props */
 function Kept({ entry, shown }) {
   const { scenario, id, environment } = entry;
   const chosen = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>

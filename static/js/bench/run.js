@@ -9,7 +9,7 @@ import { ask, run, secondsLeft, show } from "./live.js";
 import { listed, scenarios } from "./store.js";
 import { durationText, numberText } from "./words.js";
 
-/** @typedef {import("./live.js").RunStatus} RunStatus */
+/** @import {RunStatus} from "../core/bench.js" */
 
 const MAX_ROUNDS = 1000;
 
@@ -45,10 +45,7 @@ export function RunBox({ scenario }) {
   </section>`;
 }
 
-/**
- * Outcome of the scenario's last run.
- * @param {{status: RunStatus}} props
- */
+/** Outcome of the scenario's last run. @param {{status: RunStatus}} props */
 function Ended({ status }) {
   if (status.state === "failed")
     return html`<p class="bench-problem" role="alert">${t("bench.run.failed", { error: status.error })}</p>`;
@@ -88,10 +85,7 @@ function Progress({ status, scenario }) {
 
 const TICK = 5000; // ms
 
-/**
- * Remaining time, updated every TICK: a slow variant reports nothing for minutes.
- * @param {RunStatus} status
- */
+/** Remaining time, updated every TICK: a slow variant reports nothing for minutes. @param {RunStatus} status */
 function useSecondsLeft(status) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -101,10 +95,7 @@ function useSecondsLeft(status) {
   return secondsLeft(status);
 }
 
-/**
- * Link to the stage that shows the run.
- * @param {{theater: string}} props
- */
+/** Link to the stage that shows the run. @param {{theater: string}} props */
 function Watch({ theater }) {
   const address = `./?${new URLSearchParams({ theater })}`;
   return html`<p class="hint">

@@ -4,11 +4,11 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { link } from "./link.js";
 import { parseRecord } from "./parse.js";
 
+/** @import {BenchAnswer, BenchRecord} from "../core/bench.js" */
+/** @import {Point} from "./record.js" */
+
 /**
- * @typedef {import("../core/bench.js").BenchAnswer} BenchAnswer
  * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as listed
- * @typedef {import("./record.js").BenchRecord} BenchRecord
- * @typedef {import("./record.js").Point} Point
  * @typedef {{en: string, zh: string}} Text
  *
  * Known data of a scenario.
@@ -32,10 +32,7 @@ export const notice = signal(/** @type {{text: string, error: boolean} | null} *
 
 const TOLD = 8000; // ms; an error stays until it is dismissed
 
-/**
- * @param {string} text
- * @param {boolean} error
- */
+/** @param {string} text @param {boolean} error */
 export function tell(text, error = false) {
   const told = { text, error };
   notice.value = told;
@@ -70,10 +67,7 @@ export const scenarios = computed(() => {
   return [...cards.values()];
 });
 
-/**
- * Return the server's records of a scenario, in the order of its list.
- * @param {string} scenario
- */
+/** Return the server's records of a scenario, in the order of its list. @param {string} scenario */
 export const recordsOf = (scenario) => listed().records.filter((entry) => entry.scenario === scenario);
 
 /**
@@ -97,12 +91,7 @@ export function chosenOf(scenario) {
   return dropped.value.some(({ record }) => record.scenario.id === scenario) && !ids.length ? [] : ids.slice(0, 1);
 }
 
-/**
- * Show or hide a record of the server.
- * @param {string} scenario
- * @param {string} id
- * @param {boolean} wanted
- */
+/** Show or hide a record of the server. @param {string} scenario @param {string} id @param {boolean} wanted */
 export function choose(scenario, id, wanted) {
   const chosen = chosenOf(scenario).filter((other) => other !== id);
   if (wanted) chosen.push(id);
@@ -125,10 +114,7 @@ export function shownOf(scenario) {
   return [...own, ...others.map((one) => ({ ...one, entry: null }))];
 }
 
-/**
- * Return why shown records of a scenario could not be loaded.
- * @param {string} scenario
- */
+/** Return why shown records of a scenario could not be loaded. @param {string} scenario */
 export const failedOf = (scenario) =>
   chosenOf(scenario).flatMap((id) => {
     const found = loaded.value.get(id);
@@ -163,11 +149,7 @@ async function fetchRecord(id) {
 
 let numDropped = 0;
 
-/**
- * Add a dropped record and show it.
- * @param {string} name name of its file
- * @param {BenchRecord} record
- */
+/** Add a dropped record and show it. @param {string} name name of its file @param {BenchRecord} record */
 export function keep(name, record) {
   numDropped += 1;
   batch(() => {
@@ -179,10 +161,7 @@ export function keep(name, record) {
 /** @param {string} id of a dropped record */
 export const forget = (id) => (dropped.value = dropped.value.filter((one) => one.id !== id));
 
-/**
- * Go to a scenario; null: to all headlines.
- * @param {string | null} scenario
- */
+/** Go to a scenario; null: to all headlines. @param {string | null} scenario */
 export function goTo(scenario) {
   if (link.scenario.value === scenario) return;
   batch(() => {

@@ -6,13 +6,11 @@ import { axisPoints, pointAt, variantTitle } from "./record.js";
 import { traceAddress } from "./store.js";
 import { atText, estimateText, highestOf, measureOf } from "./words.js";
 
-/**
- * @typedef {import("./store.js").Shown} Shown
- * @typedef {import("./record.js").Point} Point
- * @typedef {import("./record.js").MetricInfo} MetricInfo
- * @typedef {import("./words.js").Measure} Measure
- * @typedef {{name: string, info: MetricInfo, measure: Measure}} Column metric, and the format of its values
- */
+/** @import {MetricInfo, Point} from "./record.js" */
+/** @import {Shown} from "./store.js" */
+/** @import {Measure} from "./words.js" */
+
+/** @typedef {{name: string, info: MetricInfo, measure: Measure}} Column metric, and the format of its values */
 
 /** @param {{shown: Shown, label: string}} props `label`: origin of the record */
 export function Figures({ shown, label }) {
@@ -71,10 +69,7 @@ function Row({ record, entry, point, at, rows, columns, anyTrace }) {
   </tr>`;
 }
 
-/**
- * Return whether the tokens matched the reference.
- * @param {Point} point
- */
+/** Return whether the tokens matched the reference. @param {Point} point */
 function tokensText({ failed, tokens_identical: identical }) {
   if (failed) return "–";
   return t(`bench.table.${identical === null ? "not_asked" : identical ? "identical" : "differ"}`);
@@ -87,10 +82,7 @@ function Trace({ address, variant, at }) {
   return html`<td><a href=${address} aria-label=${label}>${t("bench.table.open")}</a></td>`;
 }
 
-/**
- * The unit is in the column's head.
- * @param {{point: Point, column: Column}} props
- */
+/** The unit is in the column's head. @param {{point: Point, column: Column}} props */
 function Value({ point, column: { name, info, measure } }) {
   const figure = point.figures[name];
   if (!figure) return html`<td>–</td>`;

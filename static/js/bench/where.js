@@ -5,10 +5,9 @@ import { variantTitle } from "./record.js";
 import { listed } from "./store.js";
 import { momentText } from "./words.js";
 
-/**
- * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
- * @typedef {BenchRecord["environment"]} Environment
- */
+/** @import {BenchRecord} from "../core/bench.js" */
+
+/** @typedef {BenchRecord["environment"]} Environment */
 
 /**
  * Return the machine in a few words, for headings.
@@ -17,11 +16,7 @@ import { momentText } from "./words.js";
 export const machineText = ({ environment: { machine, system } }) =>
   machine.device === "cpu" ? machine.processor || system : machine.device;
 
-/**
- * Return everything needed to judge the figures, as short parts.
- * @param {BenchRecord} record
- * @returns {string[]}
- */
+/** Return everything needed to judge the figures, as short parts. @param {BenchRecord} record @returns {string[]} */
 export function whereParts(record) {
   const { environment: e, scenario } = record;
   const { machine } = e;
@@ -51,10 +46,7 @@ export function whereParts(record) {
   ].flatMap((part) => part || []);
 }
 
-/**
- * Return whether other processes used the machine during the run.
- * @param {Environment} environment
- */
+/** Return whether other processes used the machine during the run. @param {Environment} environment */
 function quietText({ quiet, busy_cpus: busy }) {
   if (busy === null || busy === undefined) return t("bench.where.unknown");
   if (busy > 0.1) return t("bench.where.busy", { busy });
@@ -63,14 +55,8 @@ function quietText({ quiet, busy_cpus: busy }) {
     : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
 }
 
-/**
- * Return whether the code of a step has changed since.
- * @param {Environment} environment
- */
+/** Return whether the code of a step has changed since. @param {Environment} environment */
 const isOlder = ({ code }) => listed().code !== "" && code !== listed().code;
 
-/**
- * Return whether the timings deserve caution.
- * @param {{environment: Environment}} record
- */
+/** Return whether the timings deserve caution. @param {{environment: Environment}} record */
 export const wasBusy = ({ environment: { quiet, busy_cpus: busy } }) => !quiet || (busy ?? 0) > 0.1;

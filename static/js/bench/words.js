@@ -2,8 +2,9 @@
 
 import { inLanguage, t } from "../i18n/words.js";
 
+/** @import {BenchRecord} from "../core/bench.js" */
+
 /**
- * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
  * @typedef {{factor: number, unit: string}} Measure value · factor is in `unit`, a text of the page, "" without one
  * @typedef {{median: number, low: number | null, high: number | null}} Estimate without an interval: null
  */
@@ -37,20 +38,14 @@ export function measureOf(unit, most) {
   return { factor: 1, unit: unit && unitText(unit) };
 }
 
-/**
- * Return a unit's name; unknown units stay as in the record.
- * @param {string} unit
- */
+/** Return a unit's name; unknown units stay as in the record. @param {string} unit */
 export function unitText(unit) {
   const key = `bench.unit.${unit}`;
   const text = t(key);
   return text === key ? unit : text;
 }
 
-/**
- * Format with three significant digits; whole numbers below a million in full, in groups.
- * @param {number} value
- */
+/** Format with three significant digits; whole numbers below a million in full, in groups. @param {number} value */
 export function numberText(value) {
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return groupedDigits(String(value));
   if (Math.abs(value) >= 1e6) return Number(value.toPrecision(3)).toExponential().replace("e+", "e");
@@ -95,25 +90,15 @@ export function estimateText({ median, low, high }, unit, measure = measureOf(un
 export const atText = ({ at, title }) =>
   title ? inLanguage(title) : typeof at === "number" ? numberText(at) : String(at);
 
-/**
- * Format a duration roughly.
- * @param {number} seconds
- */
+/** Format a duration roughly. @param {number} seconds */
 export const durationText = (seconds) =>
   seconds < 90
     ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) })
     : t("bench.minutes", { n: Math.round(seconds / 60) });
 
-/**
- * Format an ISO 8601 time as date and time, UTC.
- * @param {string} iso
- */
+/** Format an ISO 8601 time as date and time, UTC. @param {string} iso */
 export const momentText = (iso) => iso.slice(0, 16).replace("T", " ");
 
-/**
- * Return a record's largest median of a metric.
- * @param {BenchRecord} record
- * @param {string} metric
- */
+/** Return a record's largest median of a metric. @param {BenchRecord} record @param {string} metric */
 export const highestOf = (record, metric) =>
   Math.max(0, ...record.points.map((point) => point.figures[metric]?.median ?? 0));

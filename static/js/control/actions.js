@@ -11,16 +11,15 @@ import { optionSetting, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { applyConfig } from "./restart.js";
 
+/** @import {Performed} from "../core/wire.js" */
+/** @import {OptionValue} from "../state/settings.js" */
+
 /** Whether the model will see the draft with different punctuation than written. */
 export const rewritten = signal(false);
 
 const expected = () => ({ expect: store.own.numRecords.peek() });
 
-/**
- * Submit the draft to the waiting queue, now or after some steps.
- *
- * @param {number} [after]
- */
+/** Submit the draft to the waiting queue, now or after some steps. @param {number} [after] */
 export async function addPrompt(after = 0) {
   const text = draft.value;
   if (!text) return store.toast(t("error.no_prompt"));
@@ -39,7 +38,6 @@ const numUnfinished = () => {
 /**
  * Submit the draft if it is new (`always`) or if nothing else is left to compute. Returns false if there is nothing to
  * do.
- *
  * @param {boolean} always
  */
 async function ensureWork(always) {
@@ -60,7 +58,6 @@ async function ensureWork(always) {
 /**
  * Switch a phone to the stage, since it shows one region at a time: after writing a prompt and from the setup. The
  * memory region or a panel stays open while stepping.
- *
  * @param {boolean} always
  */
 function showStage(always) {
@@ -73,7 +70,6 @@ export async function prefill() {
   await command("prefill");
 }
 
-/** @typedef {import("../core/wire.js").Performed} Performed */
 /** @type {Promise<Performed | false | null> | null} */
 let stepping = null;
 /** @type {Promise<Performed | false | null> | null} */
@@ -81,7 +77,6 @@ let nextStep = null;
 
 /**
  * Take a step. A step requested before the previous one is visible waits for it; at most one waits.
- *
  * @returns {Promise<Performed | false | null>}
  */
 export function step() {
@@ -157,14 +152,11 @@ export const running = () =>
 /** Return whether the controls differ from the run's header. */
 export const configDiffers = () => differing().length > 0;
 
-/** @typedef {import("../state/settings.js").OptionValue} OptionValue */
-
 /** @param {string} name @param {OptionValue} value */
 export const changeConfig = (name, value) => changeConfigs({ [name]: value });
 
 /**
  * Change several settings at once, since one without the others may be invalid.
- *
  * @param {Record<string, OptionValue>} values
  */
 export function changeConfigs(values) {

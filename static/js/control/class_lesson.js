@@ -40,7 +40,6 @@ export function followClassLesson() {
 
 /**
  * Answer the class's question in its current round; null: not sure.
- *
  * @param {import("../core/wire.js").PollTold["right"]} given
  */
 export async function answerToClass(given) {

@@ -6,11 +6,10 @@ import { session } from "../net/session.js";
 import { classState, ownSeat } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 
-/** @typedef {import("../core/wire.js").Events} Events */
+/** @import {Events} from "../core/wire.js" */
 
 /**
  * Open a class with this browser as its presenter.
- *
  * @param {Pick<Events["class_open"]["asked"], "title" | "names">} wish
  */
 export async function openClass(wish) {
@@ -30,7 +29,6 @@ export async function openClass(wish) {
 
 /**
  * Send a request to the class and store this seat's part of the response.
- *
  * @template {Extract<keyof Events, `class_${string}`>} E
  * @param {E} event
  * @param {Omit<Events[E]["asked"], "id">} body

@@ -133,7 +133,6 @@ const view = () =>
 
 /**
  * Adapt the class's view to this device.
- *
  * @param {Record<string, string>} given
  * @returns {Record<string, unknown>} settings by name
  */
@@ -174,7 +173,6 @@ let later;
 
 /**
  * Send this page's view to the class, at most once per CAST_EVERY ms.
- *
  * @param {string | null} run
  * @param {Record<string, string>} place
  */
@@ -189,7 +187,6 @@ function cast(run, place) {
 
 /**
  * Player of a follower: it moves through existing records, which only the driver adds to.
- *
  * @type {import("./player.js").Player}
  */
 const ledPlayer = {

@@ -2,7 +2,9 @@
 // shown at, and the invitation to play from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
-import { firstDecodes, initialEvent, initialRecord } from "../core/initial_record.js";
+import { marksIn } from "../core/events.js";
+import { phaseOf } from "../core/metrics.js";
+import { attentionRow } from "../core/sequence_view.js";
 import { wantLayer } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { markPlace, parseAddress, settings } from "../state/settings.js";
@@ -11,9 +13,10 @@ import * as store from "../state/store.js";
 import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
 
+/** @import {TraceLog} from "../core/log.js" */
+
 /**
  * Record of a newly opened recording from which playing is offered; null: none.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
 const offered = signal(null);
@@ -25,7 +28,6 @@ export const invited = computed(
 
 /**
  * Put a run or a recording on stage, from record `step` (null: its newest). Back comes back to what was there.
- *
  * @param {string} id
  * @param {number | null} [step]
  */
@@ -63,7 +65,7 @@ export function accept() {
  * and the opening and the intro view have their own positions. Called once at page start.
  */
 export function followOpened() {
-  /** @type {import("../core/log.js").TraceLog | null} */
+  /** @type {TraceLog | null} */
   let seen = null;
   effect(() => {
     const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
@@ -82,8 +84,7 @@ export function followOpened() {
 
 /**
  * Show a log near its most telling record at once, and exactly there when the arrays determine it.
- *
- * @param {import("../core/log.js").TraceLog} log
+ * @param {TraceLog} log
  */
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];
@@ -97,4 +98,48 @@ async function open(log) {
     store.goTo(record);
     offered.value = record;
   });
+}
+
+/** @typedef {import("../core/log.js").TraceLog} Log */
+
+const LOOKED_AT = 24; // decode steps whose attention rows are examined
+const KEYS = 8; // minimum number of keys of a broad row
+const BROAD = 0.5; // maximum of its largest weight
+
+/**
+ * Return the first informative record that needs no arrays: the first preemption, else the first load from outside the
+ * pool, else the first prefix cache hit; null if there is none.
+ * @param {Log} log
+ */
+export function initialEvent(log) {
+  const marks = marksIn(log);
+  return marks.get("preempt")?.[0] ?? marks.get("load")?.[0] ?? marks.get("hit")?.[0] ?? null;
+}
+
+/** Return the first decode steps, which are searched for a broad row. @param {Log} log */
+export function firstDecodes(log) {
+  const found = [];
+  for (const record of log.records) {
+    if (found.length === LOOKED_AT) break;
+    if (record.kind === "step" && phaseOf(record) === "decode") found.push(record.index);
+  }
+  return found;
+}
+
+/**
+ * Return the record at which a recording is first shown: that of `tellingEvent`; else the first decode step with a
+ * broad row in `layer` and `head`: 8 keys or more, none with more than half of the weight; else the first decode step
+ * (also if its arrays are not loaded), else the last record. -1 for an empty log.
+ * @param {Log} log
+ * @param {number} layer
+ * @param {number} head
+ */
+export function initialRecord(log, layer, head) {
+  const decodes = firstDecodes(log);
+  const broad = decodes.find((index) => {
+    const [{ seq_id, context_len }] = log.records[index].batch ?? [];
+    const row = attentionRow(log, index, seq_id, layer, head, context_len - 1);
+    return row !== null && row.weights.length >= KEYS && row.max <= BROAD;
+  });
+  return initialEvent(log) ?? broad ?? decodes[0] ?? log.length - 1;
 }

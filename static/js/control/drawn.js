@@ -6,6 +6,8 @@ import { own, shownRun } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 
+/** @import {Run} from "../state/run.js" */
+
 /** @typedef {{step: number | null, sub: number | null, seq: number | null}} Place */
 
 /** @type {Place} */
@@ -15,8 +17,7 @@ let left = NEWEST; // last position in the page's own run
 
 /**
  * Show `run` in place of the current one, from `step` on (null: at its newest record).
- *
- * @param {import("../state/run.js").Run} run
+ * @param {Run} run
  * @param {number | null} [step]
  */
 export function show(run, step = null) {
@@ -35,8 +36,7 @@ export function showOwn() {
 
 /**
  * Switch the run and reset the selection: ids and blocks have a different meaning in another run.
- *
- * @param {import("../state/run.js").Run} run
+ * @param {Run} run
  * @param {Place} place
  */
 function swap(run, place) {

@@ -6,8 +6,9 @@ import { forking } from "../net/followed_run.js";
 import { settings } from "../state/settings.js";
 import { connection, head, layer, own, viewIndex } from "../state/store.js";
 
+/** @import {ForkStatus} from "../core/wire.js" */
+
 /**
- * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *
  * A change. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a head
@@ -47,10 +48,7 @@ export const problem = signal(/** @type {string | null} */ (null));
 /** Progress of the pending fork, or null. */
 export const progress = signal(/** @type {{done: number, of: number} | null} */ (null));
 
-/**
- * Open the compare panel's form for the record on view.
- * @param {Kind | null} asked
- */
+/** Open the compare panel's form for the record on view. @param {Kind | null} asked */
 export function openForm(asked = null) {
   batch(() => {
     if (asked) kind.value = asked;

@@ -82,7 +82,6 @@ function letGo() {
 /**
  * Return an event's key as the table writes it: lower-case letters, with Shift only if it does not change the
  * character.
- *
  * @param {{key: string, shiftKey: boolean}} event
  */
 export function keyOf({ key, shiftKey }) {
@@ -91,21 +90,12 @@ export function keyOf({ key, shiftKey }) {
   return shiftKey && (letter || key.startsWith("Arrow") || key.startsWith("Page")) ? `Shift+${name}` : name;
 }
 
-/**
- * Return the element of an event.
- *
- * @param {Event} event
- */
+/** Return the element of an event. @param {Event} event */
 const elementOf = (event) => /** @type {Element | null} */ (event.target);
 
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 
-/**
- * Return the row for an event at its element, or null.
- *
- * @param {KeyboardEvent} event
- * @returns {Row | null}
- */
+/** Return the row for an event at its element, or null. @param {KeyboardEvent} event @returns {Row | null} */
 export function rowFor(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return null;
   const key = keyOf(event);

@@ -26,6 +26,9 @@ import { canOpen, hasFiles, isFollowed, isLost, isRecorded, loadCards, startOf, 
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 
+/** @import {LessonState} from "../core/wire.js" */
+/** @import {Given} from "../state/lessons.js" */
+
 const LONGEST = 8; // seconds of playback of one action's records
 
 /** Return a speed at which `count` steps take at most LONGEST seconds. @param {number} count */
@@ -36,7 +39,6 @@ const lastDone = () => currentLesson.peek()?.items.findLast((item) => item.kind 
 
 /**
  * Play the records that an action added, once they have arrived.
- *
  * @param {number} before number of records before the action
  */
 async function playAdded(before) {
@@ -57,8 +59,6 @@ async function playAdded(before) {
   } else store.backToLive();
 }
 
-/** @typedef {import("../core/wire.js").LessonState} LessonState */
-
 const AGAIN = 500; // ms between two checks whether the server is back
 
 /** Whether a request of the lesson is pending. */
@@ -73,7 +73,6 @@ let course = liveCourse;
 
 /**
  * Open the lesson of the address whenever it changes, in the page's language.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function followLessons(memory) {
@@ -92,7 +91,6 @@ export function followLessons(memory) {
 
 /**
  * Open the requested lesson unless it is open or another is being opened, which then checks again.
- *
  * @param {boolean} lost whether its run is gone
  * @param {boolean} can whether the lesson's requirements are available
  */
@@ -103,11 +101,7 @@ function openWanted(lost, can) {
   if (lost || (isOther && can)) queueMicrotask(() => open(wanted));
 }
 
-/**
- * Go to a lesson, or to the list of lessons (null).
- *
- * @param {string | null} id
- */
+/** Go to a lesson, or to the list of lessons (null). @param {string | null} id */
 export function learn(id) {
   batch(() => {
     settings.lesson.value = id;
@@ -149,8 +143,7 @@ export async function goOn() {
 
 /**
  * Answer the current question with an option, a list of operations or of moves; null: not sure.
- *
- * @param {import("../state/lessons.js").Given} given
+ * @param {Given} given
  */
 export async function answer(given) {
   const now = currentLesson.peek();
@@ -161,7 +154,6 @@ export async function answer(given) {
 
 /**
  * Replay the lesson's run up to the learner's position with other settings; none: with its own.
- *
  * @param {Record<string, number>} changes
  */
 export async function change(changes) {
@@ -179,7 +171,6 @@ export async function change(changes) {
 
 /**
  * Open a lesson at the stored position. A lost run is recreated as soon as the server is back.
- *
  * @param {string} wanted
  */
 async function open(wanted) {
@@ -194,8 +185,8 @@ async function open(wanted) {
 
 /**
  * @param {{
- *   lesson: string, theater: string | null, at: number, answers: Record<string, import("../state/lessons.js").Given[]>,
- *   changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
+ *   lesson: string, theater: string | null, at: number, answers: Record<string, Given[]>,
+ *   changes: Record<string, number>, again: import("../core/wire.js").Earlier[],
  * }} wish
  */
 async function begin(wish) {
@@ -262,7 +253,6 @@ function close() {
 
 /**
  * Return a course's response; if it is refused, show why and return null.
- *
  * @template T
  * @param {() => Promise<T>} asked
  * @returns {Promise<T | null>}
@@ -288,7 +278,6 @@ async function step() {
 
 /**
  * Player while a lesson drives its run: the transport moves through existing records, and "next" continues the lesson.
- *
  * @type {import("./player.js").Player}
  */
 const lessonPlayer = {

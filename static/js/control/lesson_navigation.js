@@ -66,7 +66,6 @@ export async function until(holds) {
 
 /**
  * Return the stored position, or the start: with due questions of earlier lessons, or only those.
- *
  * @param {string} wanted
  */
 export function startOf(wanted) {

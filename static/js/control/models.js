@@ -35,11 +35,7 @@ export const awaited = signal(/** @type {string | null} */ (null));
 /** The server's reason for refusing the model chosen last, or null. */
 export const refused = signal(/** @type {{name: string, text: string} | null} */ (null));
 
-/**
- * Switch to a model. Returns whether there is a new run on it.
- *
- * @param {string} name
- */
+/** Switch to a model. Returns whether there is a new run on it. @param {string} name */
 export async function chooseModel(name) {
   if (awaited.peek()) return false;
   batch(() => {
@@ -68,11 +64,7 @@ export async function chooseModel(name) {
   }
 }
 
-/**
- * Return the facts of a model, waiting while it loads.
- *
- * @param {string} name
- */
+/** Return the facts of a model, waiting while it loads. @param {string} name */
 async function waitFor(name) {
   for (;;)
     try {

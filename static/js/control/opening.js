@@ -15,7 +15,8 @@ import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 
-/** @typedef {import("../core/film.js").Film} Film */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {Film} from "../core/film.js" */
 
 const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
 const LANGUAGES = new Set(["en", "zh"]); // languages with recordings
@@ -26,19 +27,11 @@ export const opening = signal(false);
 /** Elapsed seconds of the opening. */
 export const time = signal(0);
 export const playing = signal(false);
-/**
- * Index of the chosen word, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
- */
+/** Index of the chosen word, or null. @type {Signal<number | null>} */
 export const taken = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<Film | null>} */
+/** @type {Signal<Film | null>} */
 export const film = signal(null);
-/**
- * Continuation of the text after each word of the fan.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
- */
+/** Continuation of the text after each word of the fan. @type {Signal<string[]>} */
 export const futures = signal([]);
 export const failed = signal(false);
 
@@ -67,7 +60,6 @@ const PLACES = [
 
 /**
  * Show the opening on a first visit whose link names no place.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  * @param {Record<string, unknown>} asked settings that the address names
  */
@@ -154,7 +146,6 @@ export function followFilm() {
 
 /**
  * Load a film; on a site, start with the file for its first words.
- *
  * @param {string} code
  * @param {(film: Film) => void} show
  */
@@ -185,7 +176,6 @@ async function loadTexts(code) {
 
 /**
  * Continue with word `k` of the fan: live if this server can replay the recorded run, otherwise as recorded.
- *
  * @param {number} k
  */
 export async function take(k) {
@@ -197,10 +187,7 @@ export async function take(k) {
   endOpening();
 }
 
-/**
- * @param {Film} now
- * @param {number} k
- */
+/** @param {Film} now @param {number} k */
 async function forkLive(now, k) {
   if (!(await live()) || store.modelFacts.peek()?.model?.name !== now.log.header.model.name) return false;
   return takeWord(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
@@ -209,7 +196,6 @@ async function forkLive(now, k) {
 /**
  * Replay a run up to the record that chose a word, substitute `token`, and follow that branch. Returns whether it
  * succeeded; a refusal is shown.
- *
  * @param {string} theater session or recording
  * @param {number} record
  * @param {number} seq
@@ -227,7 +213,6 @@ export async function takeWord(theater, record, seq, token) {
 
 /**
  * Put the user's own text on stage in a new run. Returns whether it succeeded; a refusal is shown.
- *
  * @param {string} text
  */
 export async function writeOwn(text) {
@@ -242,7 +227,6 @@ export async function writeOwn(text) {
 /**
  * Wait until a live run is followed, or `patience` ms have passed (null: as long as the model takes to load). Returns
  * whether one is.
- *
  * @param {number | null} patience
  * @returns {Promise<boolean>}
  */
@@ -256,11 +240,7 @@ function live(patience = READY_MS) {
   });
 }
 
-/**
- * Recorded branches of a site; empty elsewhere.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<import("../state/site.js").Future[]>}
- */
+/** Recorded branches of a site; empty elsewhere. @type {Signal<import("../state/site.js").Future[]>} */
 export const recordedFutures = signal([]);
 
 /** Load the list of branches. Called once, on a site. */
@@ -270,7 +250,6 @@ export async function loadFutures() {
 
 /**
  * Follow the recorded branch of run `of` with `token` in `record`. Returns whether there is one.
- *
  * @param {string | null} of
  * @param {number} record
  * @param {number} token
@@ -282,10 +261,7 @@ export async function openFuture(of, record, token) {
   return session.watch(found.id, record + 1); // after the record that shows which word is chosen
 }
 
-/**
- * @param {Film} now
- * @param {number} k
- */
+/** @param {Film} now @param {number} k */
 async function openRecorded(now, k) {
   try {
     const answer = await fetch(folder(`opening/${filmLanguage.peek()}-fork-${k}.kvtrace`));

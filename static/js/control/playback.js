@@ -19,7 +19,6 @@ export const eventKind = signal("any");
 
 /**
  * Return the time of the beat after the one at `last`: its due time, or `now` if the page could not keep up.
- *
  * @param {number} last
  * @param {number} now
  * @param {number} period
@@ -31,7 +30,6 @@ export function beat(last, now, period) {
 /**
  * Return the action of the main button: `run` and `pause` control the engine, `play` and `stop` the playback. The
  * engine is controlled only at the newest record of a live run.
- *
  * @param {{live: boolean, following: boolean, running: boolean, playing: number}} now
  */
 export function mainAction({ live, following, running, playing: moves }) {
@@ -42,7 +40,6 @@ export function mainAction({ live, following, running, playing: moves }) {
 
 /**
  * Return the record at `tenths` tenths of `count` records: 0 is before the first.
- *
  * @param {number} tenths
  * @param {number} count
  */
@@ -112,11 +109,7 @@ export function followPlaying() {
   });
 }
 
-/**
- * Move by one record or sub-step. Returns false at the end.
- *
- * @param {number} direction
- */
+/** Move by one record or sub-step. Returns false at the end. @param {number} direction */
 function move(direction) {
   if (viewSub.peek() !== null) return stepPlayhead(direction);
   const next = store.viewIndex.peek() + direction;
@@ -132,21 +125,13 @@ function ended() {
 
 // ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Move one record forward or back, by hand.
- *
- * @param {number} direction
- */
+/** Move one record forward or back, by hand. @param {number} direction */
 export function stepRecord(direction) {
   stop();
   store.goTo(Math.max(-1, store.viewIndex.peek() + direction));
 }
 
-/**
- * Move one sub-step forward or back, by hand.
- *
- * @param {number} direction
- */
+/** Move one sub-step forward or back, by hand. @param {number} direction */
 export function stepSub(direction) {
   stop();
   stepPlayhead(direction);
@@ -169,11 +154,7 @@ export function previous() {
   return move(-1);
 }
 
-/**
- * Jump to record `index`; the browser's Back returns here.
- *
- * @param {number} index
- */
+/** Jump to record `index`; the browser's Back returns here. @param {number} index */
 export function jumpTo(index) {
   stop();
   const last = store.numRecords.peek() - 1;
@@ -186,11 +167,7 @@ export function jumpTo(index) {
 /** @param {number} tenths */
 export const jumpToTenth = (tenths) => jumpTo(recordAtTenth(tenths, store.numRecords.peek()));
 
-/**
- * Jump to the record of engine step `step`. Returns false if the log does not contain it.
- *
- * @param {number} step
- */
+/** Jump to the record of engine step `step`. Returns false if the log does not contain it. @param {number} step */
 export function jumpToStep(step) {
   const index = recordOfStep(store.log.peek(), step);
   if (index !== null) jumpTo(index);
@@ -199,7 +176,6 @@ export function jumpToStep(step) {
 
 /**
  * Return the record of the nearest event of `kind` in a direction, or null.
- *
  * @param {number} index
  * @param {number} direction
  */
@@ -210,11 +186,7 @@ export function eventFrom(index, direction, kind = eventKind.value) {
   return nearest(recordsOf(kind), index, direction);
 }
 
-/**
- * Return the records of a kind, ascending.
- *
- * @param {string} kind
- */
+/** Return the records of a kind, ascending. @param {string} kind */
 export function recordsOf(kind) {
   const log = store.log.value;
   if (!log) return [];
@@ -223,7 +195,6 @@ export function recordsOf(kind) {
 
 /**
  * Jump to the next (+1) or previous (−1) event of the chosen kind. Returns false if there is none.
- *
  * @param {number} direction
  */
 export function jumpToEvent(direction, kind = eventKind.peek()) {
@@ -232,11 +203,7 @@ export function jumpToEvent(direction, kind = eventKind.peek()) {
   return to !== null;
 }
 
-/**
- * Show sub-step `sub` of the shown record; if it is already shown, show the record complete.
- *
- * @param {number} sub
- */
+/** Show sub-step `sub` of the shown record; if it is already shown, show the record complete. @param {number} sub */
 export function chooseSub(sub) {
   stop();
   const index = store.viewIndex.peek();

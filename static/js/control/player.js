@@ -45,11 +45,7 @@ async function step() {
   return done ? done.performed > 0 : false;
 }
 
-/**
- * Player that cannot produce records.
- *
- * @type {Player}
- */
+/** Player that cannot produce records. @type {Player} */
 export const onlyLooking = {
   live: () => false,
   running: () => false,
@@ -78,7 +74,6 @@ export const beneath = () => (drivers.length > 2 ? drivers[drivers.length - 2] :
  * Make `other` the current player until the returned function is called; the previous player then resumes, in whatever
  * order players are released. A run that `other` shows is removed with it, and the page's own run reappears where it
  * was left.
- *
  * @param {Player} other
  */
 export function takeOver(other) {

@@ -13,11 +13,7 @@ export function toggle() {
   settings.viewMode.value = isPresenting() ? "workspace" : "present";
 }
 
-/**
- * Play the next or previous scene; outside of a scene, the first or last one.
- *
- * @param {number} direction
- */
+/** Play the next or previous scene; outside of a scene, the first or last one. @param {number} direction */
 export function toScene(direction) {
   const all = scenes.peek();
   const now = scene.peek();

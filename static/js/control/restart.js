@@ -21,7 +21,6 @@ export const scene = computed(() => scenes.value.find((one) => one.id === settin
 
 /**
  * Code that evaluates a whole run, loaded with the first scene.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/scene_figures.js") | null>}
  */
 const counting = signal(null);
@@ -61,7 +60,6 @@ export const runOfOnesOwn = () => again(() => session.startAnew());
 
 /**
  * Start over: the prompt returns to the box, and a scene's prompts are queued again.
- *
  * @param {() => Promise<unknown>} begin resolves to whether there will be a new log
  * @returns {Promise<boolean>} the same
  */
@@ -103,7 +101,6 @@ const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name,
 
 /**
  * Play a scene: apply its settings, start a new log, queue its prompts and show the relevant part of the page.
- *
  * @param {Scene} wanted
  */
 export async function playScene(wanted) {
@@ -159,7 +156,6 @@ async function stage(begin, wanted) {
 
 /**
  * Wait for the log that replaces `before`: the response to a reset may arrive before the log.
- *
  * @param {import("../core/log.js").TraceLog | null} before
  */
 async function logAfter(before) {
@@ -176,7 +172,6 @@ async function logAfter(before) {
 /**
  * Follow a new run with these prompts and a complete configuration, and take its first `count` steps. Returns whether
  * it was created; if not, the followed run stays.
- *
  * @param {{prompts: string[], sampling: Record<string, unknown>, config: Record<string, unknown>}} wanted
  * @param {number} count
  */

@@ -9,6 +9,8 @@ import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
 // stored on this device: the current stop, "left:" and the stop at which it was left, or "done". Not a setting, since a
 // link must not carry it.
 const MEMORY_KEY = "kvtheater.tour";
@@ -91,21 +93,16 @@ export const STOPS = [
   },
 ];
 
-/**
- * Index of the stop shown, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
- */
+/** Index of the stop shown, or null. @type {Signal<number | null>} */
 export const stop = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<Set<string>>} */
+/** @type {Signal<Set<string>>} */
 const finished = signal(new Set()); // ids of completed stops
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
 const sequences = () => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0);
 /**
  * Progress on this device: the last stop, and whether the tour was completed.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<{state: "new" | "begun" | "over", at: number}>}
+ * @type {Signal<{state: "new" | "begun" | "over", at: number}>}
  */
 export const tourState = signal({ state: /** @type {const} */ ("new"), at: 0 });
 let before = { decodes: 0, sequences: 0 }; // state of the run when the stop began
@@ -118,7 +115,6 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
 /**
  * Offer the tour on a first visit, unless the link names a run, a recording, a step, an exhibit, two runs or a class,
  * or a class is open. A lesson link to the tour starts or continues it.
- *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function offerTour(memory) {
@@ -194,11 +190,7 @@ function show(index) {
   if (tourState.peek().state !== "over") keep(String(index));
 }
 
-/**
- * Bring the subject of a stop into view: a head with wide attention, or a panel.
- *
- * @param {string} id
- */
+/** Bring the subject of a stop into view: a head with wide attention, or a panel. @param {string} id */
 function look(id) {
   const wide = own.log.value && widestHead(own.log.value);
   if (id !== "again") settings.detail.value = "attention";

@@ -5,10 +5,11 @@ import { slotOf } from "./metrics.js";
 import { attentionRow } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
 
+/** @import {Row} from "./sequence_view.js" */
+
 /**
  * @typedef {import("./log.js").TraceLog} Log
- * @typedef {import("./log.js").Origin} KeyOrigin where a row was computed
- * @typedef {import("./sequence_view.js").Row} Row
+ * @typedef {import("./slot_origins.js").Origin} KeyOrigin where a row was computed
  * @typedef {{scaling: number, softcap: number | null, sink: number | null}} Terms
  * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}}
  *   Compared how many
@@ -111,10 +112,7 @@ export function canFetch(log, source, layer) {
   return source !== null && log.captureMissing(source.record, layer);
 }
 
-/**
- * Return the largest weight of a row: {position, weight}.
- * @param {Row} row
- */
+/** Return the largest weight of a row: {position, weight}. @param {Row} row */
 export function strongest(row) {
   let best = 0;
   for (let i = 1; i < row.weights.length; i++) if (row.weights[i] > row.weights[best]) best = i;
@@ -213,10 +211,7 @@ export function softmaxOf(query, keys, { scaling, softcap, sink }) {
 
 // ── Two runs compared, number by number ────────────────────────────────────────────────────────────────────────────
 
-/**
- * Return an empty comparison.
- * @returns {Compared}
- */
+/** Return an empty comparison. @returns {Compared} */
 export const nothingCompared = () => ({ count: 0, max: 0, worst: null });
 
 /**

@@ -4,9 +4,9 @@
 import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
 
+/** @import {SequenceView} from "./sequence_view.js" */
+
 /**
- * @typedef {import("./sequence_view.js").SequenceView} SequenceView
- *
  * `positions`: of the row's keys, in order; `values`: their V; `kept`: the captured output, or null; `largest`: max
  * |kept − sum|.
  * @typedef {{

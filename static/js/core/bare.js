@@ -1,8 +1,6 @@
 // Detection of runs recorded without arrays, which show no attention and no vectors. Pure.
 
-/**
- * @typedef {{records: import("./trace.js").StepRecord[]}} Log
- */
+/** @typedef {{records: import("./trace.js").StepRecord[]}} Log */
 
 /** @type {WeakMap<Log, {length: number, computed: boolean, captured: boolean}>} */
 const known = new WeakMap();

@@ -4,9 +4,9 @@
 import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
 
+/** @import {Kind, Node, Tree} from "./prefix_tree.js" */
+
 /**
- * @typedef {import("./prefix_tree.js").Node} Node
- * @typedef {import("./prefix_tree.js").Kind} Kind
  * @typedef {object} Branch consecutive contents without a fork and with the same kind
  * @property {number | string} id
  * @property {number} parent index of the parent branch; -1: none
@@ -31,7 +31,7 @@ const FEW = 6; // token ids kept per branch
 
 /**
  * Return the `most` branches of a tree with the most tokens, parents before children.
- * @param {import("./prefix_tree.js").Tree} tree
+ * @param {Tree} tree
  * @param {number} most
  * @returns {Branches}
  */
@@ -93,12 +93,7 @@ export function branchesIn(tree, most) {
 /** @param {Node} a @param {Node} b */
 const standAlike = (a, b) => a.kind === b.kind;
 
-/**
- * Return the cached contents below each node, including itself.
- *
- * @param {import("./prefix_tree.js").Tree} tree
- * @returns {Map<Node, Sum>}
- */
+/** Return the cached contents below each node, including itself. @param {Tree} tree @returns {Map<Node, Sum>} */
 function sumsOf({ roots }) {
   /** @type {Node[]} parents before children */
   const order = [...roots];

@@ -1,6 +1,8 @@
 // All contents the prefix cache of a run ever had, keyed by the hash in `cache` operations, and their evictions. An
 // incremental fold over the records. Pure.
 
+/** @import {StepRecord} from "./trace.js" */
+
 /** @type {WeakMap<Uint8Array, string>} the same bytes keep their object identity from state to state */
 const written = new WeakMap();
 
@@ -15,7 +17,6 @@ export function hashKey(hash) {
 }
 
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was allocated
  * @typedef {object} Content of one block, identified by all tokens from the start of its sequence
  * @property {string} hash hexadecimal

@@ -3,8 +3,9 @@
 
 import { RequestParts } from "./request_parts.js";
 
+/** @import {TraceLog} from "./log.js" */
+
 /**
- * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {{record: number, at: number, since: number, client: string}} Entry submission: its time and the start of
  * its wait, in seconds since the trace began
  * @typedef {{seq: number, bytes: Uint8Array, end: string | null}} Streamed a token chosen in the record, and the finish

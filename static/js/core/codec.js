@@ -69,11 +69,7 @@ const decoder = new StrictDecoder({
   },
 });
 
-/**
- * Decode `bytes`. Throws TraceFormatError if they are not msgpack.
- * @param {unknown} bytes
- * @returns {unknown}
- */
+/** Decode `bytes`. Throws TraceFormatError if they are not msgpack. @param {unknown} bytes @returns {unknown} */
 export function decode(bytes) {
   try {
     return decoder.decode(asBytes(bytes));
@@ -104,10 +100,7 @@ export function decodeAs(bytes, kind) {
 /** @param {unknown} error */
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
-/**
- * Return a Uint8Array over any binary type of a transport.
- * @param {unknown} binary
- */
+/** Return a Uint8Array over any binary type of a transport. @param {unknown} binary */
 export function asBytes(binary) {
   if (binary instanceof Uint8Array) return binary;
   if (binary instanceof ArrayBuffer) return new Uint8Array(binary);

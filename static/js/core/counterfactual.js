@@ -3,6 +3,8 @@
 import { bytesOfBlock, capacityBytes, heldIn, isOfStates } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
+/** @import {State} from "./state_parts.js" */
+
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
 
 /** Block size assumed for paging if the run itself did not page (vLLM's default). */
@@ -23,7 +25,7 @@ export const USUAL_BLOCK = 16;
  *   would not
  *
  * Null if the header lacks max_model_len, and for layers with states, which exist with paged blocks only.
- * @param {import("./trace.js").Header} header @param {import("./state.js").State} state
+ * @param {import("./trace.js").Header} header @param {State} state
  */
 export function counterfactual(header, state) {
   const { strategy } = header.engine;
@@ -33,7 +35,7 @@ export function counterfactual(header, state) {
   const pages = strategy === "paged";
   const size = pages ? block_size : USUAL_BLOCK;
   const perToken = header.kv_bytes_per_token;
-  /** @param {import("./state.js").Sequence} seq */
+  /** @param {import("./state_parts.js").Sequence} seq */
   const inTables = (seq) =>
     seq.block_tables.reduce(
       (sum, table, group) => sum + heldIn(table).length * bytesOfBlock(state.block_groups[group], block_size),
@@ -73,5 +75,5 @@ export function counterfactual(header, state) {
   };
 }
 
-/** @param {import("./state.js").State} state */
+/** @param {State} state */
 const running = (state) => state.running.flatMap((id) => state.sequences.get(id) ?? []);

@@ -2,13 +2,7 @@
 
 import { draftsIn } from "./drafts.js";
 
-/**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").Header} Header
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Allocate} Allocate
- * @typedef {import("./trace.js").Free} Free
- */
+/** @import {Allocate, Free, Header, Op, StepRecord} from "./trace.js" */
 
 /** @type {WeakMap<StepRecord, Op[]>} */
 const known = new WeakMap();

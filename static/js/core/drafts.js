@@ -1,9 +1,8 @@
 // Draft tokens of a record: speculative tokens computed after a sequence's last one, to be verified. Pure.
 
-/**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {{start: number, token_bytes: Uint8Array[], accepted: number}} Drafts `start`: position of the first
- */
+/** @import {StepRecord} from "./trace.js" */
+
+/** @typedef {{start: number, token_bytes: Uint8Array[], accepted: number}} Drafts `start`: position of the first */
 
 /**
  * Return the drafts of sequence `seqId` in a record, or null. None is accepted if the record verified none.

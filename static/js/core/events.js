@@ -2,17 +2,14 @@
 
 import { kindOf } from "./operation_kinds.js";
 
-/** @typedef {import("./trace.js").StepRecord} StepRecord */
+/** @import {StepRecord} from "./trace.js" */
+
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 
 /** Kinds of events, in the order of the menu. `tokensOf` returns the kind `token` of a sequence. */
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "load", "evict", "finish"];
 
-/**
- * Return the kinds of events in one record, as a set.
- * @param {StepRecord} record
- * @returns {Set<string>}
- */
+/** Return the kinds of events in one record, as a set. @param {StepRecord} record @returns {Set<string>} */
 export function marksOf(record) {
   const marks = new Set();
   for (const op of record.ops ?? []) {

@@ -16,10 +16,7 @@ const MAX_PAYLOAD = 256 * 1024 * 1024;
  * @property {string | null} damage why the tail was dropped, and where it starts
  */
 
-/**
- * Return whether a file that begins with `bytes` is a trace of the supported version.
- * @param {Uint8Array} bytes
- */
+/** Return whether a file that begins with `bytes` is a trace of the supported version. @param {Uint8Array} bytes */
 export const beginsAsTrace = (bytes) => MAGIC.every((byte, i) => bytes[i] === byte);
 
 /**
@@ -78,10 +75,7 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
   return c;
 });
 
-/**
- * Return the CRC-32 of `bytes`, as zlib computes it.
- * @param {Uint8Array} bytes
- */
+/** Return the CRC-32 of `bytes`, as zlib computes it. @param {Uint8Array} bytes */
 export function crc32(bytes) {
   let crc = 0xffffffff;
   for (let i = 0; i < bytes.length; i++) crc = CRC_TABLE[(crc ^ bytes[i]) & 255] ^ (crc >>> 8);

@@ -7,9 +7,10 @@ import { loneLabel } from "./labels.js";
 import { kvHeadOf } from "./shape.js";
 import { FEWEST, widestRow } from "./wide_rows.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {Defer} from "./trace.js" */
+
 /**
- * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {import("./trace.js").Defer} Defer
  * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query:
  * `weights` of the keys from position 0 to its own
  * @typedef {{token_id: number, text: string, p: number}} Word a candidate with its probability
@@ -111,10 +112,7 @@ export function vectorIn(film, kind, position, head) {
 /** Return the position of A's last token computed in record `index`. @param {Film} film @param {number} index */
 const queryIn = (film, index) => film.numPrompt - 1 + film.steps.indexOf(index);
 
-/**
- * Return a token for display: without a leading space, line ends as a sign.
- * @param {Uint8Array} bytes
- */
+/** Return a token for display: without a leading space, line ends as a sign. @param {Uint8Array} bytes */
 export function wordOf(bytes) {
   const label = loneLabel(bytes);
   const text = label.of ? label.hex : label.text;
@@ -126,7 +124,6 @@ const computing = (log, seq) => (log.computed.get(seq) ?? []).map((span) => span
 
 /**
  * Return the cumulative number of computed tokens after each record.
- *
  * @param {TraceLog} log
  * @param {number[]} records
  */

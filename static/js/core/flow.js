@@ -7,12 +7,13 @@ import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { timelineOf } from "./timeline.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {BatchEntry, StepRecord} from "./trace.js" */
+
 /** Strategies that store K and V in the slots of one pool. */
 const POOLED = new Set(["paged", "first_fit", "contiguous"]);
 
 /**
- * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {{text: string, id: number, probability: number}} Chosen
  * @typedef {object} Flow
  * @property {string} request
@@ -27,7 +28,7 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @property {number} seqs in the step
  * @property {number} tokens in the step
  * @property {number | null} budget token limit of a step; null: unlimited, without a cache
- * @property {import("./trace.js").BatchEntry | null} entry of this sequence; null if it is not in the step
+ * @property {BatchEntry | null} entry of this sequence; null if it is not in the step
  * @property {number[]} taken blocks allocated to it in the record
  * @property {number} hit tokens found in the prefix cache in the record
  * @property {number} free blocks without an owner after the record
@@ -100,8 +101,7 @@ export function flowOf(log, index, seqId) {
 
 /**
  * Return the number of blocks in an instance's pool without an owner.
- *
- * @param {import("./state.js").State} state
+ * @param {import("./state_parts.js").State} state
  * @param {number} instance
  */
 function freeBlocks(state, instance) {
@@ -114,7 +114,6 @@ function freeBlocks(state, instance) {
 
 /**
  * Return the record in which the request was submitted; for a fork, that of its parent.
- *
  * @param {TraceLog} log
  * @param {number} seqId
  */
@@ -129,10 +128,9 @@ function submissionOf(log, seqId) {
 
 /**
  * Return the first and last slot of the tokens, in the first group of layers.
- *
  * @param {TraceLog} log
  * @param {number} index
- * @param {import("./trace.js").BatchEntry} entry
+ * @param {BatchEntry} entry
  */
 function slotsOf(log, index, { seq_id, start, token_ids }) {
   const [table] = ownAtCompute(log, index, seq_id).tables;

@@ -7,9 +7,11 @@ import { kvTerms } from "./metrics.js";
 import { vectorOf } from "./sequence_view.js";
 import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {SequenceView} from "./sequence_view.js" */
+/** @import {Sequence} from "./state_parts.js" */
+
 /**
- * @typedef {import("./state.js").Sequence} Sequence
- * @typedef {import("./sequence_view.js").SequenceView} SequenceView
  * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone reason of a drop: `at` tokens were
  * computed, `lowest` is the lowest score retained
  */
@@ -81,8 +83,7 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
  *     freed    blocks released because every head had dropped them · bytes of a block
  *     packing  each head's retained pairs moved to the front: blocks held − ⌈most retained of any head / block size⌉;
  *              moved: every pair in another position before. Calculated, not executed
- *
- * @param {import("./log.js").TraceLog} log @param {import("./state.js").State} state @param {Sequence} sequence
+ * @param {TraceLog} log @param {import("./state_parts.js").State} state @param {Sequence} sequence
  */
 export function memoryOf(log, state, sequence) {
   const size = state.block_size;
@@ -178,7 +179,6 @@ function heaviestOf(view) {
 
 /**
  * Return the key of a position as it was computed, wherever its block is now.
- *
  * @param {SequenceView} view
  * @param {number} position
  */
@@ -193,7 +193,7 @@ function keyOf(view, position) {
 /**
  * Return the scores of a sequence in a layer at its last decision up to record `index` with loaded arrays: [Hkv, C],
  * NaN for keys dropped earlier. Null if there are none.
- * @param {import("./log.js").TraceLog} log
+ * @param {TraceLog} log
  * @param {number} index
  * @param {number} seqId
  * @param {number} layer
@@ -207,7 +207,7 @@ export function scoresOf(log, index, seqId, layer) {
 
 /**
  * Return the loss of a sequence's outputs up to record `index` against the full cache; null if they were not compared.
- * @param {import("./log.js").TraceLog} log
+ * @param {TraceLog} log
  * @param {number} index
  * @param {number} seqId
  */

@@ -11,7 +11,7 @@ import {
   MAX_LAYERS,
 } from "./limits.js";
 
-/** @typedef {import("./trace.js").Header} Header */
+/** @import {Header} from "./trace.js" */
 
 /** Return the number of slots of a block. @param {Pick<Header, "engine">} header */
 export const blockSize = ({ engine }) => Number(engine.block_size);
@@ -53,10 +53,7 @@ function setting(header, name, least, most) {
   return value;
 }
 
-/**
- * Check all numbers against their limits, and the lengths of per-layer and per-head lists.
- * @param {Header} header
- */
+/** Check all numbers against their limits, and the lengths of per-layer and per-head lists. @param {Header} header */
 function checkModel({ model, kv_bytes_per_token: bytesEach }) {
   const limits = {
     num_layers: MAX_LAYERS,

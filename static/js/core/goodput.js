@@ -1,11 +1,12 @@
 // Goodput: requests per second that met their service level objectives (DistServe, arXiv 2401.09670). Mirrors
 // engine/trace/goodput.py; a test holds both to the same numbers. Pure.
 
+/** @import {Row} from "./requests.js" */
+
 /**
  * Objectives, in seconds.
  *
  * @typedef {{ttft: number, tpot: number}} Slo
- * @typedef {import("./requests.js").Row} Row
  * @typedef {{met: number, ended: number, perSecond: number | null, missed: Row[]}} Goodput `missed`: the sequences that
  *   did not meet it, of requests that have ended
  */
@@ -14,7 +15,6 @@ const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
 
 /**
  * Parse an objective: the name of an application, or milliseconds as in `ttft:250,tpot:100`.
- *
  * @param {string} text
  * @param {Record<string, Slo>} applications by name
  * @returns {Slo | undefined}
@@ -31,17 +31,11 @@ export const sloText = ({ ttft, tpot }) => `ttft:${milliseconds(ttft)},tpot:${mi
 /** @param {number} seconds */
 export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 
-/**
- * Return whether a row meets the objective; a single token has no TPOT.
- *
- * @param {Row} row
- * @param {Slo} slo
- */
+/** Return whether a row meets the objective; a single token has no TPOT. @param {Row} row @param {Slo} slo */
 export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
 
 /**
  * Return the goodput. A request counts as its slowest sequence; discarded beams are not counted.
- *
  * @param {readonly Row[]} rows
  * @param {number} seconds total of all engine steps
  * @param {Slo} slo

@@ -2,10 +2,13 @@
 // block table per group. Block ids are unique over all groups, so a block determines its group. Also computes the
 // attention span of a layer. Pure.
 
+/** @import {State} from "./state_parts.js" */
+/** @import {BlockGroup} from "./trace.js" */
+
 /**
  * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
  *   {num_layers: number}}} Header
- * @typedef {Required<import("./trace.js").BlockGroup>} Group its layers, its blocks [first_block, first_block +
+ * @typedef {Required<BlockGroup>} Group its layers, its blocks [first_block, first_block +
  * num_blocks), and its attention span
  * @typedef {object} GroupFigures
  * @property {number} blocks_held
@@ -20,26 +23,16 @@
 /** Entry of a block table whose block was freed while the sequence runs (`release`). */
 export const RELEASED = -1;
 
-/**
- * Return the blocks that a table still holds.
- * @param {number[]} table
- */
+/** Return the blocks that a table still holds. @param {number[]} table */
 export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 
-/**
- * Return the blocks that a sequence still holds, in all its tables.
- * @param {{block_tables: number[][]}} sequence
- */
+/** Return the blocks that a sequence still holds, in all its tables. @param {{block_tables: number[][]}} sequence */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
 
-/** @typedef {import("./state_parts.js").State} State */
 /** @type {WeakMap<object, Map<number, number[]>>} state -> its owners */
 const owners = new WeakMap();
 
-/**
- * Return the sequences whose tables contain each block, by block id.
- * @param {State} state
- */
+/** Return the sequences whose tables contain each block, by block id. @param {State} state */
 export function ownersByBlock(state) {
   let found = owners.get(state);
   if (found) return found;
@@ -70,7 +63,7 @@ export function blockGroups(header) {
 /** @type {WeakMap<object, Group[]>} header -> its groups */
 const known = new WeakMap();
 
-/** @param {import("./trace.js").BlockGroup} given @returns {Group} */
+/** @param {BlockGroup} given @returns {Group} */
 const group = (given) => ({
   layers: given.layers,
   first_block: given.first_block,
@@ -104,11 +97,7 @@ function oneGroup({ model, engine, kv_bytes_per_token }) {
   return group({ layers, first_block: 0, num_blocks, kv_bytes_per_token });
 }
 
-/**
- * Return the group (index in `groups`) of block `id`; -1 = none.
- * @param {Group[]} groups
- * @param {number} id
- */
+/** Return the group (index in `groups`) of block `id`; -1 = none. @param {Group[]} groups @param {number} id */
 export const groupOf = (groups, id) =>
   groups.findIndex(({ first_block: first, num_blocks: count }) => id >= first && id < first + count);
 
@@ -132,17 +121,13 @@ export const groupOfLayer = (groups, layer, instance) =>
 export const hasSiblings = (groups, at) =>
   groups.some(({ instance }, other) => other !== at && instance === groups[at]?.instance);
 
-/**
- * Return the capacity of all pools in bytes.
- * @param {Group[]} groups
- * @param {number} blockSize
- */
+/** Return the capacity of all pools in bytes. @param {Group[]} groups @param {number} blockSize */
 export const capacityBytes = (groups, blockSize) =>
   groups.reduce((sum, group) => sum + group.num_blocks * bytesOfBlock(group, blockSize), 0);
 
 /**
  * Return the contents of each group after a record.
- * @param {Pick<import("./state.js").State, "block_groups" | "block_size" | "blocks">} state
+ * @param {Pick<State, "block_groups" | "block_size" | "blocks">} state
  * @returns {GroupFigures[]}
  */
 export function figuresByGroup({ block_groups: groups, block_size: size, blocks }) {
@@ -170,7 +155,7 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 /**
  * Return the bytes that would be held if no layer freed blocks: every layer with as many blocks as its instance's group
  * with full attention. Null if an instance has a single group or none with full attention.
- * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state
+ * @param {Pick<State, "block_groups" | "block_size">} state
  * @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
@@ -209,4 +194,18 @@ export function sightOf({ model, engine }, layer) {
   const own = model.sliding_windows[layer] ?? Infinity;
   const policy = policyOf(engine, layer);
   return own <= policy.window ? { window: own, sinks: 0 } : policy;
+}
+
+/**
+ * Return the number of tokens at which the states of a model take as many bytes as keys and values in the same layers
+ * would, with the size of the layers that have keys; and the bytes per token if all layers had keys. Null if no layer
+ * has a state instead of keys.
+ * @param {Pick<import("./trace.js").Header, "model" | "kv_bytes_per_token">} header
+ */
+export function crossing({ model, kv_bytes_per_token: perToken }) {
+  const { layer_kinds: kinds = [], num_layers: withKeys, state_bytes: state = 0 } = model;
+  const instead = kinds.filter((kind) => kind === "state").length;
+  if (!instead || !perToken) return null;
+  const each = perToken / withKeys;
+  return { tokens: Math.ceil(state / (instead * each)), perToken: perToken + instead * each };
 }

@@ -4,8 +4,9 @@ import { blockSize } from "./geometry.js";
 import { groupOf, heldIn, RELEASED } from "./groups.js";
 import { givesBack, sequenceOf } from "./operation_kinds.js";
 
+/** @import {Op} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./log.js").TraceLog} Log
  * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: index of the operation in its
  * record
@@ -154,10 +155,7 @@ export function followTable(table, op) {
   }
 }
 
-/**
- * Remove the last entry and released entries before it, after a `free`.
- * @param {number[]} table
- */
+/** Remove the last entry and released entries before it, after a `free`. @param {number[]} table */
 function cutTail(table) {
   table.pop();
   while (table.at(-1) === RELEASED) table.pop();

@@ -4,10 +4,8 @@
 import { groupOf, isOfStates } from "./groups.js";
 import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
 
-/**
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./groups.js").Group} Group
- */
+/** @import {Group} from "./groups.js" */
+/** @import {State} from "./state_parts.js" */
 
 /** Return the number of instances with pools. @param {readonly Group[]} groups */
 export const instanceCount = (groups) => (groups.at(-1)?.instance ?? 0) + 1;
@@ -38,7 +36,6 @@ export function recordBefore({ records }, index) {
 
 /**
  * Return the number of sequences that are unfinished, or whose blocks another instance may still fetch.
- *
  * @param {State} state
  */
 export const unfinished = ({ waiting, receiving, running, holding }) =>

@@ -14,11 +14,7 @@ const cache = new WeakMap();
 /** @type {WeakMap<Uint8Array, Label | null>} */
 const whole = new WeakMap();
 
-/**
- * Return the labels of a sequence's tokens.
- * @param {Uint8Array[]} tokenBytes
- * @returns {Label[]}
- */
+/** Return the labels of a sequence's tokens. @param {Uint8Array[]} tokenBytes @returns {Label[]} */
 export function tokenLabels(tokenBytes) {
   const known = cache.get(tokenBytes);
   if (known?.length === tokenBytes.length) return known.labels;
@@ -31,27 +27,18 @@ export function tokenLabels(tokenBytes) {
   return all;
 }
 
-/**
- * Return the label of a single token, as in a list of candidates.
- * @param {Uint8Array} bytes
- */
+/** Return the label of a single token, as in a list of candidates. @param {Uint8Array} bytes */
 export function loneLabel(bytes) {
   return wholeLabel(bytes) ?? fragment(bytes, null, 0, 1);
 }
 
-/**
- * Return a label as a short string: `月`, `␣the`, `月 1/3`, `E6 9C`.
- * @param {Label} label
- */
+/** Return a label as a short string: `月`, `␣the`, `月 1/3`, `E6 9C`. @param {Label} label */
 export function labelText(label) {
   if (!label.of) return label.text;
   return label.char ? `${label.char} ${label.part}/${label.of}` : label.hex;
 }
 
-/**
- * Join labels to one text; a character with all its parts becomes one.
- * @param {Label[]} labels
- */
+/** Join labels to one text; a character with all its parts becomes one. @param {Label[]} labels */
 export function labelsText(labels) {
   let text = "";
   for (let i = 0; i < labels.length; ) {
@@ -63,10 +50,7 @@ export function labelsText(labels) {
   return text;
 }
 
-/**
- * Return the text of a run of tokens without an unfinished character at its end.
- * @param {Uint8Array[]} tokenBytes
- */
+/** Return the text of a run of tokens without an unfinished character at its end. @param {Uint8Array[]} tokenBytes */
 export function joinText(tokenBytes) {
   const total = tokenBytes.reduce((sum, bytes) => sum + bytes.length, 0);
   const all = new Uint8Array(total);
@@ -86,10 +70,7 @@ export function joinText(tokenBytes) {
   return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
 }
 
-/**
- * Return `text` with visible whitespace and control characters.
- * @param {string} text
- */
+/** Return `text` with visible whitespace and control characters. @param {string} text */
 export function visible(text) {
   return text.replace(
     /[\s\p{Cc}]/gu,

@@ -1,7 +1,8 @@
 // Differences between two computations, per layer: in attention weights, K and V. Pure.
 
+/** @import {Compared} from "./attention.js" */
+
 /**
- * @typedef {import("./attention.js").Compared} Compared
  * @typedef {"k" | "v" | "weights"} Kind
  * @typedef {{layer: number, k: Compared, v: Compared, weights: Compared}} LayerDifference
  */

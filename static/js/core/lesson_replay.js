@@ -3,19 +3,11 @@
 
 import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
+/** @import {BlockMove, Done, Mended, Mending, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow} from "./wire.js" */
+/** @import {ToldText, ToldWork} from "./wire.js" */
+
 /**
- * @typedef {import("./wire.js").ToldText} ToldText
- * @typedef {import("./wire.js").ToldShow} ToldShow
- * @typedef {import("./wire.js").ToldDo} ToldDo
- * @typedef {import("./wire.js").ToldAsk} ToldAsk
- * @typedef {import("./wire.js").ToldWork} ToldWork
- * @typedef {import("./wire.js").ToldSandbox} ToldSandbox
- * @typedef {import("./wire.js").ToldMend} ToldMend
- * @typedef {import("./wire.js").Mended} Mended
- * @typedef {import("./wire.js").Mending} Mending
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
- * @typedef {import("./wire.js").BlockMove} BlockMove
- * @typedef {import("./wire.js").Done} Done
  * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, as given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
@@ -135,9 +127,7 @@ function compared(engine, moves) {
 }
 const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
 
-/**
- * @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item}
- */
+/** @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item} */
 function toldAt(transcript, item, here, answers) {
   if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
   if (item.kind === "work") {

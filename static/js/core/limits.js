@@ -24,18 +24,12 @@ export class Budget {
     this.#left = bounded ? FREE_UNITS : Infinity;
   }
 
-  /**
-   * Credit the next record's size.
-   * @param {number} numBytes
-   */
+  /** Credit the next record's size. @param {number} numBytes */
   read(numBytes) {
     this.#left += numBytes * UNITS_PER_BYTE;
   }
 
-  /**
-   * Spend `units`. Throws if the records so far do not cover them.
-   * @param {number} units
-   */
+  /** Spend `units`. Throws if the records so far do not cover them. @param {number} units */
   spend(units) {
     this.#left -= units;
     if (this.#left < 0)

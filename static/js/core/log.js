@@ -7,6 +7,10 @@ import { ByteLru } from "./lru.js";
 import { SlotOrigins } from "./slot_origins.js";
 import { apply, copyState, initialState } from "./state.js";
 
+/** @import {Origin} from "./slot_origins.js" */
+/** @import {State} from "./state_parts.js" */
+/** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
+
 const KEYFRAME_INTERVAL = 64; // minimum number of records between keyframes
 const BLOCKS_PER_BYTE = 4; // large pools have keyframes only where the records are long enough
 const STRIDE = 4; // minimum number of records between states cached on the way to a requested one
@@ -22,11 +26,6 @@ export const LIVE_CAPTURES = 96 * MIB;
 let nextId = 0;
 
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Capture} Capture
- * @typedef {import("./trace.js").LayerCapture} LayerCapture
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./slot_origins.js").Origin} Origin
  * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written `block_tables`: one
  * per block group, as the write found them
  */
@@ -266,10 +265,7 @@ export class TraceLog {
     return -1;
   }
 
-  /**
-   * @template V
-   * @param {Map<number, V>} map @param {number} key @param {V} value @param {number} limit
-   */
+  /** @template V @param {Map<number, V>} map @param {number} key @param {V} value @param {number} limit */
   #remember(map, key, value, limit) {
     map.set(key, value);
     const oldest = map.keys().next();

@@ -30,12 +30,7 @@ const NEAR = 256; // records around it that are kept regardless of their size
  * exceed `mostBytes`.
  */
 export class BlockWindow {
-  /**
-   * `columns`: after record `at`.
-   * @param {number} at
-   * @param {Columns} columns
-   * @param {number} [mostBytes]
-   */
+  /** `columns`: after record `at`. @param {number} at @param {Columns} columns @param {number} [mostBytes] */
   constructor(at, columns, mostBytes = MAX_BYTES) {
     this.mostBytes = mostBytes;
     this.numBytes = 0; // of the pieces
@@ -126,7 +121,6 @@ function swap(columns, rows, block, low, high, on) {
 
 /**
  * Return the index of the first of ascending `values` above `value`.
- *
  * @param {Int32Array} values
  * @param {number} value
  */

@@ -1,9 +1,6 @@
 // LRU map limited by the total size of its values.
 
-/**
- * @template K
- * @template V
- */
+/** @template K @template V */
 export class ByteLru {
   /** @type {Map<K, {value: V, bytes: number}>} the least recently used first */
   #entries = new Map();
@@ -24,10 +21,7 @@ export class ByteLru {
     return this.#entries.has(key);
   }
 
-  /**
-   * Return the value of `key` and mark it as used; undefined if there is none.
-   * @param {K} key
-   */
+  /** Return the value of `key` and mark it as used; undefined if there is none. @param {K} key */
   get(key) {
     const entry = this.#entries.get(key);
     if (!entry) return undefined;

@@ -4,10 +4,9 @@
 import { labelText, loneLabel } from "./labels.js";
 import { STRUCTS } from "./schema.js";
 
+/** @import {Header, Op, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").Header} Header
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {string | number | boolean | null | undefined} Scalar
  * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by
  * name
@@ -149,7 +148,6 @@ const LIMITS = ["block_size", "max_num_seqs", "max_num_batched_tokens"];
 
 /**
  * Return the values that the texts of one operation may name.
- *
  * @param {Op} op
  * @param {Context | null} at
  * @returns {Values}
@@ -197,7 +195,6 @@ const idText = (token) => ((token ?? null) === null ? undefined : `#${token}`);
 
 /**
  * Return the values that record and header add to an operation.
- *
  * @param {Op} op
  * @param {Context} at
  * @returns {Values}

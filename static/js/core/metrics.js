@@ -5,9 +5,9 @@ import { RELEASED } from "./groups.js";
 import { RequestParts } from "./request_parts.js";
 import { kvKinds } from "./shape.js";
 
+/** @import {Header, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Header} Header
  * @typedef {{records: StepRecord[], header?: Header}} Log
  * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times record indices of the submission, the
  * first admission and each chosen token; for a request on several instances, of all its parts
@@ -87,7 +87,6 @@ function clockOf(log) {
 
 /**
  * Return the engine time at the end of record `index`, in seconds; 0 before the first.
- *
  * @param {Log} log @param {number} index
  */
 export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
@@ -95,10 +94,7 @@ export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
 /** Return the engine time at the start of record `index`, in seconds. @param {Log} log @param {number} index */
 export const beganAt = (log, index) => clockOf(log).began[index] ?? 0;
 
-/**
- * Return the next part of a sequence's request; undefined for the last.
- * @param {Log} log @param {number} seq
- */
+/** Return the next part of a sequence's request; undefined for the last. @param {Log} log @param {number} seq */
 export const partAfter = (log, seq) => clockOf(log).parts.next.get(seq);
 
 /** Return the engine time at the log's end, in seconds. @param {Log} log */

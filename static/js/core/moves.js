@@ -1,6 +1,8 @@
 // Transfers between instances: producer, consumer, bytes, time and link of each. An incremental fold over the records.
 // Pure.
 
+/** @import {StepRecord} from "./trace.js" */
+
 /**
  * @typedef {object} Move
  * @property {string} transfer
@@ -25,7 +27,7 @@ class Moves {
   /** @type {Sum[]} ascending */
   sums = [];
 
-  /** @param {import("./trace.js").StepRecord} record */
+  /** @param {StepRecord} record */
   append({ ops = [] }) {
     for (const op of ops) {
       if (op.type === "submit" && op.transfer) this.#join(op.transfer, op.seq_id, op.kv_role === "kv_producer");
@@ -60,7 +62,7 @@ class Moves {
 /** @type {WeakMap<object, Moves>} */
 const read = new WeakMap();
 
-/** Return the transfers of a log up to its end. @param {{records: import("./trace.js").StepRecord[]}} log */
+/** Return the transfers of a log up to its end. @param {{records: StepRecord[]}} log */
 export function movesOf(log) {
   let found = read.get(log);
   if (!found) read.set(log, (found = new Moves()));
@@ -70,7 +72,7 @@ export function movesOf(log) {
 
 /**
  * Return the total received up to and including record `index`.
- * @param {{records: import("./trace.js").StepRecord[]}} log
+ * @param {{records: StepRecord[]}} log
  * @param {number} index
  * @returns {Sum}
  */

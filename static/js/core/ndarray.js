@@ -17,18 +17,12 @@ export class NdArray {
     this.value = value;
   }
 
-  /**
-   * Return the element at the given indices, as a number.
-   * @param {...number} indices
-   */
+  /** Return the element at the given indices, as a number. @param {...number} indices */
   at(...indices) {
     return this.value(this.raw[this.#offset(indices)]);
   }
 
-  /**
-   * Return the last axis at the given leading indices, as a Float32Array.
-   * @param {...number} indices
-   */
+  /** Return the last axis at the given leading indices, as a Float32Array. @param {...number} indices */
   row(...indices) {
     const width = this.shape[this.shape.length - 1];
     const start = this.#offset([...indices, 0]);

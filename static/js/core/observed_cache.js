@@ -5,8 +5,9 @@ import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";
 import { residenciesOf, residencyAt } from "./observed_residency.js";
 
+/** @import {TraceLog} from "./log.js" */
+
 /**
- * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {import("./trace.js").KnownSince["reason"]} Reason
  * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as
  * reported in the whole log: `window` and `size` in tokens; `size` 0: not reported

@@ -1,8 +1,8 @@
 // Figures reported by a monitored server's log, per rank; an incremental fold over the records.
 
+/** @import {KnownSince, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").KnownSince} KnownSince
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
  *   missed: number, outside: number}} Since `outside`: contents resident then, which are no longer known
  * @typedef {{index: number, at: number, value: number}} Reading a metric at one scrape

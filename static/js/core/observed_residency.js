@@ -2,10 +2,10 @@
 
 import { contentsOf, hashKey } from "./cached_contents.js";
 
+/** @import {Contents} from "./cached_contents.js" */
+/** @import {StepRecord, Stored} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./cached_contents.js").Contents} Contents
- * @typedef {import("./trace.js").Stored} Stored
  * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Residency `to`: the record that
  * ended it, Infinity: none
  * @typedef {object} Group of layers whose blocks are cached together
@@ -45,7 +45,6 @@ const read = new WeakMap();
 
 /**
  * Return the residencies of each rank, up to the log's end.
- *
  * @param {import("./log.js").TraceLog} log
  * @returns {Residencies[]}
  */

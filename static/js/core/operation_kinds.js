@@ -1,8 +1,9 @@
 // Display properties of operation types, apart from their words: events, marks and tones. Unknown types are still
 // shown, without a sign of their own. Pure.
 
+/** @import {Op} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
  * @typedef {object} Kind
  * @property {string} [event] its kind on the timeline (core/events.js)
  * @property {(op: any) => string | null} [mark] its mark on the track of its sequence (core/tracks.js); `op` has the

@@ -7,11 +7,10 @@ import { messagesOf } from "./messages.js";
 import { kindOf, sequenceOf } from "./operation_kinds.js";
 import { tracksOf } from "./tracks.js";
 
+/** @import {MessageKey} from "./messages.js" */
+/** @import {Header, Op, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").Header} Header
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./messages.js").MessageKey} MessageKey
  * @typedef {{header: Header, records: StepRecord[]}} Log
  * @typedef {object} Entry
  * @property {number} at index of the first operation in `ops`

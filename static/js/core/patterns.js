@@ -21,10 +21,7 @@ const MARKS = /^[\s，。！？；：、,.;:!?…]+$/u; // ends a clause
 const BLANK = /^[^\S\n]*$/u; // spaces alone do not
 const strict = new TextDecoder("utf-8", { fatal: true });
 
-/**
- * Return whether a token ends a clause: punctuation or the end of a line.
- * @param {Uint8Array} bytes
- */
+/** Return whether a token ends a clause: punctuation or the end of a line. @param {Uint8Array} bytes */
 export function endsClause(bytes) {
   try {
     const text = strict.decode(bytes);

@@ -1,7 +1,8 @@
 // Picture of a large pool with one pixel per block: order and colour of the blocks. Pure.
 
+/** @import {Columns} from "./log_index.js" */
+
 /**
- * @typedef {import("./log_index.js").Columns} Columns
  * @typedef {[number, number, number]} Rgb
  * @typedef {"owner" | "age" | "refs" | "hits" | "group" | "tier"} Meaning
  * @typedef {"id" | "owner" | "used"} Order
@@ -38,11 +39,7 @@ export function gridFor(count, width, height) {
   return { columns: 1, rows: count, cell: 1 };
 }
 
-/**
- * Return block ids in display order; equal keys are ordered by id.
- * @param {Columns} columns
- * @param {Order} order
- */
+/** Return block ids in display order; equal keys are ordered by id. @param {Columns} columns @param {Order} order */
 export function orderOf(columns, order) {
   const count = columns.owner.length;
   const ids = Uint32Array.from({ length: count }, (_, i) => i);

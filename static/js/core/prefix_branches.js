@@ -1,8 +1,9 @@
 // Prefix tree as rows: consecutive contents without a fork and with the same owners form one branch, which can be
 // expanded into its blocks. Pure.
 
+/** @import {Node} from "./prefix_tree.js" */
+
 /**
- * @typedef {import("./prefix_tree.js").Node} Node
  * @typedef {object} Branch
  * @property {string} id hash of its first content
  * @property {Node[]} nodes at least one
@@ -45,7 +46,6 @@ export function branchesOf(nodes, alike = heldAlike) {
 
 /**
  * Return whether two consecutive contents have equally many owners and can be hit alike.
- *
  * @param {Node} a
  * @param {Node} b
  */

@@ -6,9 +6,10 @@ import { blockSize } from "./geometry.js";
 import { groupOf } from "./groups.js";
 import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 
+/** @import {Content, Eviction} from "./cached_contents.js" */
+/** @import {Node, Tree} from "./prefix_tree.js" */
+
 /**
- * @typedef {import("./prefix_tree.js").Node} Node
- * @typedef {import("./cached_contents.js").Content} Content
  * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End reason for the
  * hit's end: limit of what may hit; no complete block; the next block's content was evicted; cached contents continue
  * with other tokens; the prefix is cached under another `cache_salt`; keys without a state; no cached content with this
@@ -20,7 +21,7 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
  * @property {number} most blocks that may hit: one token must run through the model for logits
  * @property {End} end
  * @property {Content | null} lost for `evicted`: the missing content
- * @property {import("./cached_contents.js").Eviction | null} eviction for `evicted`: its eviction
+ * @property {Eviction | null} eviction for `evicted`: its eviction
  * @property {number} shared for `differs`: tokens of the next block shared with the closest cached one
  * @property {Node | null} closest for `differs`: that content
  */
@@ -28,8 +29,8 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 /**
  * Look up a prompt in `tree`.
  * @param {import("./prefix_tree.js").Log} log
- * @param {import("./prefix_tree.js").Tree} tree cache of `state`
- * @param {import("./prefix_tree.js").State} state
+ * @param {Tree} tree cache of `state`
+ * @param {import("./state_parts.js").State} state
  * @param {number[]} tokens ids
  * @param {string | null} [salt]
  * @param {number} [until] last record whose evictions have happened
@@ -96,7 +97,7 @@ export const isAblated = ({ engine }, index) =>
 
 /**
  * Return the last eviction from these groups.
- * @param {import("./cached_contents.js").Eviction[]} evictions ascending
+ * @param {Eviction[]} evictions ascending
  * @param {import("./groups.js").Group[]} groups
  * @param {number} until record
  */
@@ -110,7 +111,7 @@ function sharedTokens(a, b) {
   return count;
 }
 
-/** @param {import("./prefix_tree.js").Tree} tree @param {number[]} tokens @param {string | null} salt */
+/** @param {Tree} tree @param {number[]} tokens @param {string | null} salt */
 const otherSalt = (tree, tokens, salt) =>
   tree.roots.some(
     ({ content, findable }) =>

@@ -7,10 +7,10 @@ import { contentsOf, hashKey } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
 import { groupOf, isOfStates } from "./groups.js";
 
+/** @import {Group} from "./groups.js" */
+/** @import {Block, State} from "./state_parts.js" */
+
 /**
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./state_parts.js").Block} Block
- * @typedef {import("./groups.js").Group} Group
  * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log
  * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and can be hit until its block is allocated;
  * evicted, and present only for its successors
@@ -107,7 +107,6 @@ function nodeOf(tree, contents, hash) {
 
 /**
  * Return whether a sequence begins with a root of the tree; otherwise its predecessor is unknown.
- *
  * @param {Node} root
  */
 export const beginsSequence = ({ content }) => content.parent === null && !content.unsaid;
@@ -121,7 +120,6 @@ const has = (node, { first_block: first, num_blocks: count }) =>
 
 /**
  * Return the number of keys a query attends to in a group, null: all. A state group needs the previous one.
- *
  * @param {Group} group
  */
 const sightIn = (group) => (isOfStates(group) ? 2 : group.window);

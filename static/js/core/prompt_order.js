@@ -1,9 +1,8 @@
 // Reordering of prompt parts, and the blocks a session would recompute, as in app/lessons/prompt_order.py. Pure.
 
-/**
- * @typedef {import("./wire.js").Move} Move
- * @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end
- */
+/** @import {Move} from "./wire.js" */
+
+/** @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end */
 
 const LINE_END = -1; // stands for the token between two lines
 export const MAX_MOVES = 64;
@@ -13,7 +12,6 @@ export const nameOf = (line) => line.split(/[:：]/, 1)[0];
 
 /**
  * Return whether moves are valid: movable parts, each moved before another part or to the end.
- *
  * @param {string[][]} prompts
  * @param {string[]} movable
  * @param {Move[]} moves
@@ -29,17 +27,13 @@ export function canMove(prompts, movable, moves) {
   );
 }
 
-/**
- * Return the moves without those that the next move of the same part overrides.
- * @param {Move[]} moves
- */
+/** Return the moves without those that the next move of the same part overrides. @param {Move[]} moves */
 export const inEffect = (moves) => moves.filter(({ part }, i) => moves[i + 1]?.part !== part);
 
 /**
  * Apply moves to prompts, each a list of lines: a part moves before another, or to the end, in every prompt that has
  * it. A prompt without the target has it before the first part that follows the target in the first prompt with both,
  * or at the end.
- *
  * @param {string[][]} prompts
  * @param {Move[]} moves
  * @returns {string[][]}

@@ -10,15 +10,16 @@ import { ofFigure } from "./provenance/figure.js";
 import { ofPosition } from "./provenance/position.js";
 import { ofSequence } from "./provenance/sequence.js";
 
-/** @typedef {import("./provenance/types.js").Selection} Selection */
+/** @import {TraceLog} from "./log.js" */
+/** @import {Selection, View} from "./provenance/types.js" */
 
 /**
  * Return `{kind, links}` of `selection` after record `index`; null if it does not exist there. `view`: {seq, layer,
  * head} of the stage: the sequence of a position, and where a weight is read.
- * @param {import("./log.js").TraceLog} log
+ * @param {TraceLog} log
  * @param {number} index
  * @param {Selection | null} selection
- * @param {import("./provenance/types.js").View} [view]
+ * @param {View} [view]
  * @returns {import("./provenance/types.js").Chain | null}
  */
 export function provenanceOf(log, index, selection, view = {}) {
@@ -35,10 +36,10 @@ export function provenanceOf(log, index, selection, view = {}) {
 /**
  * Return everything connected with a selection, for highlighting: `{blocks, slots, seqs, position, query}`; `blocks`
  * and `seqs` are sets, `slots` a set of slot numbers.
- * @param {import("./log.js").TraceLog} log
+ * @param {TraceLog} log
  * @param {number} index
  * @param {Selection | null} selection
- * @param {import("./provenance/types.js").View} [view]
+ * @param {View} [view]
  */
 export function connectedTo(log, index, selection, view = {}) {
   /** @type {Record<"blocks" | "slots" | "seqs", Set<number>>} */

@@ -1,15 +1,17 @@
 // Requests whose parts are sequences of several instances: computed on one, continued on another. Mirrors
 // engine/trace/parts.py, which defines parts. Pure.
 
+/** @import {Header, Submit} from "./trace.js" */
+
 const PREFILL = "/prefill"; // suffix of a request's id on the instance that computes its prompt
 
-/** Return whether several instances write the log. @param {{header?: import("./trace.js").Header}} log */
+/** Return whether several instances write the log. @param {{header?: Header}} log */
 export const isShared = ({ header }) => (header?.instances?.length ?? 0) > 1;
 
 /**
  * Return the id of the request that a submission belongs to.
- * @param {{header?: import("./trace.js").Header}} log
- * @param {Pick<import("./trace.js").Submit, "request_id" | "kv_role">} op
+ * @param {{header?: Header}} log
+ * @param {Pick<Submit, "request_id" | "kv_role">} op
  */
 export function requestOf(log, { request_id: id, kv_role: role }) {
   const isPart = isShared(log) && role === "kv_producer" && id.endsWith(PREFILL);
@@ -38,7 +40,7 @@ export class RequestParts {
   /** @type {Map<number, number>} by sequence: the next part */
   next = new Map();
 
-  /** @param {{header?: import("./trace.js").Header}} log */
+  /** @param {{header?: Header}} log */
   constructor(log) {
     this.log = log;
     this.isShared = isShared(log);
@@ -73,7 +75,7 @@ export class RequestParts {
     return NOTHING;
   }
 
-  /** @param {import("./trace.js").Submit} op @param {number} instance */
+  /** @param {Submit} op @param {number} instance */
   #submit(op, instance) {
     const id = requestOf(this.log, op);
     let request = this.#open.get(id);

@@ -4,9 +4,10 @@
 import { beganAt, engineTime, latestTime } from "./metrics.js";
 import { isShared } from "./request_parts.js";
 
+/** @import {Log} from "./metrics.js" */
+/** @import {Track} from "./tracks.js" */
+
 /**
- * @typedef {import("./metrics.js").Log} Log
- * @typedef {import("./tracks.js").Track} Track
  * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue before
  * its admission; `receiving`: from the step that reserved space for another instance's blocks until they arrive;
  * `prefill` and `decode`: by the kind of its steps, and while it runs without being scheduled, by the last one;

@@ -7,6 +7,8 @@ import { phaseSeconds } from "./request_phases.js";
 import { allTimelines, lostTokens, timelineOf } from "./timeline.js";
 import { tracksOf } from "./tracks.js";
 
+/** @import {StepRecord} from "./trace.js" */
+
 /** A step is slow if it takes more than this multiple of the run's median step. */
 export const SLOW = 2;
 /** A prefix counts as recently evicted up to this many seconds before the lookup. */
@@ -14,7 +16,6 @@ export const MINUTE = 60;
 const FEW = 5; // length of the short lists of steps and sequences
 
 /**
- * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
  * @typedef {object} Row of one sequence; for a request on several instances, of all its parts
  * @property {number} seq the last part
@@ -122,10 +123,7 @@ class Counts {
     if (row?.seq === seq) row.end = end;
   }
 
-  /**
-   * @param {import("./trace.js").Submit} op
-   * @param {number | null} before the part that it continues
-   */
+  /** @param {import("./trace.js").Submit} op @param {number | null} before the part that it continues */
   #enter(op, before) {
     const known = before === null ? undefined : this.bySeq.get(before);
     if (known) {
@@ -217,7 +215,6 @@ function medianOf(values) {
 
 /**
  * Return the indices of the few largest values, descending; the earlier of equal ones first.
- *
  * @param {number[]} values
  */
 function largest(values) {
@@ -234,7 +231,6 @@ function largest(values) {
 
 /**
  * Return the sequences with the most preemptions, then those with the most recomputed tokens.
- *
  * @param {readonly Row[]} rows
  */
 export const mostPreempted = (rows) =>

@@ -3,14 +3,12 @@
 import { sightOf } from "./groups.js";
 import { NamedKeys, PATTERNS } from "./patterns.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {AttentionRows, HeadPattern} from "./trace.js" */
+
 // queries gave to that key. Updated as arrays arrive. Pure.
 
-/**
- * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {import("./trace.js").HeadPattern} HeadPattern
- * @typedef {import("./trace.js").AttentionRows} AttentionRows
- * @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns]
- */
+/** @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns] */
 
 const FEWEST = 8; // minimum number of queries for a meaningful mean
 const COUNT = PATTERNS.length;
@@ -119,10 +117,7 @@ export class HeadRoles {
     return PATTERNS.flatMap((pattern) => best.get(pattern) ?? []);
   }
 
-  /**
-   * Measure the rows of one layer of a record.
-   * @param {import("./trace.js").LayerCapture | null} arrays
-   */
+  /** Measure the rows of one layer of a record. @param {import("./trace.js").LayerCapture | null} arrays */
   add(arrays) {
     if (!arrays) return;
     const { layer, rows } = arrays;

@@ -1,17 +1,15 @@
 // Figures of a whole run, by the names used in a scene's final sentence (`end` in app/scenes/words.*.json). Pure.
 
 import { blockSize } from "./geometry.js";
-import { heldIn } from "./groups.js";
+import { crossing, heldIn } from "./groups.js";
 import { unfinished } from "./instances.js";
 import { joinText } from "./labels.js";
 import { kvTerms } from "./metrics.js";
 import { countSequences } from "./state.js";
-import { crossing } from "./state_bytes.js";
 
-/**
- * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {Record<string, number>} Figures
- */
+/** @import {TraceLog} from "./log.js" */
+
+/** @typedef {Record<string, number>} Figures */
 
 /** Bytes of a number in the model's compute type. @type {Record<string, number>} */
 const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };

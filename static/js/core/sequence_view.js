@@ -8,8 +8,10 @@ import { slotOf } from "./metrics.js";
 import { kvHeadOf } from "./shape.js";
 import { isElsewhere } from "./slot_origins.js";
 
+/** @import {TraceLog} from "./log.js" */
+/** @import {Origin} from "./slot_origins.js" */
+
 /**
- * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {NonNullable<ReturnType<typeof sequenceViewAt>>} SequenceView
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row attention weights from the key at `keyStart` on
  */
@@ -112,7 +114,7 @@ export const isReleased = (view, position) => view.table[Math.floor(position / v
  * Return where K and V of `position` were computed: {record, seq_id, position}, or null if no block holds them.
  * @param {SequenceView} view
  * @param {number} position
- * @returns {import("./log.js").Origin | null}
+ * @returns {Origin | null}
  */
 export function originOf(view, position) {
   if (position >= view.numFilled) return null;
@@ -121,12 +123,7 @@ export function originOf(view, position) {
   return place ? view.log.slotOrigin(place.slot, view.index) : null;
 }
 
-/**
- * Return whether the view's record computed it.
- *
- * @param {SequenceView} view
- * @param {import("./log.js").Origin} origin
- */
+/** Return whether the view's record computed it. @param {SequenceView} view @param {Origin} origin */
 export const isFresh = (view, origin) => origin.record === view.index && !origin.loaded;
 
 /**

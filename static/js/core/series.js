@@ -94,10 +94,7 @@ export function drawnGaps(rows, most) {
   return { every, gaps };
 }
 
-/**
- * Return rows as CSV with their field names as header.
- * @param {Record<string, import("./csv.js").Cell>[]} rows
- */
+/** Return rows as CSV with their field names as header. @param {Record<string, import("./csv.js").Cell>[]} rows */
 export function csvOf(rows) {
   if (!rows.length) return "";
   const names = Object.keys(rows[0]);

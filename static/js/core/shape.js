@@ -13,7 +13,6 @@ export function kvShapeOf(model, layer) {
 
 /**
  * Return the KV head that a query head of a layer reads.
- *
  * @param {Model} model
  * @param {number} layer
  * @param {number} head

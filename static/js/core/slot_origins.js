@@ -4,9 +4,10 @@ import { hashKey } from "./cached_contents.js";
 import { groupOf } from "./groups.js";
 import { sameBytes } from "./state_tables.js";
 
+/** @import {State} from "./state_parts.js" */
+/** @import {Op} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./state_parts.js").State} State
  * @typedef {object} Origin computation of a slot's content; for another run's, the sequence it was `loaded` for
  * @property {number} record
  * @property {number} seq_id
@@ -35,7 +36,6 @@ export class SlotOrigins {
 
   /**
    * Return the origin of the content of `slot` after record `index`, or null.
-   *
    * @param {number} slot
    * @param {number} index
    */

@@ -5,20 +5,16 @@ import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
 import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
-import { RecordOutputs } from "./record_outputs.js";
 import { OPERATIONS } from "./state_operations.js";
 import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
 
+/** @import {Block, Sequence, State} from "./state_parts.js" */
+/** @import {Op, Output, StepRecord} from "./trace.js" */
+
 export { TraceStateError };
 
-/**
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./state_parts.js").Sequence} Sequence
- * @typedef {import("./state_parts.js").Block} Block
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {Extract<import("./trace.js").Op, {type: "copy"}>} Copy
- */
+/** @typedef {Extract<Op, {type: "copy"}>} Copy */
 
 /** @type {("seq_id" | "logical" | "src" | "dst")[]} */
 const COPY = ["seq_id", "logical", "src", "dst"];
@@ -53,11 +49,7 @@ export function initialState(header) {
   };
 }
 
-/**
- * Return an independent copy: `apply` on one does not change the other.
- * @param {State} state
- * @returns {State}
- */
+/** Return an independent copy: `apply` on one does not change the other. @param {State} state @returns {State} */
 export function copyState(state) {
   owned(state).clear(); // the contents are shared from now on
   return {
@@ -81,7 +73,7 @@ export function copyState(state) {
  * `budget`: copies that the log may still make.
  * @param {State} state
  * @param {StepRecord} record
- * @param {((op: import("./trace.js").Op, state: State) => void) | null} [observe]
+ * @param {((op: Op, state: State) => void) | null} [observe]
  * @param {Budget} [budget]
  */
 export function apply(state, record, observe = null, budget = UNBOUNDED) {
@@ -123,10 +115,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   return state;
 }
 
-/**
- * Drop the oldest finished sequences that hold no blocks.
- * @param {State} state
- */
+/** Drop the oldest finished sequences that hold no blocks. @param {State} state */
 function forget(state) {
   const count = state.finished_kept === null ? 0 : state.finished.length - state.finished_kept;
   if (count <= 0) return;
@@ -137,9 +126,7 @@ function forget(state) {
   state.num_forgotten += gone.size;
 }
 
-/**
- * @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry @param {number} drafts
- */
+/** @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry @param {number} drafts */
 function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, context_len: context }, drafts) {
   const sequence = state.sequences.get(id);
   if (!sequence) throw new TraceStateError(`record ${index} contradicts the state: its batch has a sequence ${id}`);
@@ -152,18 +139,12 @@ function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, contex
     );
 }
 
-/**
- * Return the number of sequences so far, including dropped ones.
- * @param {State} state
- */
+/** Return the number of sequences so far, including dropped ones. @param {State} state */
 export const countSequences = (state) => state.sequences.size + state.num_forgotten;
 
 const BEGINS = new Set(["submit", "fork"]); // operations with a new sequence
 
-/**
- * Return the totals over all block groups; `memory_figures` of engine/trace/state.py.
- * @param {State} state
- */
+/** Return the totals over all block groups; `memory_figures` of engine/trace/state.py. @param {State} state */
 export function memoryFigures(state) {
   const groups = figuresByGroup(state);
   const sum = (/** @type {keyof typeof groups[0]} */ name) => groups.reduce((total, group) => total + group[name], 0);
@@ -201,4 +182,34 @@ function tokensInTables({ num_computed_tokens: computed, block_tables: tables },
       (table.length && !isOfStates(block_groups[at]) ? computed - (table.length - heldIn(table).length) * size : 0),
     0,
   );
+}
+
+/**
+ * Context of a record's operations: its outputs, each consumed once, and its drafts. Mirrors
+ * engine/trace/record_outputs.py.
+ */
+export class RecordOutputs {
+  /** @param {Output[]} outputs a step that verifies drafts may choose a token several times */
+  constructor(outputs) {
+    /** @type {Map<string, Output[]>} */
+    this.byToken = new Map();
+    for (const output of outputs) {
+      const key = `${output.seq_id},${output.token_id}`;
+      const found = this.byToken.get(key);
+      if (found) found.push(output);
+      else this.byToken.set(key, [output]);
+    }
+    /** @type {Map<number, number[]>} draft tokens by sequence */
+    this.drafts = new Map();
+  }
+
+  /**
+   * Return the sequence's next output with this token; the last one again if there is no other.
+   * @param {number} seq
+   * @param {number} token
+   */
+  take(seq, token) {
+    const found = this.byToken.get(`${seq},${token}`);
+    return found && found.length > 1 ? found.shift() : found?.[0];
+  }
 }

@@ -7,10 +7,8 @@ import { MAX_BLOCKS } from "./limits.js";
 import { blockOf, emptyBlock, expect } from "./state_parts.js";
 import { sameBytes } from "./state_tables.js";
 
-/**
- * @typedef {import("./state_operations.js").Operations} Operations
- * @typedef {import("./state_parts.js").State} State
- */
+/** @import {Operations} from "./state_operations.js" */
+/** @import {OutsideBlock, State} from "./state_parts.js" */
 
 /** @type {Pick<Operations, "stored" | "removed" | "known_since">} */
 export const OBSERVED = {
@@ -58,7 +56,7 @@ export const OBSERVED = {
   },
 };
 
-/** @param {number} place @param {number} instance @returns {import("./state_parts.js").OutsideBlock} */
+/** @param {number} place @param {number} instance @returns {OutsideBlock} */
 const emptyPlace = (place, instance) => ({ place, instance, medium: "", block_hash: null, token_ids: [] });
 
 /**
@@ -67,7 +65,7 @@ const emptyPlace = (place, instance) => ({ place, instance, medium: "", block_ha
  * @param {number} instance
  * @param {{place: number, outside?: boolean}} op
  * @param {boolean} mayGrow
- * @returns {[import("./state_parts.js").Block, null] | [null, import("./state_parts.js").OutsideBlock]}
+ * @returns {[import("./state_parts.js").Block, null] | [null, OutsideBlock]}
  */
 function placeOf(state, instance, { place, outside = false }, mayGrow) {
   if (!outside) {

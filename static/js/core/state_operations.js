@@ -24,13 +24,14 @@ import {
   setTable,
 } from "./state_tables.js";
 
+/** @import {State} from "./state_parts.js" */
+/** @import {Op} from "./trace.js" */
+
 /** Number of last lookups that determine the hit rate. */
 export const RECENT_LOOKUPS = 100;
 
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./record_outputs.js").RecordOutputs} Outputs
+ * @typedef {import("./state.js").RecordOutputs} Outputs
  * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,
  *   budget: import("./limits.js").Budget, instance: number) => void}} Operations
  */

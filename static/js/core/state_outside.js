@@ -6,8 +6,9 @@ import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import { contentAt, expectComputed, expectEntry, freeCpuBlockOf, queue, remove } from "./state_tables.js";
 
+/** @import {Operations} from "./state_operations.js" */
+
 /**
- * @typedef {import("./state_operations.js").Operations} Operations
  * @typedef {"swap_out" | "swap_in" | "load" | "store" | "await" | "receive" | "arrive" | "transfer_failed" | "hold"
  *   | "send" | "expire" | "lost" | "drop"} Outside
  */

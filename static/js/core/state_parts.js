@@ -3,8 +3,9 @@
 // A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` return a
 // mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.
 
+/** @import {Group} from "./groups.js" */
+
 /**
- * @typedef {import("./groups.js").Group} Group
  * @typedef {object} Block
  * @property {number} block_id
  * @property {number} ref_count

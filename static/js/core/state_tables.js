@@ -5,6 +5,10 @@ import { placesOf } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 
+/** @import {Budget} from "./limits.js" */
+/** @import {Sequence, State} from "./state_parts.js" */
+/** @import {Op} from "./trace.js" */
+
 /** @typedef {{block_id: number, num_blocks: number}} Hole blocks [block_id, block_id + num_blocks) */
 
 /**
@@ -40,17 +44,7 @@ export const fragmentation = (holes) => ({
   largest: Math.max(0, ...holes.map((hole) => hole.num_blocks)),
 });
 
-/**
- * @typedef {import("./state_parts.js").State} State
- * @typedef {import("./state_parts.js").Sequence} Sequence
- * @typedef {import("./limits.js").Budget} Budget
- */
-
-/**
- * Return the free queue of a block's group.
- * @param {State} state
- * @param {number} id
- */
+/** Return the free queue of a block's group. @param {State} state @param {number} id */
 export const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];
 
 /**
@@ -114,7 +108,7 @@ function holesIn(state, group, budget) {
 /**
  * Move contiguous blocks to the head of their free queue, from which allocations take them in order.
  * @param {State} state
- * @param {Extract<import("./trace.js").Op, {type: "reserve"}>} op
+ * @param {Extract<Op, {type: "reserve"}>} op
  * @param {Budget} budget
  */
 export function reservePiece(state, { seq_id, block_id, num_blocks, hole_blocks }, budget) {
@@ -134,7 +128,7 @@ export function reservePiece(state, { seq_id, block_id, num_blocks, hole_blocks 
 /**
  * Check that enough blocks are free, but no hole is large enough.
  * @param {State} state
- * @param {Extract<import("./trace.js").Op, {type: "defer"}>} op
+ * @param {Extract<Op, {type: "defer"}>} op
  * @param {Budget} budget
  */
 export function expectFragmented(state, { needed, available, num_free }, budget) {

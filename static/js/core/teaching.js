@@ -5,10 +5,9 @@ import { measuredHeads } from "./roles.js";
 import { attentionRow } from "./sequence_view.js";
 import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
-/**
- * @typedef {import("./log.js").TraceLog} TraceLog
- * @typedef {{layer: number, head: number}} Place
- */
+/** @import {TraceLog} from "./log.js" */
+
+/** @typedef {{layer: number, head: number}} Place */
 
 /** @type {WeakMap<TraceLog, {next: number, found: Place | null}>} */
 const decisions = new WeakMap();

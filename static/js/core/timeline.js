@@ -1,10 +1,9 @@
 // Timeline of each sequence with reasons: submission, lookup, waits, admission, preemption and its cost, end. An
 // incremental fold over the records; mirrors engine/trace/explain.py. Pure.
 
+/** @import {Defer, Op, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Defer} Defer
  * @typedef {object} Wait steps of a sequence in the waiting queue, until its admission or end
  * @property {number} since record
  * @property {number} steps

@@ -5,10 +5,9 @@
 
 import { kindOf } from "./operation_kinds.js";
 
+/** @import {BatchEntry, Op, StepRecord} from "./trace.js" */
+
 /**
- * @typedef {import("./trace.js").Op} Op
- * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").BatchEntry} BatchEntry
  * @typedef {"waiting" | "receiving" | "prefill" | "preempted" | "decode" | "swapped" | "idle" | "holding"} RunKind
  * `receiving`: waiting for blocks of another instance; `holding`: finished, with its blocks kept for another instance
  * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run
@@ -57,10 +56,7 @@ export class Tracks {
     return this.columns.length;
   }
 
-  /**
-   * Append the next record.
-   * @param {StepRecord} record
-   */
+  /** Append the next record. @param {StepRecord} record */
   append(record) {
     const index = this.columns.length;
     const entries = new Map((record.batch ?? []).map((entry) => [entry.seq_id, entry]));
@@ -182,10 +178,7 @@ export class Tracks {
 /** @type {WeakMap<object, Tracks>} */
 const folded = new WeakMap();
 
-/**
- * Return the tracks of a log up to its end.
- * @param {{records: StepRecord[]}} log
- */
+/** Return the tracks of a log up to its end. @param {{records: StepRecord[]}} log */
 export function tracksOf(log) {
   let tracks = folded.get(log);
   if (!tracks) folded.set(log, (tracks = new Tracks()));
@@ -241,12 +234,7 @@ export function cellAt(track, index) {
   return run && run.from <= index ? run : null;
 }
 
-/**
- * Return the track's marks in records [from, to].
- * @param {Track} track
- * @param {number} from
- * @param {number} to
- */
+/** Return the track's marks in records [from, to]. @param {Track} track @param {number} from @param {number} to */
 export function marksIn(track, from, to) {
   let low = 0;
   let high = track.marks.length;

@@ -2,7 +2,7 @@
 
 import { attentionRow } from "./sequence_view.js";
 
-/** @typedef {import("./log.js").TraceLog} TraceLog */
+/** @import {TraceLog} from "./log.js" */
 
 /** Minimum number of keys of an instructive row. */
 export const FEWEST = 6;
@@ -48,11 +48,7 @@ export function widestHead(log) {
   return search.found;
 }
 
-/**
- * Return whether all arrays of a record are loaded.
- * @param {TraceLog} log
- * @param {number} record
- */
+/** Return whether all arrays of a record are loaded. @param {TraceLog} log @param {number} record */
 export function isWhole(log, record) {
   if (log.capture(record)) return true;
   for (let layer = 0; layer < log.header.model.num_layers; layer++)

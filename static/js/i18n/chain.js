@@ -6,6 +6,8 @@ import { inLayers, keysText, layersText } from "./groups.js";
 import { entryText, hashText, messagesText, sequenceName as name, operationName } from "./operations.js";
 import { probabilityText, t } from "./words.js";
 
+/** @import {LinkKind} from "../core/provenance/types.js" */
+
 /** Return the name of the record that a link leads to, counted from 1. @param {{go?: number}} link */
 const recordName = ({ go = 0 }) => t("chain.record", { record: go + 1 });
 
@@ -19,7 +21,7 @@ const at = (link) => t("chain.at", { token: labelText(link.label), position: lin
  *   Words
  */
 /**
- * @template {import("../core/provenance/types.js").LinkKind} K
+ * @template {LinkKind} K
  * @typedef {import("../core/provenance/types.js").LinkOf<K>} LinkOf
  */
 
@@ -33,7 +35,7 @@ export function wordsOf(link) {
     : words;
 }
 
-/** @type {{[K in import("../core/provenance/types.js").LinkKind]: (link: LinkOf<K>) => Words}} */
+/** @type {{[K in LinkKind]: (link: LinkOf<K>) => Words}} */
 const WORDS = {
   ...FIGURES,
   query: (l) => ({

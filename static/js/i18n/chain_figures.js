@@ -5,7 +5,8 @@ import { layersText } from "./groups.js";
 import { sequenceName } from "./operations.js";
 import { bytesText, grouped, percentText, secondsText, t } from "./words.js";
 
-/** @typedef {import("./chain.js").Words} Words */
+/** @import {Words} from "./chain.js" */
+
 /**
  * @template {import("../core/provenance/types.js").LinkKind} K
  * @typedef {import("../core/provenance/types.js").LinkOf<K>} LinkOf

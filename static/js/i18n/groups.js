@@ -4,6 +4,8 @@ import { hasSiblings, isOfStates } from "../core/groups.js";
 import { instanceName } from "../core/instances.js";
 import { bytesText, t } from "./words.js";
 
+/** @import {Group} from "../core/groups.js" */
+
 const NAMED = 6; // more layers than this are given as a number and listed on hover
 
 /**
@@ -16,16 +18,13 @@ export function layersText(layers) {
   return t(layers.length === 1 ? "group.layer" : "group.layers", { layers: layers.join(t("join.list")) });
 }
 
-/**
- * Return the numbers of all layers of a group.
- * @param {import("../core/groups.js").Group} group
- */
+/** Return the numbers of all layers of a group. @param {Group} group */
 export const allLayers = (group) =>
   isOfStates(group) ? t("group.with_state") : t("group.layers", { layers: group.layers.join(", ") });
 
 /**
  * Return what a group's layers retain: all keys, a window of them, or a state.
- * @param {Pick<import("../core/groups.js").Group, "window" | "sinks"> & {state_bytes?: number}} group
+ * @param {Pick<Group, "window" | "sinks"> & {state_bytes?: number}} group
  */
 export function keysText({ window, sinks, state_bytes = 0 }) {
   if (isOfStates({ state_bytes })) return t("group.state", { bytes: bytesText(state_bytes) });
@@ -33,16 +32,13 @@ export function keysText({ window, sinks, state_bytes = 0 }) {
   return t(sinks ? "group.window_sinks" : "group.window", { window, sinks });
 }
 
-/**
- * Return the shortest name that distinguishes a group.
- * @param {Pick<import("../core/groups.js").Group, "window" | "state_bytes">} group
- */
+/** Return the shortest name that distinguishes a group. @param {Pick<Group, "window" | "state_bytes">} group */
 export function shortKeys({ window, state_bytes }) {
   if (isOfStates({ state_bytes })) return t("group.short.state");
   return t(window === null ? "group.short.all" : "group.short.window", { window });
 }
 
-/** @param {import("../core/groups.js").Group} group */
+/** @param {Group} group */
 export function groupName(group) {
   return t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
 }
@@ -51,7 +47,7 @@ export function groupName(group) {
  * Return a group's title among the groups of a run: its instance if there are several, then the retained keys if other
  * groups of that instance differ; otherwise its layers unless it has all.
  * @param {import("../core/trace.js").Header | undefined} header
- * @param {import("../core/groups.js").Group[]} groups
+ * @param {Group[]} groups
  * @param {number} at
  */
 export function groupTitle(header, groups, at) {
@@ -60,9 +56,5 @@ export function groupTitle(header, groups, at) {
   return instance ? `${instance} · ${shortKeys(groups[at])}` : groupName(groups[at]);
 }
 
-/**
- * Return a sentence about the blocks of some layers.
- * @param {number[]} layers
- * @param {string} text
- */
+/** Return a sentence about the blocks of some layers. @param {number[]} layers @param {string} text */
 export const inLayers = (layers, text) => t("group.in", { layers: layersText(layers), text });

@@ -16,7 +16,6 @@ export const language = signal("en");
 
 /**
  * Return the server's sentence in the page's language, or in English.
- *
  * @param {{message: string, said?: Record<string, string>}} refusal
  */
 export const refusalText = ({ message, said = {} }) => said[language.value] ?? message;
@@ -24,15 +23,9 @@ export const refusalText = ({ message, said = {} }) => said[language.value] ?? m
 /** Whether the cache is in GPU memory: texts `<key>.gpu` then replace `<key>`. */
 export const onGpu = signal(false);
 
-/**
- * Return the entry of `code` in the list.
- * @param {string} code
- */
+/** Return the entry of `code` in the list. @param {string} code */
 export const languageOf = (code) => LANGUAGES.find((one) => one.code === code);
 
-/**
- * Return the language after `code` in the switch.
- * @param {string} code
- */
+/** Return the language after `code` in the switch. @param {string} code */
 export const languageAfter = (code) =>
   LANGUAGES[(LANGUAGES.findIndex((one) => one.code === code) + 1) % LANGUAGES.length];

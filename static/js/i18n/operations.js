@@ -5,26 +5,22 @@ import { isBlocks, isSequence } from "../core/messages.js";
 import { inLayers, layersText } from "./groups.js";
 import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
 
+/** @import {MessageKey, Values} from "../core/messages.js" */
+/** @import {Objection} from "../core/trace.js" */
+
 /**
  * Return an objection {rule, text, seq_id, block_id, said, counted} as a clause; unknown rules are quoted.
- * @param {import("../core/trace.js").Objection} one
+ * @param {Objection} one
  */
 export function objectionWords(one) {
   const key = `objection.${one.rule}`;
   return t(hasText(key) ? key : "objection.other", one);
 }
 
-/**
- * Return the sentence for a step that failed with an objection.
- * @param {import("../core/trace.js").Objection} one
- */
+/** Return the sentence for a step that failed with an objection. @param {Objection} one */
 export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });
 
-/**
- * @typedef {import("../core/messages.js").MessageKey} MessageKey
- * @typedef {import("../core/messages.js").Values} Values
- * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/messages/words.py
- */
+/** @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/messages/words.py */
 
 const MAX_NAMED = 6; // longer lists are truncated
 const MISSING = "–"; // for a value missing from a log that contradicts itself
@@ -89,10 +85,7 @@ export function atInstance(log, index, said) {
   return instance && said.length ? [t("sentence.at", { instance, text: said[0] }), ...said.slice(1)] : said;
 }
 
-/**
- * @param {string} name
- * @param {any} value field of any type
- */
+/** @param {string} name @param {any} value field of any type */
 function shown(name, value) {
   if (isSequence(name)) return [value].flat().map(sequenceName).join(t("join.list"));
   if (name === "layers" && Array.isArray(value)) return layersText(value);

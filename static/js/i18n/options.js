@@ -7,17 +7,10 @@ export const optionLabel = (name) => t(`option.${name}`);
 /** @param {string} name */
 export const optionHelp = (name) => t(`option.${name}.help`);
 
-/**
- * Return the meaning of an empty value.
- * @param {string} name
- */
+/** Return the meaning of an empty value. @param {string} name */
 export const noneText = (name) => t(`option.${name}.none`);
 
-/**
- * Return the text of a value, including those of choices and switches.
- * @param {string} name
- * @param {unknown} value
- */
+/** Return the text of a value, including those of choices and switches. @param {string} name @param {unknown} value */
 export const valueText = (name, value) =>
   typeof value === "boolean"
     ? t(value ? "value.on" : "value.off")
@@ -25,11 +18,7 @@ export const valueText = (name, value) =>
       ? t(`option.${name}.${value}`)
       : String(value);
 
-/**
- * Return a setting with its value.
- * @param {string} name
- * @param {unknown} value
- */
+/** Return a setting with its value. @param {string} name @param {unknown} value */
 export const settingText = (name, value) =>
   t(typeof value === "boolean" ? "setting.switch" : "setting", {
     name: optionLabel(name),
@@ -53,17 +42,9 @@ export const offText = (ablate) =>
         .join(t("join.list"))
     : noneText("ablate");
 
-/**
- * Return a sentence on the effect of a choice's value.
- * @param {string} name
- * @param {unknown} value
- */
+/** Return a sentence on the effect of a choice's value. @param {string} name @param {unknown} value */
 export const valueHelp = (name, value) => t(`option.${name}.${value}.help`);
 
-/**
- * Return the label of a preset number.
- * @param {string} name
- * @param {number} n
- */
+/** Return the label of a preset number. @param {string} name @param {number} n */
 export const numberText = (name, n) =>
   hasText(`option.${name}.number`) ? t(`option.${name}.number`, { n }) : String(n);

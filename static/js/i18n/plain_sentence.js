@@ -7,11 +7,11 @@ import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
 
+/** @import {MessageKey} from "../core/messages.js" */
+/** @import {BatchEntry, Op} from "../core/trace.js" */
+
 /**
- * @typedef {import("../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../core/log.js").TraceLog} Log
- * @typedef {import("../core/trace.js").Op} Op
- * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {NonNullable<ReturnType<Log["tail"]["sequences"]["get"]>>} Sequence
  * @typedef {object} At subject of a sentence
  * @property {Log} log
@@ -77,7 +77,6 @@ const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
 
 /**
  * Return whether a deferral follows from a preemption in the same step, which is reported already.
- *
  * @param {import("../core/trace.js").Defer} op
  */
 const gaveWay = (op) => op.reason === "step_preempted";

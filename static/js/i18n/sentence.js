@@ -13,15 +13,12 @@ import { partsWhere } from "../core/operations.js";
 import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
 
-/**
- * @typedef {import("../core/messages.js").MessageKey} MessageKey
- * @typedef {import("../core/log.js").TraceLog} Log
- * @typedef {import("../core/instances.js").Own} Own
- * @typedef {import("../core/trace.js").Op} Op
- * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
- * @typedef {import("../core/trace.js").StepRecord} StepRecord
- * @typedef {import("./operations.js").Register} Register
- */
+/** @import {Own} from "../core/instances.js" */
+/** @import {MessageKey} from "../core/messages.js" */
+/** @import {BatchEntry, Op, StepRecord} from "../core/trace.js" */
+/** @import {Register} from "./operations.js" */
+
+/** @typedef {import("../core/log.js").TraceLog} Log */
 
 // reported before the computation, each separately
 const RARE = new Set([
@@ -263,7 +260,6 @@ export function blocksRead(log, context, layers = null, seqId = -1) {
 
 /**
  * Return the probability of a chosen token; "–" for private logs, logs without a model, and other engines.
- *
  * @param {Log} log
  * @param {import("../core/trace.js").Output} output
  */

@@ -21,11 +21,7 @@ export function addWords(code, { texts, glossary }) {
   Object.assign(GLOSSARIES, glossary);
 }
 
-/**
- * Add words of a language that were loaded later.
- * @param {string} code
- * @param {Record<string, string>} texts
- */
+/** Add words of a language that were loaded later. @param {string} code @param {Record<string, string>} texts */
 export function addMoreWords(code, texts) {
   TEXTS[code] = { ...TEXTS[code], ...texts };
 }
@@ -45,16 +41,6 @@ export const hasText = (key) => Object.hasOwn(TEXTS[language.value], key);
 export function t(key, values = {}, missing = null) {
   const texts = TEXTS[language.value] ?? {};
   return fill((onGpu.value ? texts[`${key}.gpu`] : undefined) ?? texts[key] ?? key, values, language.value, missing);
-}
-
-/**
- * Same in a given language whose words are loaded.
- * @param {string} code
- * @param {string} key
- * @param {Values} [values]
- */
-export function tIn(code, key, values = {}) {
-  return fill(TEXTS[code]?.[key] ?? key, values, code);
 }
 
 /**
@@ -159,9 +145,7 @@ export const percentText = (share) => `${(100 * share).toFixed(1)}${THIN}%`;
 
 // Glossary: the field's terms with definitions in every language, used by terms, tooltips and the help.
 
-/**
- * @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm
- */
+/** @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm */
 
 /** Return the groups of the glossary, in the order of the help. */
 export const groupsOfTerms = () => Object.keys(GLOSSARIES[language.value]);

@@ -21,7 +21,6 @@ const known = {};
 
 /**
  * Register the position of `kind`. Returns a function that unregisters it.
- *
  * @template {keyof Anchors} K
  * @param {K} kind
  * @param {Anchors[K]} find
@@ -35,7 +34,6 @@ export function registerAnchor(kind, find) {
 
 /**
  * Return the position of `kind` in the window.
- *
  * @template {keyof Anchors} K
  * @param {K} kind
  * @param {Parameters<Anchors[K]>} of
@@ -48,7 +46,6 @@ const FLIGHT = 0.6; // share of the writing phase that one position's K and V ta
 /**
  * Return the progress of the K and V in place `i` of `count` when the writing phase is at `progress`. Easing
  * (state/playhead.js) is undone, so that they move at constant speed.
- *
  * @param {number} i
  * @param {number} count
  * @param {number} progress

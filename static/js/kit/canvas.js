@@ -8,11 +8,7 @@ export { frameDone };
 
 let atLeast = 1; // minimum canvas pixels per CSS pixel
 
-/**
- * Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on.
- *
- * @param {number} ratio
- */
+/** Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on. @param {number} ratio */
 export function sharpen(ratio) {
   atLeast = ratio;
 }
@@ -27,16 +23,11 @@ export function measureNow() {
 
 /** @typedef {{width: number, height: number}} Size in CSS pixels */
 
-/**
- * Return the 2D context of a canvas, which every supported browser has.
- *
- * @param {HTMLCanvasElement} canvas
- */
+/** Return the 2D context of a canvas, which every supported browser has. @param {HTMLCanvasElement} canvas */
 export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 
 /**
  * Size the canvas for the screen and return its context, cleared, in CSS pixels.
- *
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
@@ -61,7 +52,6 @@ export function prepare(canvas, width, height) {
  * Paint the referenced element's canvas whenever a signal read by `watch` or the size of its box changes.
  * `paint(element, {width, height})` runs inside an animation frame with the last measured size: reading the size there
  * would force a layout in the middle of a frame. Returns the ref.
- *
  * @template {HTMLElement} [E=HTMLElement]
  * @param {() => unknown} watch
  * @param {(element: E, size: Size) => void} paint
@@ -108,11 +98,7 @@ export function usePainter(watch, paint) {
 /** @type {Map<string, number>} text -> px */
 const widths = new Map();
 
-/**
- * Return the width of `text` at 17 px in the page's font.
- *
- * @param {string} text
- */
+/** Return the width of `text` at 17 px in the page's font. @param {string} text */
 export function labelWidth(text) {
   const known = widths.get(text);
   if (known !== undefined) return known;
@@ -128,7 +114,6 @@ let measuring = null;
 
 /**
  * Draw a hairline at whole device pixels.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x0
  * @param {number} y0
@@ -147,7 +132,6 @@ export function hairline(context, x0, y0, x1, y1, colour) {
 
 /**
  * Trace the path of a rectangle with rounded corners.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} x
  * @param {number} y

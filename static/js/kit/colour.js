@@ -3,11 +3,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 import { html } from "./html.js";
 
-/**
- * Component with the colour and texture of a sequence.
- *
- * @param {{id: number}} props
- */
+/** Component with the colour and texture of a sequence. @param {{id: number}} props */
 export function Swatch({ id }) {
   return html`<span class=${`swatch seq-${id % 8}`} aria-hidden="true"></span>`;
 }
@@ -62,7 +58,6 @@ function readColours() {
 
 /**
  * Return the [r, g, b] of `value` in [-1, 1]; zero has the background's colour.
- *
  * @param {Scale} scale
  * @param {number} value
  * @returns {Rgb}
@@ -73,23 +68,13 @@ export function divergingAt(scale, value) {
   return scale[Math.round((bent + 1) * STEPS)];
 }
 
-/**
- * Return the CSS colour of `share` in [0, 1] on the attention scale.
- *
- * @param {Scale} scale
- * @param {number} share
- */
+/** Return the CSS colour of `share` in [0, 1] on the attention scale. @param {Scale} scale @param {number} share */
 export function sequentialAt(scale, share) {
   const [r, g, b] = scale[Math.round(Math.max(0, Math.min(1, share)) ** GAMMA * 2 * STEPS)];
   return `rgb(${r},${g},${b})`;
 }
 
-/**
- * @param {string} low
- * @param {string} zero
- * @param {string} high
- * @returns {Scale}
- */
+/** @param {string} low @param {string} zero @param {string} high @returns {Scale} */
 export function divergingScale(low, zero, high) {
   const [a, b, c] = [low, zero, high].map(toOklab);
   return Array.from({ length: 2 * STEPS + 1 }, (_, i) => (i < STEPS ? mix(a, b, i / STEPS) : mix(b, c, i / STEPS - 1)));
@@ -100,22 +85,13 @@ export function sequentialScale([from, via, to]) {
   return divergingScale(from, via, to);
 }
 
-/**
- * Return `#rrggbb` with an opacity.
- *
- * @param {string} hex
- * @param {number} opacity
- */
+/** Return `#rrggbb` with an opacity. @param {string} hex @param {number} opacity */
 export function alpha(hex, opacity) {
   const [r, g, b] = toRgb(hex);
   return `rgba(${r},${g},${b},${opacity})`;
 }
 
-/**
- * Return a round number at or above `value`: 1, 1.5, 2, 3, 5 or 7 times a power of ten.
- *
- * @param {number} value
- */
+/** Return a round number at or above `value`: 1, 1.5, 2, 3, 5 or 7 times a power of ten. @param {number} value */
 export function niceCeiling(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -143,12 +119,7 @@ function toOklab(hex) {
   ];
 }
 
-/**
- * @param {number[]} a
- * @param {number[]} b
- * @param {number} t
- * @returns {Rgb}
- */
+/** @param {number[]} a @param {number[]} b @param {number} t @returns {Rgb} */
 function mix(a, b, t) {
   const [lightness, green, blue] = a.map((v, i) => v + (b[i] - v) * t);
   const l = (lightness + 0.3963377774 * green + 0.2158037573 * blue) ** 3;

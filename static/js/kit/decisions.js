@@ -9,6 +9,8 @@ import { Swatch } from "./colour.js";
 import { Fidelity } from "./fidelity.js";
 import { html } from "./html.js";
 
+/** @import {StepRecord} from "../core/trace.js" */
+
 export function Decisions() {
   const now = record.value;
   return html`<section class="decisions" aria-label=${t("ops.title")}>
@@ -25,14 +27,14 @@ export function Decisions() {
   </section>`;
 }
 
-/** @param {import("../core/trace.js").StepRecord} record */
+/** @param {StepRecord} record */
 function used({ batch = [] }) {
   const { max_num_batched_tokens: budget, max_num_seqs: places } = log.value?.header.engine ?? {};
   const tokens = batch.reduce((sum, entry) => sum + entry.token_ids.length, 0);
   return t("ops.used", { tokens: grouped(tokens), budget: grouped(Number(budget)), seqs: batch.length, places });
 }
 
-/** @param {{now: import("../core/trace.js").StepRecord}} props */
+/** @param {{now: StepRecord}} props */
 function List({ now }) {
   const told = log.value ? operationsOf(log.value, now.index) : [];
   const decided = told.some((entry) => !kindOf(entry.type).routine);

@@ -10,7 +10,6 @@ const SELECTOR = ".fidelity";
 
 /**
  * ● captured, ○ derived (with its formula), ◇ schematic.
- *
  * @param {{kind: keyof typeof MARKS, formula?: string}} props
  */
 export function Fidelity({ kind, formula = "" }) {

@@ -7,7 +7,6 @@ const NARROWED = 0.8; // horizontal scaling that a canvas may apply before a tex
 
 /**
  * Return the size in px at which all of `text` fits into `width`, at most `largest`; null if that is not legible.
- *
  * @param {string} text
  * @param {number} width
  * @param {number} largest
@@ -19,7 +18,6 @@ export function fittedSize(text, width, largest) {
 
 /**
  * Same for a canvas whose `fillText` also gets the width and may condense the letters a little.
- *
  * @param {string} text
  * @param {number} width
  * @param {number} largest

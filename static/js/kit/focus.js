@@ -6,7 +6,6 @@ import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
  * Return a ref for the box around buttons that replace each other; the visible one has `data-shown`. If the focused one
  * is hidden or disabled by a change of `now`, the focus moves to its replacement, else to `otherwise`, a selector in
  * the box.
- *
  * @param {unknown} now
  * @param {string | null} [otherwise]
  */
@@ -28,7 +27,6 @@ export function useHeldFocus(now, otherwise = null) {
 /**
  * Give the focus back when what was opened is closed, if it is nowhere then: to the element that had it, to the one
  * that has its id by now, or to the one with the id `otherwise`.
- *
  * @param {boolean} isOpen
  * @param {string} [otherwise]
  */
@@ -42,7 +40,6 @@ export function useReturnedFocus(isOpen, otherwise = "") {
 
 /**
  * The same between views that take each other's place: each has the focus again where it was left.
- *
  * @param {string} view
  */
 export function useFocusOfViews(view) {
@@ -53,10 +50,7 @@ export function useFocusOfViews(view) {
   useLayoutEffect(() => focusAgain(left.current.get(view) ?? null), [view]);
 }
 
-/**
- * @param {Element | null} element
- * @param {string} [otherwise]
- */
+/** @param {Element | null} element @param {string} [otherwise] */
 function focusAgain(element, otherwise = "") {
   queueMicrotask(() => {
     if (document.activeElement !== document.body) return;
@@ -80,7 +74,6 @@ const MOVES = {
 /**
  * Make the elements of a selector a single Tab stop, at the last focused one, else the first. They are looked up on
  * each key press.
- *
  * @param {string} selector
  */
 export function rove(selector) {
@@ -113,11 +106,7 @@ export function rove(selector) {
 /** @type {Record<string, "previousElementSibling" | "nextElementSibling">} */
 const NEIGHBOUR = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
 
-/**
- * Move the focus from the focused button to its neighbour.
- *
- * @param {KeyboardEvent} event
- */
+/** Move the focus from the focused button to its neighbour. @param {KeyboardEvent} event */
 export function walkRow(event) {
   const next = NEIGHBOUR[event.key];
   if (!next) return;

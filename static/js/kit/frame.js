@@ -12,11 +12,7 @@ let requested = false;
 let faded = -Infinity;
 let said = ""; // the page's last word
 
-/**
- * Run `paint` once in the next frame, however often it is scheduled.
- *
- * @param {() => void} paint
- */
+/** Run `paint` once in the next frame, however often it is scheduled. @param {() => void} paint */
 export function schedule(paint) {
   waiting.add(paint);
   request();

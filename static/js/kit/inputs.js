@@ -6,12 +6,11 @@ import { fits } from "../state/options.js";
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
 
-/** @typedef {import("../state/options.js").Bounds} Bounds */
+/** @import {Bounds} from "../state/options.js" */
 
 /**
  * Input that shows `value`, or the text being typed until it is accepted (`onChange`) or the field loses the focus.
  * Other attributes go to the input.
- *
  * @param {{
  *   value: unknown, onChange?: (event: Event) => void, onInput?: (event: Event) => void, [attribute: string]: unknown
  * }} props
@@ -36,7 +35,6 @@ export function Typed({ value, onChange, onInput, ...rest }) {
  * An input of a number within bounds. What is out of them is not given to `commit`: the input goes back to `value` when
  * it is left, and the bounds stand beside it. `none`: what an empty input means, where it means something; it commits
  * null. `eager`: what is within the bounds is committed while it is typed. Other attributes are the input's.
- *
  * @param {{
  *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void, eager?: boolean,
  *   [attribute: string]: unknown,
@@ -85,7 +83,6 @@ function boundsText({ min, over, max, whole }) {
 
 /**
  * `name`: the setting; `text(choice)`: its label; `usual`: value shown if the setting has none of the choices.
- *
  * @param {{
  *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],
  *   text: (choice: string) => string,
@@ -104,20 +101,8 @@ export function Segmented({ label, name, choices, text, usual }) {
   </span>`;
 }
 
-/**
- * @param {(value: string) => void} take
- * @returns {(event: Event) => void}
- */
+/** @param {(value: string) => void} take @returns {(event: Event) => void} */
 export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).value);
 
-/**
- * @param {(checked: boolean) => void} take
- * @returns {(event: Event) => void}
- */
+/** @param {(checked: boolean) => void} take @returns {(event: Event) => void} */
 export const withChecked = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
-
-/**
- * @param {(input: HTMLInputElement) => void} take
- * @returns {(event: Event) => void}
- */
-export const withInput = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget));

@@ -6,17 +6,11 @@ import { t } from "../i18n/words.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 
-/**
- * @typedef {import("../core/layer_differences.js").LayerDifference} LayerDifference
- */
+/** @import {LayerDifference} from "../core/layer_differences.js" */
 
 const MAX_NUMBERED = 12; // number of layers up to which each is labelled
 
-/**
- * Format a difference: 0 exactly, everything else with two digits.
- *
- * @param {number} value
- */
+/** Format a difference: 0 exactly, everything else with two digits. @param {number} value */
 export function difference(value) {
   if (value === 0 || value === Infinity) return value ? "∞" : "0";
   return value >= 0.01 && value < 1000
@@ -24,11 +18,7 @@ export function difference(value) {
     : value.toExponential(1).replace("-", "−");
 }
 
-/**
- * Describe one layer's differences in words, leaving out kinds without comparisons.
- *
- * @param {LayerDifference} one
- */
+/** Describe one layer's differences in words, leaving out kinds without comparisons. @param {LayerDifference} one */
 export const layerWords = (one) =>
   KINDS.filter((kind) => one[kind].count)
     .map((kind) => t(`layers.${kind}`, { max: difference(one[kind].max) }))
@@ -36,7 +26,6 @@ export const layerWords = (one) =>
 
 /**
  * `choose` is called with the clicked layer; null: layers are not selectable.
- *
  * @param {{
  *   layers: LayerDifference[], chosen: number | null, label: string, choose?: ((layer: number) => void) | null,
  * }} props

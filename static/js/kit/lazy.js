@@ -8,12 +8,11 @@ import { addLazyWords } from "../state/lazy_words.js";
 import { toast } from "../state/store.js";
 import { html } from "./html.js";
 
-/** @typedef {import("./html.js").Component} Component */
+/** @import {Component} from "./html.js" */
 
 /**
  * Return a panel's component, loaded by `load`, which imports the panel's module. `folder`: of a panel whose lazy style
  * sheets (`sheets`) and words (`lazy.<code>.json` per language) are loaded with it.
- *
  * @param {() => Promise<{Panel: Component}>} load
  * @param {string | null} [folder]
  * @param {string[]} [sheets] names that begin with "lazy"
@@ -27,7 +26,6 @@ export const lazyPanel = (load, folder = null, sheets = ["lazy"]) =>
 
 /**
  * Insert a panel's lazy style sheet before the sheets that override panels. The panel works without it.
- *
  * @param {string} panel its folder
  * @param {string} name
  * @returns {Promise<void>}
@@ -45,7 +43,6 @@ function addSheet(panel, name) {
 
 /**
  * Return a component loaded by `load`; until it is loaded, `waiting` is rendered.
- *
  * @param {() => Promise<Component>} load
  * @param {() => import("./html.js").Children} [waiting]
  * @returns {Component}

@@ -2,10 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 
-/**
- * @param {{clientX: number, clientY: number}} event
- * @param {HTMLElement} element
- */
+/** @param {{clientX: number, clientY: number}} event @param {HTMLElement} element */
 export function pointIn(event, element) {
   const box = element.getBoundingClientRect();
   const scale = box.width ? element.offsetWidth / box.width : 1;
@@ -17,7 +14,6 @@ export const isPhone = () => innerWidth < 720;
 
 /**
  * Return [ref, {width, height}] of the element that takes the ref, in CSS pixels; 0 × 0 before it is mounted.
- *
  * @template {HTMLElement} E
  * @returns {[{current: E | null}, {width: number, height: number}]}
  */

@@ -6,7 +6,6 @@ import { html } from "./html.js";
 
 /**
  * Return the index of the model's current stage; -1 before the first.
- *
  * @param {import("../core/wire.js").ModelStatus} now
  */
 const placeOf = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);

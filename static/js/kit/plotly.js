@@ -50,7 +50,6 @@ export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "
 
 /**
  * Return the page's style as a Plotly layout; charts add their axes with `axis`.
- *
  * @param {number} width
  * @param {number} height
  */
@@ -71,12 +70,7 @@ export function baseLayout(width, height) {
   };
 }
 
-/**
- * Return one axis in the page's hairlines.
- *
- * @param {string} title
- * @param {Record<string, unknown>} [more]
- */
+/** Return one axis in the page's hairlines. @param {string} title @param {Record<string, unknown>} [more] */
 export function axis(title, more = {}) {
   const palette = colours();
   return {
@@ -93,11 +87,7 @@ export function axis(title, more = {}) {
   };
 }
 
-/**
- * Return a band that marks a step on an x axis of steps.
- *
- * @param {number} step
- */
+/** Return a band that marks a step on an x axis of steps. @param {number} step */
 export function stepBand(step) {
   const palette = colours();
   return {

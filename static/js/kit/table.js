@@ -14,7 +14,6 @@ export const widthOf = (columns) => columns.reduce((sum, column) => sum + column
 
 /**
  * Return the columns that fit into `width` px; columns in `less` are dropped first, in its order.
- *
  * @template {Wide<string>} C
  * @param {readonly C[]} columns
  * @param {number} width
@@ -28,7 +27,6 @@ export function fitting(columns, width, less) {
 
 /**
  * Parse the order in a setting's text: a column name, descending with a leading minus.
- *
  * @template {string} N
  * @param {string | null} text
  * @param {readonly N[]} names of columns
@@ -42,7 +40,6 @@ export function orderOf(text, names) {
 
 /**
  * Return the setting after a press on a column's head: descending, then ascending, then the original order.
- *
  * @param {string | null} text
  * @param {string} name
  * @param {boolean} [lettered] whether the column sorts alphabetically, ascending first
@@ -54,7 +51,6 @@ export function nextOrder(text, name, lettered = false) {
 
 /**
  * Column head that sorts by its column when pressed.
- *
  * @param {{name: string, width: number | null, names: readonly string[], lettered: ReadonlySet<string>, text: string,
  *   about: object}} props `width`: px, null: the remaining width; `names`: of all columns; `about`: attributes with the
  * explanation

@@ -6,7 +6,6 @@ import { tips } from "./tooltip.js";
 
 /**
  * Term with a dotted underline and a tooltip with the definition in both languages.
- *
  * @param {{id: string, children?: import("./html.js").Children}} props entry of the glossary; text that replaces its
  * name
  */

@@ -23,7 +23,6 @@ const MARKS = [
 
 /**
  * Return the pattern of sequence `id` in `colour`, for fillStyle.
- *
  * @param {CanvasRenderingContext2D} context
  * @param {number} id
  * @param {string} colour
@@ -38,12 +37,7 @@ export function sequencePattern(context, id, colour, opacity = 0.55) {
   );
 }
 
-/**
- * Return the hatching of reserved, unused slots.
- *
- * @param {CanvasRenderingContext2D} context
- * @param {string} colour
- */
+/** Return the hatching of reserved, unused slots. @param {CanvasRenderingContext2D} context @param {string} colour */
 export function wastePattern(context, colour) {
   return pattern(context, `waste/${colour}`, colour, (c) => {
     line(c, -2, 6, 6, -2);
@@ -51,12 +45,7 @@ export function wastePattern(context, colour) {
   });
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {string} key
- * @param {string} colour
- * @param {Mark} mark
- */
+/** @param {CanvasRenderingContext2D} context @param {string} key @param {string} colour @param {Mark} mark */
 function pattern(context, key, colour, mark) {
   const known = cache.get(key);
   if (known) return known;
@@ -74,13 +63,7 @@ function pattern(context, key, colour, mark) {
   return made;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {number} x0
- * @param {number} y0
- * @param {number} x1
- * @param {number} y1
- */
+/** @param {CanvasRenderingContext2D} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
 function line(c, x0, y0, x1, y1) {
   c.beginPath();
   c.moveTo(x0, y0);
@@ -88,11 +71,7 @@ function line(c, x0, y0, x1, y1) {
   c.stroke();
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {number} x
- * @param {number} y
- */
+/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y */
 function dot(c, x, y) {
   c.beginPath();
   c.arc(x, y, 1.1, 0, 2 * Math.PI);

@@ -11,7 +11,6 @@ const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
 
 /**
  * Current tooltip, in page pixels; null if hidden. `of`: the explained element, if there is one.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<
  *   {x: number, y: number, bottom: number, lines: Lines, of: Element | null} | null>}
  */
@@ -20,23 +19,14 @@ export const tip = signal(null);
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let leaving; // the pointer has left the word and may be moving to the tooltip
 
-/**
- * @param {Element} element what the lines explain
- * @param {Lines} lines
- */
+/** @param {Element} element what the lines explain @param {Lines} lines */
 export function showTip(element, lines) {
   const box = element.getBoundingClientRect();
   clearTimeout(leaving);
   tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines, of: element };
 }
 
-/**
- * Show the lines beside the pointer.
- *
- * @param {number} x
- * @param {number} y
- * @param {Lines} lines
- */
+/** Show the lines beside the pointer. @param {number} x @param {number} y @param {Lines} lines */
 export function tipAt(x, y, lines) {
   clearTimeout(leaving);
   tip.value = { x, y: y - 6, bottom: y + 14, lines, of: null };
@@ -54,7 +44,6 @@ const hideSoon = () => {
 
 /**
  * Return attributes that show `lines` while an element is hovered, touched or focused.
- *
  * @param {Lines | (() => Lines)} lines
  */
 export function tips(lines) {

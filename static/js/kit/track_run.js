@@ -2,14 +2,12 @@
 
 import { sequencePattern, wastePattern } from "./texture.js";
 
-/**
- * @typedef {import("./colour.js").Palette} Palette
- * @typedef {{kind: string, tokens?: number | "", again?: number}} Run
- */
+/** @import {Palette} from "./colour.js" */
+
+/** @typedef {{kind: string, tokens?: number | "", again?: number}} Run */
 
 /**
  * Paint a run of cells of one kind; kinds differ in colour, height and texture.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {Run} run

@@ -5,7 +5,6 @@ import { useEffect, useMemo, useState } from "../../vendor/preact/hooks.js";
 /**
  * Return the result of `ask`, which is called again when an element of `about` changes; null before the first result.
  * `problem`: reason of a failure, or "".
- *
  * @template T
  * @param {(() => T | Promise<T>) | null} ask null: no query
  * @param {unknown[]} about

@@ -36,7 +36,6 @@ export class ArrivingTrace {
   /**
    * Return the trace with at least its first `count` records and their arrays, or with all records if it has fewer.
    * Throws NoAnswer if the download fails and TraceFormatError if the file is not a trace.
-   *
    * @param {number} count
    * @returns {Promise<Trace>}
    */

@@ -19,11 +19,9 @@ import { toast } from "../state/store.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { showFailure } from "./errors.js";
 
-/**
- * storage key of the secrets of the classes this browser presents
- *
- * @typedef {import("./client.js").Client} Client
- */
+/** @import {Client} from "./client.js" */
+
+/** storage key of the secrets of the classes this browser presents */
 
 const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
 const MAX_KEPT = 8; // classes
@@ -36,7 +34,6 @@ const secrets = {};
 /**
  * Enter the class of the address. Returns the run to follow there, or "" if nothing is on stage yet or the server is
  * away again.
- *
  * @param {Client} client
  * @param {string | null} own run that the page would follow outside a class
  * @returns {Promise<string | null>}
@@ -72,10 +69,7 @@ export async function runOfClass(client, own) {
 /** Return the address of this page's folder without the trailing slash. */
 export const address = () => new URL(".", document.baseURI).href.replace(/\/$/, "");
 
-/**
- * @param {Client} client
- * @param {string} id
- */
+/** @param {Client} client @param {string} id */
 async function asPresenter(client, id) {
   const secret = secretOf(id);
   if (!secret) return false;
@@ -93,7 +87,6 @@ async function asPresenter(client, id) {
 /**
  * Retry `ask` until it succeeds or can never succeed: a server with hundreds of reconnecting clients is busy for a
  * moment.
- *
  * @template T
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}
@@ -144,7 +137,6 @@ export function take(now) {
 
 /**
  * Fetch a file about the class, for its presenter. The secret goes in a header, never in an address.
- *
  * @param {string} name path below the class's address
  * @returns {Promise<Blob>}
  */
@@ -171,7 +163,6 @@ function readKept() {
 
 /**
  * Store the secret of a class that this browser presents; null removes it.
- *
  * @param {string} id
  * @param {string | null} secret
  */

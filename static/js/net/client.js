@@ -3,17 +3,14 @@
 import { refusalText } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
 
+/** @import {Objection} from "../core/trace.js" */
+/** @import {Events, Told} from "../core/wire.js" */
+
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
 const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked
 const ALL = ["websocket", "polling"];
 const POLLING = ["polling"];
 const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebSockets through
-
-/**
- * @typedef {import("../core/trace.js").Objection} Objection
- * @typedef {import("../core/wire.js").Events} Events
- * @typedef {import("../core/wire.js").Told} Told
- */
 
 /**
  * The server refused a request. `message` is a sentence in the page's language where the server has one; `objection`,
@@ -96,7 +93,6 @@ export class Client {
   /**
    * Send `event` with `body` and return the acknowledgement. Throws Refusal or NoAnswer. `onAnswer` gets the
    * acknowledgement synchronously, before later messages of the server; a promise resolves later.
-   *
    * @template {keyof Events} E
    * @param {E} event
    * @param {Events[E]["asked"]} body
@@ -122,7 +118,6 @@ export class Client {
 /**
  * Return whether the server responds but knows neither a token nor a pass of this browser. Only polling can read that
  * response.
- *
  * @param {Error & {context?: {responseText?: string}}} error
  */
 const isBarred = ({ context }) => Boolean(context?.responseText?.includes('"token_required"'));

@@ -7,10 +7,9 @@ import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/sto
 import { asksForControl, createdSessions, rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
-/**
- * @typedef {import("../core/wire.js").Events} Events
- * @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command
- */
+/** @import {Events, Tokenized} from "../core/wire.js" */
+
+/** @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command */
 
 const LONG = 30 * 60_000; // ms; replaying a run takes as long as the run did
 const FOCUS_DELAY = 250; // ms after the last choice of a layer
@@ -20,14 +19,12 @@ const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configur
 
 /**
  * Return whether the followed run was shared by another browser; a run on a class's stage belongs to the class.
- *
  * @param {string} theater
  */
 export const isForeign = (theater) => !settings.class.peek() && !createdSessions.peek().includes(theater);
 
 /**
  * Send a command for the followed run, unless `body` names another session.
- *
  * @template {Command} E
  * @param {E} event
  * @param {Partial<Events[E]["asked"]>} [body]
@@ -58,11 +55,7 @@ export async function command(event, body = {}, refused = () => {}) {
   }
 }
 
-/**
- * Submit prompts, all or none.
- *
- * @param {{text: string, after_steps?: number}[]} asked
- */
+/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} asked */
 export function submit(asked) {
   const priority = settings.priority.value;
   const prompts = asked.map((prompt) => (priority ? { ...prompt, priority } : prompt));
@@ -72,11 +65,7 @@ export function submit(asked) {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let focusTimer;
 
-/**
- * Set the layer that captures prefer while their byte budget is short.
- *
- * @param {number} layer
- */
+/** Set the layer that captures prefer while their byte budget is short. @param {number} layer */
 export function focusOn(layer) {
   clearTimeout(focusTimer);
   focusTimer = setTimeout(async () => {
@@ -92,13 +81,7 @@ export function focusOn(layer) {
   }, FOCUS_DELAY);
 }
 
-/** @typedef {import("../core/wire.js").Tokenized} Tokenized */
-
-/**
- * Return whether the server can tokenize for the shown run, that is, has its model.
- *
- * @returns {boolean}
- */
+/** Return whether the server can tokenize for the shown run, that is, has its model. @returns {boolean} */
 export function canTokenize() {
   const { header } = log.value ?? {};
   if (!header || !["live", "replay"].includes(connection.value) || !session.client?.connected) return false;
@@ -109,7 +92,6 @@ export function canTokenize() {
 
 /**
  * Tokenize `text` for the shown run's model, or else the server's first. Returns null if the server does not respond.
- *
  * @param {string} text
  * @returns {Promise<Tokenized | null>}
  */
@@ -127,7 +109,6 @@ export async function tokensOf(text) {
 /**
  * Ask the run's model: `recompute` for the residual stream of one position in one layer, `projection` for the weights
  * of one head's query, key or value. Returns the server's sentence if refused.
- *
  * @template {"recompute" | "projection"} E
  * @param {E} event
  * @param {Omit<Events[E]["asked"], "theater">} asked
@@ -146,7 +127,6 @@ export async function askModel(event, asked) {
 /**
  * Fetch one layer's arrays of a record of the followed run, or all layers (null), once; the views redraw when they
  * arrive. Arrays of other runs come with their records or not at all.
- *
  * @param {number} index
  * @param {number | null} layer
  */
@@ -156,7 +136,6 @@ export async function wantLayer(index, layer) {
 
 /**
  * Return the server address of `what` for the shown run; null if the run is not on the server.
- *
  * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or
  * an endpoint that answers queries on it
  */

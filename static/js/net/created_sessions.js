@@ -5,11 +5,7 @@ import { signal } from "../../vendor/signals/signals.js";
 const MEMORY_KEY = "kvtheater.runs";
 const MAX = 32;
 
-/**
- * Their ids, the latest last.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
- */
+/** Their ids, the latest last. @type {import("../../vendor/signals/signals.js").Signal<string[]>} */
 export const createdSessions = signal(remembered());
 
 /** Whether the user tried to change a run of another browser, opened by a link; the page asks for confirmation. */

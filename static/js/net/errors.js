@@ -8,7 +8,6 @@ import { NoAnswer, Refusal } from "./client.js";
 
 /**
  * Show the server's sentence, or a guard's objection in the page's language.
- *
  * @param {string} message
  * @param {Objection} objection
  */
@@ -17,11 +16,7 @@ export async function showError(message, objection) {
   toast(words && objection ? words.stepFailed(objection) : message, "error");
 }
 
-/**
- * Show why a request failed; rethrow errors that do not come from the server.
- *
- * @param {unknown} error
- */
+/** Show why a request failed; rethrow errors that do not come from the server. @param {unknown} error */
 export function showFailure(error) {
   if (error instanceof NoAnswer) toast(t("error.no_answer"), "error");
   else if (error instanceof Refusal && error.code === "loading") toast(t("connection.not_yet"), "error");
@@ -39,18 +34,12 @@ export const BARRED = "closed.barred";
 
 /**
  * Return the reason of a run closed by the server.
- *
  * @param {import("../core/wire.js").Closed} message
  * @returns {Reason}
  */
 export const closedReason = ({ cause, detail }) => ({ key: `closed.${cause}`, values: { detail } });
 
-/**
- * Return the reason of a refused request.
- *
- * @param {{message: string}} refusal
- * @returns {Reason}
- */
+/** Return the reason of a refused request. @param {{message: string}} refusal @returns {Reason} */
 export const refusedReason = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 
 /** Return whether the server does not know the run. @param {unknown} error */

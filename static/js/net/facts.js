@@ -42,7 +42,6 @@ async function fetchFacts() {
 
 /**
  * Fetch the facts of a model; null: of the first. Throws Refusal with the server's reason if the model is unavailable.
- *
  * @param {string | null} name
  * @returns {Promise<Facts>}
  */
@@ -53,11 +52,7 @@ export async function factsOf(name) {
   return told;
 }
 
-/**
- * Adopt the settings of a new run that depend on the model.
- *
- * @param {Facts} facts
- */
+/** Adopt the settings of a new run that depend on the model. @param {Facts} facts */
 export function adoptFacts(facts) {
   modelFacts.value = facts;
   adoptLayout(facts.options.tables.engine ?? []);
@@ -71,7 +66,6 @@ let heard = Promise.resolve();
 /**
  * Handle a model's loading status. The first model counts as loaded only with its facts, since settings of a run may
  * depend on them.
- *
  * @param {import("../core/wire.js").ModelStatus} message
  */
 export function receiveModel(message) {
@@ -95,7 +89,6 @@ export function forgetModel() {
 
 /**
  * Return the recording to show if there is no run: one named on the command line, else a bundled one.
- *
  * @returns {Promise<string | null>} id of the recording; null if there is none
  */
 export async function firstRecording() {

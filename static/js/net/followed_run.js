@@ -12,23 +12,20 @@ import { showError } from "./errors.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
-/**
- * @typedef {import("../core/wire.js").Status} Status
- * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
- */
+/** @import {Records, Status} from "../core/wire.js" */
+
+/** @typedef {Pick<Records, "first" | "records" | "captures">} Batch */
 
 const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its index is built
 
 /**
  * Status of a session that is being replayed for this page; null if none is.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
  */
 export const forking = signal(null);
 
 /**
  * Return whether an id names a recording or a monitored server: both are joined like a session, read-only.
- *
  * @param {string | null} id
  */
 export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === ATTACHED);
@@ -45,26 +42,15 @@ export function leaveLog() {
 export class FollowedRun {
   /** Number of resets that this page requested and that are not acknowledged yet. */
   resetting = 0;
-  /**
-   * Epoch started by the last of them.
-   *
-   * @type {number | null}
-   */
+  /** Epoch started by the last of them. @type {number | null} */
   ownEpoch = null;
-  /**
-   * Layers last sent to the server as preferred for captures.
-   *
-   * @type {number[] | null}
-   */
+  /** Layers last sent to the server as preferred for captures. @type {number[] | null} */
   focused = null;
   #broken = false; // its log is invalid from here on
   /** @type {LayerFetcher | null} */
   #layers = null;
 
-  /**
-   * @param {string} theater id of a session or recording
-   * @param {number} epoch
-   */
+  /** @param {string} theater id of a session or recording @param {number} epoch */
   constructor(theater, epoch) {
     this.theater = theater;
     this.epoch = epoch;
@@ -77,7 +63,6 @@ export class FollowedRun {
   /**
    * Start a new epoch with an empty log. The first epoch is shown as the address requests, later ones at their newest
    * record.
-   *
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
    */
   begin({ epoch, header, num_records, large = false }) {
@@ -122,7 +107,6 @@ export class FollowedRun {
   /**
    * Fetch one layer's arrays of a record, or all layers (null), once. The promise resolves when they arrive or could
    * not be fetched.
-   *
    * @param {number} index
    * @param {number | null} layer
    */
@@ -155,7 +139,6 @@ export class FollowedRun {
   /**
    * Handle a log that has become longer than a page loads. The page keeps appending, within a limit, until the server's
    * index covers the loaded records, so the page stays responsive meanwhile.
-   *
    * @param {import("../core/wire.js").Large} message
    * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
    */
@@ -192,8 +175,7 @@ export class FollowedRun {
 
   /**
    * Append the new part of a batch.
-   *
-   * @param {import("../core/wire.js").Records} message
+   * @param {Records} message
    * @returns {boolean} false if the log contradicts itself and must be reloaded
    */
   heardRecords(message) {
@@ -213,11 +195,7 @@ export class FollowedRun {
   }
 }
 
-/**
- * Append a batch to the page's own log, which has no other writer.
- *
- * @param {Batch} batch
- */
+/** Append a batch to the page's own log, which has no other writer. @param {Batch} batch */
 export function extendOwn(batch) {
   const log = store.own.log.value;
   if (!log) return;

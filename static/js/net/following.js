@@ -8,11 +8,13 @@ import * as store from "../state/store.js";
 import { FollowedRun, leaveLog } from "./followed_run.js";
 import { SHOWN_AS, TRANSITIONS } from "./states.js";
 
+/** @import {Joined} from "../core/wire.js" */
+/** @import {Reason} from "./errors.js" */
+
 export class Following {
   /**
    * Reason that there is no run to follow; null if unknown or if there is one.
-   *
-   * @type {import("../../vendor/signals/signals.js").Signal<import("./errors.js").Reason | null>}
+   * @type {import("../../vendor/signals/signals.js").Signal<Reason | null>}
    */
   problem = signal(null);
   /** @type {import("./states.js").SessionState} */
@@ -29,10 +31,7 @@ export class Following {
     return this.#run;
   }
 
-  /**
-   * @param {import("./states.js").SessionEvent} event
-   * @param {FollowedRun | null} run run to follow from now on
-   */
+  /** @param {import("./states.js").SessionEvent} event @param {FollowedRun | null} run run to follow from now on */
   #go(event, run) {
     this.#run = run;
     this.#state = TRANSITIONS[this.#state][event] ?? this.#state;
@@ -52,11 +51,7 @@ export class Following {
     this.#go("drop", this.#run);
   }
 
-  /**
-   * Handle a join response, which starts a run or continues the followed one.
-   *
-   * @param {import("../core/wire.js").Joined} answer
-   */
+  /** Handle a join response, which starts a run or continues the followed one. @param {Joined} answer */
   enter(answer) {
     const before = this.#run;
     const same = before?.theater === answer.theater && before.epoch === answer.epoch;
@@ -77,11 +72,7 @@ export class Following {
     });
   }
 
-  /**
-   * Handle the response to a repeated join of the followed run.
-   *
-   * @param {import("../core/wire.js").Joined} answer
-   */
+  /** Handle the response to a repeated join of the followed run. @param {Joined} answer */
   enterAgain = (answer) => {
     if (answer.theater === this.#run?.theater) this.enter(answer); // otherwise it was left meanwhile
   };
@@ -94,8 +85,7 @@ export class Following {
 
   /**
    * Mark the run as gone: the loaded log stays readable, and another run can be started.
-   *
-   * @param {import("./errors.js").Reason | null} [why]
+   * @param {Reason | null} [why]
    */
   lose(why = null) {
     settings.recording.value = null;
@@ -112,11 +102,7 @@ export class Following {
     this.#go("remove", null);
   }
 
-  /**
-   * Show a file's log in place of the current one.
-   *
-   * @param {import("../core/log.js").TraceLog} log
-   */
+  /** Show a file's log in place of the current one. @param {import("../core/log.js").TraceLog} log */
   show(log) {
     batch(() => {
       leaveLog();
@@ -128,11 +114,7 @@ export class Following {
     });
   }
 
-  /**
-   * Show an empty log in place of the current one.
-   *
-   * @param {Uint8Array} header
-   */
+  /** Show an empty log in place of the current one. @param {Uint8Array} header */
   lay(header) {
     batch(() => {
       store.backToLive();
@@ -141,11 +123,7 @@ export class Following {
     });
   }
 
-  /**
-   * Mark the shown file as recording `id` of the server.
-   *
-   * @param {string} id
-   */
+  /** Mark the shown file as recording `id` of the server. @param {string} id */
   keep(id) {
     settings.recording.value = id;
     this.#go("keep", new FollowedRun(id, 0));

@@ -3,7 +3,7 @@
 
 import { decode } from "../core/codec.js";
 
-/** @typedef {import("../core/log.js").TraceLog} TraceLog */
+/** @import {TraceLog} from "../core/log.js" */
 
 const MAX = 64; // records per request
 const PAUSE = 1000; // ms until a failed fetch may be retried
@@ -41,7 +41,6 @@ export class LayerFetcher {
   /**
    * Fetch one layer of record `index`, or all of them (null), unless it is loaded or pending. The promise resolves with
    * its round.
-   *
    * @param {number} index
    * @param {number | null} layer
    * @returns {Promise<void>}
@@ -71,10 +70,7 @@ export class LayerFetcher {
     }
   }
 
-  /**
-   * @param {number | null} layer
-   * @param {number[]} indices
-   */
+  /** @param {number | null} layer @param {number[]} indices */
   async #ask(layer, indices) {
     this.asking(1);
     const forget = () => indices.forEach((index) => this.#asked.delete(`${index}/${layer}`));

@@ -11,22 +11,15 @@ import { command } from "./commands.js";
 import { session } from "./session.js";
 import { isTrace, unreadable } from "./trace_file.js";
 
-/**
- * Last response of the server; null before that.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Listing | null>}
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
+/** Last response of the server; null before that. @type {Signal<Listing | null>} */
 export const library = signal(null);
-/**
- * Reason that the list could not be fetched, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
- */
+/** Reason that the list could not be fetched, or null. @type {Signal<string | null>} */
 export const failed = signal(null);
 /**
  * Upload in progress, `share` from 0 to 1; null if there is none.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<{name: string, share: number} | null>}
+ * @type {Signal<{name: string, share: number} | null>}
  */
 export const uploading = signal(null);
 /** Recording that the followed run is being written to: {id, name}, or null. */
@@ -61,7 +54,6 @@ let changing = Promise.resolve(); // changes run one at a time: two requests may
 
 /**
  * Change a recording's name, tags or notes. Returns whether it succeeded.
- *
  * @param {string} id
  * @param {{name?: string, tags?: string[], notes?: string}} fields
  */
@@ -70,18 +62,10 @@ export const change = (id, fields) =>
     attempt(() => ask(`api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
   ));
 
-/**
- * Delete a recording and its file.
- *
- * @param {string} id
- */
+/** Delete a recording and its file. @param {string} id */
 export const remove = (id) => attempt(() => ask(`api/recordings/${id}`, { method: "DELETE" }));
 
-/**
- * Write the followed run to a recording, from its first record on, and continue writing.
- *
- * @param {string} name
- */
+/** Write the followed run to a recording, from its first record on, and continue writing. @param {string} name */
 export async function record(name) {
   const answer = await command("record", { name });
   if (answer) status.value = answer.status;
@@ -96,11 +80,7 @@ export async function stopRecording() {
 
 let taken = 0; // number of files opened: the last one is shown, even if an earlier one takes longer to read
 
-/**
- * Open a chosen or dropped file: show it at once, and upload it if the server stores recordings.
- *
- * @param {File} file
- */
+/** Open a chosen or dropped file: show it at once, and upload it if the server stores recordings. @param {File} file */
 export async function take(file) {
   const mine = ++taken;
   const small = file.size <= AT_ONCE;
@@ -133,7 +113,6 @@ export async function take(file) {
 
 /**
  * Upload the file and return its entry. Uses XMLHttpRequest, since fetch reports no upload progress.
- *
  * @param {File} file
  * @returns {Promise<Entry>}
  */
@@ -158,10 +137,7 @@ function upload(file) {
   });
 }
 
-/**
- * @param {string} address
- * @param {RequestInit} [options]
- */
+/** @param {string} address @param {RequestInit} [options] */
 async function ask(address, options) {
   let answer;
   try {
@@ -179,7 +155,6 @@ const messageOf = (error) => /** @type {Error} */ (error).message;
 
 /**
  * Run `action`, report an error, and refresh the list. Returns the action's result or null.
- *
  * @template T
  * @param {() => Promise<T>} action
  */

@@ -5,11 +5,10 @@ import { isLoading } from "../state/store.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
 import { rememberSession } from "./created_sessions.js";
 
-/**
- * @typedef {import("../core/wire.js").Joined} Joined
- * @typedef {import("./client.js").Handlers} Handlers
- * @typedef {(answer: Joined) => void} AnswerHandler
- */
+/** @import {Joined} from "../core/wire.js" */
+/** @import {Handlers} from "./client.js" */
+
+/** @typedef {(answer: Joined) => void} AnswerHandler */
 
 const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
 
@@ -20,7 +19,6 @@ export class Link {
   #awaiting = [];
   /**
    * Last request: a session or recording, or a new session (null). A new object for each request.
-   *
    * @type {{theater: string | null}}
    */
   wish = { theater: null };
@@ -55,11 +53,7 @@ export class Link {
     this.client.disconnect();
   }
 
-  /**
-   * Wait until the server is reachable. Resolves to false if the link is closed first.
-   *
-   * @returns {Promise<boolean>}
-   */
+  /** Wait until the server is reachable. Resolves to false if the link is closed first. @returns {Promise<boolean>} */
   async reachable() {
     if (this.isOnline || this.isClosed) return this.isOnline;
     return new Promise((done) => this.#awaiting.push(done));
@@ -68,7 +62,6 @@ export class Link {
   /**
    * Run `ask` as soon as the server is reachable, and again if the connection is lost before a response. Other errors
    * of `ask` propagate.
-   *
    * @param {() => Promise<unknown>} ask
    * @param {() => boolean} wanted whether the result is still needed
    */
@@ -89,7 +82,6 @@ export class Link {
 
   /**
    * Join a session or recording; `known` describes what is already loaded. Throws Refusal or NoAnswer.
-   *
    * @param {string} theater
    * @param {{from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer gets the response before any later message
@@ -100,7 +92,6 @@ export class Link {
 
   /**
    * Rejoin the followed run without superseding a requested one. Throws Refusal or NoAnswer.
-   *
    * @param {{theater: string, from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer as for `join`
    */
@@ -124,7 +115,6 @@ export class Link {
 
   /**
    * Create a session as soon as the server's model is loaded, and follow it. Throws Refusal or NoAnswer.
-   *
    * @param {() => {config: Record<string, unknown>, model: string | null}} wanted evaluated at creation: the settings
    * may depend on the model
    * @param {AnswerHandler} onAnswer as for `join`
@@ -148,29 +138,17 @@ export class Link {
       }
   }
 
-  /**
-   * Keep the followed run: earlier requests no longer replace it.
-   *
-   * @param {string} theater
-   */
+  /** Keep the followed run: earlier requests no longer replace it. @param {string} theater */
   stay(theater) {
     this.wish = { theater };
   }
 
-  /**
-   * Stop viewing a session; a closed session need not be left.
-   *
-   * @param {string} theater
-   */
+  /** Stop viewing a session; a closed session need not be left. @param {string} theater */
   leave(theater) {
     this.client.ask("leave", { theater }).catch(() => {});
   }
 
-  /**
-   * @param {{theater: string | null}} wish
-   * @param {AnswerHandler} onAnswer
-   * @returns {AnswerHandler}
-   */
+  /** @param {{theater: string | null}} wish @param {AnswerHandler} onAnswer @returns {AnswerHandler} */
   #ifLast(wish, onAnswer) {
     this.wish = wish;
     return (answer) => {

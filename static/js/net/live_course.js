@@ -6,11 +6,12 @@ import { Refusal } from "./client.js";
 import { rememberSession } from "./created_sessions.js";
 import { session } from "./session.js";
 
+/** @import {Events, LessonOpened, LessonState} from "../core/wire.js" */
+
 /**
  * Return the items of the lesson on `theater`. Throws Refusal or NoAnswer.
- *
  * @param {string} theater
- * @returns {Promise<import("../core/wire.js").LessonOpened>}
+ * @returns {Promise<LessonOpened>}
  */
 export async function look(theater) {
   const { client } = session;
@@ -19,14 +20,11 @@ export async function look(theater) {
 }
 
 /**
- * @typedef {import("../core/wire.js").Events} Events
- * @typedef {import("../core/wire.js").LessonOpened} LessonOpened
- * @typedef {import("../core/wire.js").LessonState} LessonState
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
  * @typedef {{
  *   lesson: string, language: string, theater: string | null, at: number,
- *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
+ *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../core/wire.js").Earlier[],
  * }} Wish a lesson up to item `at`, or as far as the answers lead
  * @typedef {object} Course source of a lesson's questions and run: a server, or the page itself
  * @property {"live" | "server" | "file" | "class"} source owner of the run and the answers: for live and recorded

@@ -6,6 +6,9 @@ import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/log_index.js";
 import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {BlockWindow} from "../core/log_index.js" */
+
 const SOON = 200; // ms between two polls while nothing is indexed
 const AGAIN = 1000; // ms between two polls while the index is being built
 const LATER = 4000; // ms between two polls of a live run whose index is nearly complete; each poll rereads the results
@@ -22,42 +25,28 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
  *   num_sequences: number, series: string[], media: string[], seconds: number,
  * }} Overview status of the log's index; `problem`: reason for an early end, or ""; `series`: available columns;
  * `media`: media outside the pool with indexed contents
- * @typedef {import("../core/log_index.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */
 
-/**
- * Index status of the log; null if unknown.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Overview | null>}
- */
+/** Index status of the log; null if unknown. @type {Signal<Overview | null>} */
 export const overview = signal(null);
 /**
  * Whether records known at the previous poll are not indexed yet. A live run always has some newer ones; those do not
  * count.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<boolean>}
+ * @type {Signal<boolean>}
  */
 export const isBehind = signal(false);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").Bins | null>} */
+/** @type {Signal<import("../core/log_index.js").Bins | null>} */
 export const bins = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/log_index.js").SequenceRow[]>} */
+/** @type {Signal<import("../core/log_index.js").SequenceRow[]>} */
 export const sequences = signal([]);
-/**
- * State drawn: the blocks after record `at`. A new object for each record.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Shown | null>}
- */
+/** State drawn: the blocks after record `at`. A new object for each record. @type {Signal<Shown | null>} */
 export const shown = signal(null);
 /** Record on view: the requested one, or the last indexed one. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
 export const isRebuilt = signal(false);
-/**
- * Reason that no data arrives; null if it does.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
- */
+/** Reason that no data arrives; null if it does. @type {Signal<string | null>} */
 export const problem = signal(null);
 
 let life = 0; // generation of the followed log: responses of an earlier one are dropped
@@ -82,7 +71,6 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 
 /**
  * Like `ask`, for data up to `record`: during a rebuild the query waits until the index covers that record.
- *
  * @param {number} record
  * @param {string} what
  * @param {Record<string, number>} query
@@ -107,7 +95,6 @@ const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo
 
 /**
  * Wait until a run's index covers `count` records; throws the reason if it never will.
- *
  * @param {string} theater
  * @param {number} count
  * @param {() => boolean} stays false: the result is no longer needed
@@ -184,11 +171,7 @@ async function read(mine, found) {
   show(wanted);
 }
 
-/**
- * Show the blocks after record `index` as soon as they are available.
- *
- * @param {number} index
- */
+/** Show the blocks after record `index` as soon as they are available. @param {number} index */
 export function show(index) {
   wanted = index;
   if (!overview.peek()) return;
@@ -260,18 +243,13 @@ async function jump(index, behind) {
 
 /**
  * Fetch the prefix cache of an instance after a record, as its largest branches.
- *
  * @param {number} record
  * @param {number} instance
  * @returns {Promise<import("../core/branch_rows.js").Branches>}
  */
 export const prefixesAt = async (record, instance) => (await askUpTo(record, "/prefixes", { record, instance })).json();
 
-/**
- * Observed cache of a monitored server, up to a record.
- *
- * @type {import("../core/observed_cache.js").ObservedCache}
- */
+/** Observed cache of a monitored server, up to a record. @type {import("../core/observed_cache.js").ObservedCache} */
 export const observedCache = {
   still: STILL,
   reports: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
@@ -284,7 +262,6 @@ export const observedCache = {
 
 /**
  * Return the record of [first, end) at which `name` (a column of the series) is largest.
- *
  * @param {string} name
  * @param {number} first
  * @param {number} end

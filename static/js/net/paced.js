@@ -5,7 +5,6 @@ const LEAST_WAIT = 250; // ms for which a selection must be stable before it is 
 /**
  * Return a function that calls `ask` after the selection has been stable, unless a call is under way, and returns a
  * function that cancels it.
- *
  * @param {() => Promise<void>} ask
  */
 export function paced(ask) {

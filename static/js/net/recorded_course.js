@@ -10,12 +10,12 @@ import { NoAnswer } from "./client.js";
 import { extendOwn } from "./followed_run.js";
 import { session } from "./session.js";
 
+/** @import {Transcript} from "../core/lesson_replay.js" */
+/** @import {LessonRetold} from "../core/wire.js" */
+/** @import {Course, Given} from "./live_course.js" */
+
 /**
  * @typedef {import("../core/wire.js").LessonRetell} RetellRequest
- * @typedef {import("../core/wire.js").LessonRetold} LessonRetold
- * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
- * @typedef {import("./live_course.js").Course} Course
- * @typedef {import("./live_course.js").Given} Given
  * @typedef {(asked: RetellRequest) => Promise<LessonRetold>} Retell
  */
 
@@ -23,11 +23,7 @@ import { session } from "./session.js";
 export const recordedCourse = (hasServer) =>
   hasServer ? recorded("server", retoldByServer) : recorded("file", retoldHere);
 
-/**
- * @param {"server" | "file"} source
- * @param {Retell} retell
- * @returns {Course}
- */
+/** @param {"server" | "file"} source @param {Retell} retell @returns {Course} */
 function recorded(source, retell) {
   /** @typedef {Pick<RetellRequest, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
   /** @type {Way} */
@@ -132,7 +128,6 @@ const arriving = new Map();
 
 /**
  * Return a run with at least its first `count` records.
- *
  * @param {Transcript} transcript
  * @param {import("../core/wire.js").Moment} moment
  */

@@ -7,7 +7,6 @@ import { connection, log, status } from "../state/store.js";
 
 /**
  * Last response: null before a request, `waiting`, `busy`, `failed`, or Roofs.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<"waiting" | "busy" | "failed" | Roofs | null>}
  */
 const asked = signal(null);

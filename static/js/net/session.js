@@ -18,7 +18,7 @@ import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
 
-/** @typedef {import("../core/wire.js").Joined} Joined */
+/** @import {Joined} from "../core/wire.js" */
 
 export class Session {
   #now = new Following();
@@ -84,7 +84,6 @@ export class Session {
 
   /**
    * After every connect: rejoin the followed run with the records already loaded, or create a session if there is none.
-   *
    * @param {Link} link
    */
   async #enter(link) {
@@ -140,7 +139,6 @@ export class Session {
 
   /**
    * Create and follow a new run with `config` or the controls' settings, replacing the current one.
-   *
    * @param {Record<string, unknown>} [config]
    * @returns {Promise<boolean>} whether there is one now
    */
@@ -152,7 +150,6 @@ export class Session {
 
   /**
    * Create and follow a new run with the controls' settings in place of a lost one, as soon as the server is reachable.
-   *
    * @returns {Promise<boolean>} whether there is one now
    */
   async startAgain() {
@@ -167,7 +164,6 @@ export class Session {
 
   /**
    * Follow another session or recording of this server, from record `step` (null: its newest).
-   *
    * @param {string} wanted
    * @param {number | null} [step]
    * @returns {Promise<boolean>} whether it could be joined
@@ -195,7 +191,6 @@ export class Session {
   /**
    * Join `wanted` in place of the followed run. A live run keeps its viewer while a recording is shown, since the page
    * returns to it.
-   *
    * @param {string} wanted
    * @param {number | null} step
    */
@@ -235,7 +230,6 @@ export class Session {
 
   /**
    * Show why a request on `client` failed, unless the page closed that connection itself.
-   *
    * @param {unknown} error
    * @param {Session["client"]} client
    */

@@ -16,11 +16,7 @@ let asked = null;
 /** Cancel a pending recording because something else is shown. */
 export const forgetAsked = () => (asked = null);
 
-/**
- * Show the embedded log, if the page has one.
- *
- * @param {(found: Found) => void} show
- */
+/** Show the embedded log, if the page has one. @param {(found: Found) => void} show */
 export async function showEmbedded(show) {
   const trace = await embeddedTrace();
   if (trace) show(logOf(trace));
@@ -28,7 +24,6 @@ export async function showEmbedded(show) {
 
 /**
  * Show the recording that the address names, or the first one; a lesson loads its own.
- *
  * @param {(found: Found) => void} show
  */
 export async function startOfSite(show) {
@@ -39,7 +34,6 @@ export async function startOfSite(show) {
 
 /**
  * Show a recording from record `step` (null: its newest). Returns whether it could be read.
- *
  * @param {(found: Found) => void} show
  * @param {string} wanted
  * @param {number | null} step

@@ -30,7 +30,6 @@
 /**
  * Next state by state and event. Events that a state does not list leave it unchanged: a recording stays readable while
  * the server is away.
- *
  * @type {Record<SessionState, Partial<Record<SessionEvent, SessionState>>>}
  */
 export const TRANSITIONS = {
@@ -46,7 +45,6 @@ export const TRANSITIONS = {
 
 /**
  * Connection state shown for each session state; most views treat a file and a recording alike.
- *
  * @type {Record<SessionState, import("../state/store.js").Connection>}
  */
 export const SHOWN_AS = {

@@ -8,7 +8,6 @@ import { toast } from "../state/store.js";
 /**
  * Parse the log in `buffer` as far as it is valid; `damage` is the reason for an early end, or null. Throws
  * TraceFormatError if it is not a trace.
- *
  * @param {ArrayBuffer | Uint8Array} buffer
  */
 export function logOf(buffer) {
@@ -26,7 +25,6 @@ export function logOf(buffer) {
 
 /**
  * Return whether the file `name`, which begins with `head`, is a trace; if not, show a message.
- *
  * @param {string} name
  * @param {ArrayBuffer} head
  */
@@ -36,12 +34,7 @@ export function isTrace(name, head) {
   return is;
 }
 
-/**
- * Show why the file `name` could not be read.
- *
- * @param {string} name
- * @param {unknown} error
- */
+/** Show why the file `name` could not be read. @param {string} name @param {unknown} error */
 export const unreadable = (name, error) =>
   toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
@@ -50,11 +43,7 @@ const SHARED = 60_000; // ms for which a fetched file is shared
 /** @type {Map<string, Promise<ArrayBuffer>>} by address */
 const fetched = new Map();
 
-/**
- * Fetch the bytes at an address; concurrent requests share one fetch.
- *
- * @param {URL} address
- */
+/** Fetch the bytes at an address; concurrent requests share one fetch. @param {URL} address */
 export function bytesAt(address) {
   const known = fetched.get(address.href);
   if (known) return known;
@@ -70,7 +59,6 @@ export function bytesAt(address) {
 
 /**
  * Fetch and parse the log at an address of this server. If it cannot be read, show why and return null.
- *
  * @param {string} url
  */
 export async function fetchLog(url) {

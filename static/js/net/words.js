@@ -44,7 +44,6 @@ async function loadFirst() {
 
 /**
  * Load the language of the settings, now and on every change. Resolves when the first has loaded.
- *
  * @param {string} [address] base address of the words
  */
 export async function followLanguage(address = from) {

@@ -70,11 +70,7 @@ export function Detail() {
   </section>`;
 }
 
-/**
- * Scroll the chosen tab into view if the tabs overflow.
- *
- * @param {HTMLElement | null} tab
- */
+/** Scroll the chosen tab into view if the tabs overflow. @param {HTMLElement | null} tab */
 function bringIntoSight(tab) {
   const list = tab?.parentElement;
   if (!tab || !list) return;
@@ -82,11 +78,7 @@ function bringIntoSight(tab) {
   list.scrollLeft = Math.max(right - list.clientWidth, Math.min(list.scrollLeft, left));
 }
 
-/**
- * Move between the tabs with the arrow keys, as in a tab list.
- *
- * @param {KeyboardEvent} event
- */
+/** Move between the tabs with the arrow keys, as in a tab list. @param {KeyboardEvent} event */
 function move(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
   if (!by) return;

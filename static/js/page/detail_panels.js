@@ -15,7 +15,6 @@ const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "request
  * Panels in the order of their tabs; a name is a value of the setting `detail`. `needs`: what a single-file page lacks
  * ("files" beside it), or also a site ("server"). `needsArrays`: not for a run recorded without arrays;
  * `needsForgetting`: only with a forget_policy.
- *
  * @type {{
  *   name: string, component: import("../kit/html.js").Component, needs?: "files" | "server", needsArrays?: boolean,
  *   needsForgetting?: boolean,

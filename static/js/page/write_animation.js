@@ -9,7 +9,7 @@ import { html } from "../kit/html.js";
 import { phase, phasesNow } from "../state/playhead.js";
 import { looksBack, sequenceView } from "../state/store.js";
 
-/** @typedef {import("../kit/anchors.js").Box} Box */
+/** @import {Box} from "../kit/anchors.js" */
 
 const MAX = 48; // positions; the first ones of a longer prompt suffice
 
@@ -29,10 +29,7 @@ export function WriteAnimation() {
   return html`<div class="flights" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
 }
 
-/**
- * @param {HTMLElement} box
- * @param {import("../kit/canvas.js").Size} size
- */
+/** @param {HTMLElement} box @param {import("../kit/canvas.js").Size} size */
 function paint(box, { width, height }) {
   const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
   const { write } = phasesNow();
@@ -55,7 +52,6 @@ function paint(box, { width, height }) {
 
 /**
  * Draw one vector in flight; its size changes from that of its start to that of its target.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Box} from
  * @param {Box} to

@@ -5,10 +5,7 @@ import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { differsAt, labelsOf, placesShown } from "./tokens.js";
 
-/**
- * @typedef {import("./tokens.js").Token} Token
- * @typedef {import("./tokens.js").Aligned} Aligned
- */
+/** @import {Aligned, Token} from "./tokens.js" */
 
 /** Positions kept in the document; the first difference is always also named in words. */
 const SPAN = { before: 160, after: 160 };
@@ -46,10 +43,7 @@ export function TokenColumns({ aligned, label, newest = -1 }) {
   </div>`;
 }
 
-/**
- * @param {Token | undefined} token
- * @param {number} newest
- */
+/** @param {Token | undefined} token @param {number} newest */
 const tokenClass = (token, newest) => (token?.step === newest ? "generated newest" : "generated");
 
 /**
@@ -62,9 +56,6 @@ export function placeClass(aligned, place) {
   return `runs-place${differsAt(aligned, place) ? " differs" : ""}${first}`;
 }
 
-/**
- * Names of the runs, beside the columns.
- * @param {{names: string[]}} props
- */
+/** Names of the runs, beside the columns. @param {{names: string[]}} props */
 export const LaneNames = ({ names }) =>
   html`<div class="runs-names" aria-hidden="true">${names.map((name) => html`<span>${name}</span>`)}</div>`;

@@ -6,10 +6,7 @@ import { settings } from "../state/settings.js";
 
 const LOW = 900; // px of the window
 
-/**
- * Enlarge the panel while `wanted`, and restore its size afterwards.
- * @param {boolean} wanted
- */
+/** Enlarge the panel while `wanted`, and restore its size afterwards. @param {boolean} wanted */
 export function useEnlarged(wanted) {
   useEffect(() => {
     if (!wanted) return undefined;
@@ -32,8 +29,5 @@ export function useLanes(player, on) {
   useEffect(() => (on ? player.enter() : undefined), [on]);
 }
 
-/**
- * Reason that there are no runs to show.
- * @param {{of: string, text: string}} props `of`: the panel
- */
+/** Reason that there are no runs to show. @param {{of: string, text: string}} props `of`: the panel */
 export const Nothing = ({ of, text }) => html`<p class="hint" id=${`${of}-nothing`}>${text}</p>`;

@@ -8,11 +8,7 @@ import { fetchLog } from "../net/trace_file.js";
 import { siteRecording } from "../state/site.js";
 
 export class Lane {
-  /**
-   * @param {string} name
-   * @param {string} theater
-   * @param {{epoch: number, header: Uint8Array | ArrayBuffer}} begun
-   */
+  /** @param {string} name @param {string} theater @param {{epoch: number, header: Uint8Array | ArrayBuffer}} begun */
   constructor(name, theater, { epoch, header }) {
     this.name = name;
     this.theater = theater;
@@ -52,20 +48,13 @@ export class Lane {
     for (const { done } of here) done();
   }
 
-  /**
-   * Wait until the log has `length` records.
-   * @param {number} length
-   * @returns {Promise<void> | undefined}
-   */
+  /** Wait until the log has `length` records. @param {number} length @returns {Promise<void> | undefined} */
   arrival(length) {
     if (this.log.length >= length) return undefined;
     return new Promise((done, failed) => this.waiting.push({ length, done, failed }));
   }
 
-  /**
-   * End all waits because no more records will arrive.
-   * @param {Error} error
-   */
+  /** End all waits because no more records will arrive. @param {Error} error */
   lose(error) {
     for (const { failed } of this.waiting.splice(0)) failed(error);
   }

@@ -9,9 +9,9 @@ import { recordedLanes } from "./lane.js";
 import { LaneSessions, lost } from "./sessions.js";
 import { stepRecords } from "./steps.js";
 
+/** @import {TraceLog} from "../core/log.js" */
+
 /**
- * @typedef {import("../core/log.js").TraceLog} TraceLog
- *
  * `configs`: by lane, in order. `models`: by lane; by default the server's first.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
  * @typedef {{
@@ -82,10 +82,7 @@ export class Lockstep {
     return this.#take(wish, 1);
   }
 
-  /**
-   * Step until every lane is done, or until `pause`.
-   * @param {Wish} wish
-   */
+  /** Step until every lane is done, or until `pause`. @param {Wish} wish */
   async run(wish) {
     return this.#take(wish, Infinity);
   }
@@ -103,10 +100,7 @@ export class Lockstep {
     this.logs.value = this.asked.value = null;
   }
 
-  /**
-   * Start new runs; the previous ones stay visible, at their start, until the new ones exist.
-   * @param {Wish} wish
-   */
+  /** Start new runs; the previous ones stay visible, at their start, until the new ones exist. @param {Wish} wish */
   async restart(wish) {
     this.#end();
     await this.#take(wish, 0);
@@ -132,10 +126,7 @@ export class Lockstep {
     if (this.phase.value === "idle" || this.phase.value === "done") this.theaters.leave();
   }
 
-  /**
-   * @param {Wish} wish
-   * @param {number} count steps; stored while the lanes are set up
-   */
+  /** @param {Wish} wish @param {number} count steps; stored while the lanes are set up */
   async #take(wish, count) {
     this.wanted = count;
     if (this.phase.value === "opening" || !(await this.#ready(wish))) return false;
@@ -176,20 +167,14 @@ export class Lockstep {
     }
   }
 
-  /**
-   * Set the names of the lanes; sessions of other lanes are closed.
-   * @param {string[]} names
-   */
+  /** Set the names of the lanes; sessions of other lanes are closed. @param {string[]} names */
   #call(names) {
     if (names.join() === this.names.join()) return;
     this.theaters.leave();
     this.names = this.theaters.names = names;
   }
 
-  /**
-   * @param {Wish} wish
-   * @param {TraceLog[]} logs
-   */
+  /** @param {Wish} wish @param {TraceLog[]} logs */
   #begin(wish, logs) {
     this.life += 1;
     batch(() => {
@@ -240,11 +225,7 @@ export class Lockstep {
     return taken > 0;
   }
 
-  /**
-   * Wait for `ms`, or until the lanes are paused.
-   * @param {number} ms
-   * @returns {Promise<void> | undefined}
-   */
+  /** Wait for `ms`, or until the lanes are paused. @param {number} ms @returns {Promise<void> | undefined} */
   #rest(ms) {
     if (ms <= 0) return undefined;
     return new Promise((done) => {
@@ -262,11 +243,7 @@ export class Lockstep {
     if (!over) this.#fail(lost(message));
   }
 
-  /**
-   * Report an error; the next run starts over.
-   * @param {unknown} error
-   * @returns {false}
-   */
+  /** Report an error; the next run starts over. @param {unknown} error @returns {false} */
   #fail(error) {
     if (!(error instanceof Refusal)) console.error(error);
     this.theaters.leave();

@@ -9,7 +9,7 @@ import * as store from "../state/store.js";
 import { isSame } from "./lockstep.js";
 import { stepRecords } from "./steps.js";
 
-/** @typedef {import("./lockstep.js").Wish} Wish */
+/** @import {Wish} from "./lockstep.js" */
 
 const TYPING = 400; // ms without a change before another prompt or setting is applied
 
@@ -83,19 +83,13 @@ export class LanesPlayer {
     else this.lanes.reset();
   }
 
-  /**
-   * Go to `step`; at or past the newest step the lanes are followed.
-   * @param {number} step
-   */
+  /** Go to `step`; at or past the newest step the lanes are followed. @param {number} step */
   look(step) {
     if (step >= this.lanes.numSteps.peek()) store.backToLive();
     else store.goTo(this.#recordOf(step));
   }
 
-  /**
-   * Put another lane on stage, at the same step.
-   * @param {number} lane
-   */
+  /** Put another lane on stage, at the same step. @param {number} lane */
   choose(lane) {
     const [step, follows] = [this.shownStep.peek(), store.following.peek()];
     batch(() => {

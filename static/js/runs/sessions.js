@@ -3,7 +3,8 @@
 import { Client, Refusal } from "../net/client.js";
 import { Lane } from "./lane.js";
 
-/** @typedef {import("./lockstep.js").Wish} Wish */
+/** @import {Records} from "../core/wire.js" */
+/** @import {Wish} from "./lockstep.js" */
 
 const AGAIN = 500; // ms until a loading model is requested again
 
@@ -32,10 +33,7 @@ export class LaneSessions {
     this.told = told;
   }
 
-  /**
-   * Set up every lane with the wish's prompts queued. Returns their logs.
-   * @param {Wish} wish
-   */
+  /** Set up every lane with the wish's prompts queued. Returns their logs. @param {Wish} wish */
   async setUp({ configs, prompts, sampling, models = {} }) {
     const client = await this.#connect();
     for (const name of this.names) await this.#open(client, name, configs[name], models[name] ?? null);
@@ -47,10 +45,7 @@ export class LaneSessions {
     return this.lanes.map((lane) => lane.log);
   }
 
-  /**
-   * Take a step in a lane. Returns its log's length afterwards. Throws Refusal if it fails.
-   * @param {Lane} lane
-   */
+  /** Take a step in a lane. Returns its log's length afterwards. Throws Refusal if it fails. @param {Lane} lane */
   async step(lane) {
     if (!this.#client) throw lost();
     return (await this.#client.ask("step", { theater: lane.theater, expect: lane.log.length })).num_records;
@@ -84,7 +79,7 @@ export class LaneSessions {
     if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
   }
 
-  /** @param {import("../core/wire.js").Records} message */
+  /** @param {Records} message */
   #receive(message) {
     try {
       this.lanes.find((lane) => lane.theater === message.theater)?.receive(message);
@@ -103,7 +98,7 @@ export class LaneSessions {
         reset: () => {},
         closed: (/** @type {import("../core/wire.js").Closed} */ message) =>
           this.lanes.some((lane) => lane.theater === message.theater) && this.told.lost(message.reason),
-        records: (/** @type {import("../core/wire.js").Records} */ message) => this.#receive(message),
+        records: (/** @type {Records} */ message) => this.#receive(message),
       });
       this.#client = client;
     });
@@ -113,7 +108,6 @@ export class LaneSessions {
 
 /**
  * Return the response of `ask`, repeating it while its model is loading: the server delays each response.
- *
  * @template T
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}

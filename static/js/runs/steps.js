@@ -1,7 +1,7 @@
 // Alignment of several runs by step. Steps are counted per log; the `step`-th of one log corresponds to the `step`-th
 // of the other. A run with fewer steps stays at its last.
 
-/** @typedef {import("../core/log.js").TraceLog} TraceLog */
+/** @import {TraceLog} from "../core/log.js" */
 
 /**
  * Number of records scanned per log, and the steps found.
@@ -32,11 +32,7 @@ export function recordAt(log, step) {
   return records[Math.min(step, records.length) - 1] ?? -1;
 }
 
-/**
- * Return whether the log has a `step`-th step.
- * @param {TraceLog} log
- * @param {number} step
- */
+/** Return whether the log has a `step`-th step. @param {TraceLog} log @param {number} step */
 export const tookStep = (log, step) => step >= 1 && step <= stepRecords(log).length;
 
 /**

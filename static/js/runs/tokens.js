@@ -3,9 +3,9 @@
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { recordAt, stepRecords } from "./steps.js";
 
+/** @import {TraceLog} from "../core/log.js" */
+
 /**
- * @typedef {import("../core/log.js").TraceLog} TraceLog
- *
  * A token that a run chose, and its position in the log. `chosen`: forced from outside instead of sampled.
  * @typedef {{token_id: number, token_bytes: Uint8Array, record: number, step: number, chosen?: boolean}} Token
  *
@@ -34,20 +34,13 @@ export function align(lanes, ended) {
   return { lanes, same: count, difference: null };
 }
 
-/**
- * @param {Token[][]} lanes
- * @param {number} place
- * @returns {Difference}
- */
+/** @param {Token[][]} lanes @param {number} place @returns {Difference} */
 export function differenceAt(lanes, place) {
   const tokens = lanes.map((lane) => lane.at(place));
   return { place, step: Math.max(0, ...tokens.map((token) => token?.step ?? 0)), tokens };
 }
 
-/**
- * @param {Token[][]} lanes
- * @param {number} place
- */
+/** @param {Token[][]} lanes @param {number} place */
 const isSame = (lanes, place) => lanes.every((lane) => lane[place]?.token_id === lanes[0][place]?.token_id);
 
 /**
@@ -135,15 +128,8 @@ export function firstTokenDifference(logs, step) {
  */
 export const labelsOfBytes = (bytes) => tokenLabels(bytes).map(labelText);
 
-/**
- * Return the labels of a lane's tokens.
- * @param {Token[]} tokens
- */
+/** Return the labels of a lane's tokens. @param {Token[]} tokens */
 export const labelsOf = (tokens) => labelsOfBytes(tokens.map((token) => token.token_bytes));
 
-/**
- * Return the label of a single token.
- * @param {Uint8Array} bytes
- * @returns {string}
- */
+/** Return the label of a single token. @param {Uint8Array} bytes @returns {string} */
 export const labelOf = (bytes) => labelText(loneLabel(bytes));

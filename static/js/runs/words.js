@@ -4,19 +4,13 @@ import { stepFailed } from "../i18n/operations.js";
 import { t } from "../i18n/words.js";
 import { labelOf, labelsOf } from "./tokens.js";
 
-/**
- * @typedef {import("./tokens.js").Token} Token
- * @typedef {import("./tokens.js").Aligned} Aligned
- * @typedef {import("./lockstep.js").Lockstep} Lockstep
- */
+/** @import {Lockstep} from "./lockstep.js" */
+/** @import {Aligned, Token} from "./tokens.js" */
 
 /** @param {string} text */
 export const quoted = (text) => t("runs.token", { token: text });
 
-/**
- * Return tokens (bytes) as one quoted text.
- * @param {Uint8Array[]} tokens
- */
+/** Return tokens (bytes) as one quoted text. @param {Uint8Array[]} tokens */
 export const tokensWord = (tokens) => quoted(tokens.map(labelOf).join(""));
 
 /**
@@ -33,11 +27,7 @@ export function choices(names, lanes, place) {
   return said.join(t("runs.comma"));
 }
 
-/**
- * Return whether the runs agree so far.
- * @param {string[]} names of the runs
- * @param {Aligned | null} aligned
- */
+/** Return whether the runs agree so far. @param {string[]} names of the runs @param {Aligned | null} aligned */
 export function verdict(names, aligned) {
   if (!aligned?.lanes.some((lane) => lane.length)) return t("runs.verdict.none");
   const { lanes, same, difference } = aligned;

@@ -12,7 +12,6 @@ import { boundsOf } from "./inputs.js";
 
 /**
  * Without a value, the first choice applies.
- *
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
  */
 export function Choose({ section, id, held, choices }) {
@@ -29,7 +28,6 @@ export function Choose({ section, id, held, choices }) {
 
 /**
  * A number of the server's bounds. `asks`: its name there; `unit`: the factor of the value shown in the field.
- *
  * @param {{section: string, id: string, held: Held, asks?: string, unit?: number}} props
  */
 export function Count({ section, id, held, asks = id, unit = 1 }) {
@@ -41,7 +39,6 @@ export function Count({ section, id, held, asks = id, unit = 1 }) {
 
 /**
  * A number as a field within the server's bounds, and as a slider over the usual part of them.
- *
  * @param {{section: string, id: string, held: Held, least: number, most: number, step: number, asks?: string}} props
  */
 export function Slider({ section, id, held, least, most, step, asks = id }) {
@@ -71,7 +68,6 @@ function NumberIn({ bounds, held, unit = 1, ...rest }) {
 
 /**
  * Whole numbers separated by commas; if empty, the server's default `usual`.
- *
  * @param {{section: string, id: string, held: Held, usual: number[]}} props
  */
 export function List({ section, id, held, usual }) {

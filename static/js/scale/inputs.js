@@ -4,8 +4,8 @@ import { signal } from "../../vendor/signals/signals.js";
 import { tables } from "../state/options.js";
 import { within } from "../state/setting_types.js";
 
-/** @typedef {import("../state/settings.js").SettingType} SettingType */
-/** @typedef {import("../state/settings.js").SettingTable} SettingTable */
+/** @import {SettingType} from "../state/setting_types.js" */
+/** @import {SettingTable} from "../state/settings.js" */
 
 /** @type {SettingType} */
 const number = {
@@ -15,7 +15,6 @@ const number = {
 
 /**
  * Bounds of a number of a section, by the server's name for it (`app/scale/bounds.py`).
- *
  * @param {string} section
  * @param {string} asks
  * @returns {import("../state/options.js").Bounds}
@@ -24,7 +23,6 @@ export const boundsOf = (section, asks) => tables.scale?.[section]?.[asks] ?? {}
 
 /**
  * A number of a section within its bounds; no other is read from a link.
- *
  * @param {string} section
  * @param {string} asks
  */
@@ -44,12 +42,7 @@ export const packed = {
   write: (/** @type {string} */ text) => pack(text),
 };
 
-/**
- * Return JSON without whitespace if it is short enough for a link.
- *
- * @param {string} text
- * @returns {string | null}
- */
+/** Return JSON without whitespace if it is short enough for a link. @param {string} text @returns {string | null} */
 export function shortened(text) {
   try {
     const short = JSON.stringify(JSON.parse(text));
@@ -80,7 +73,6 @@ const made = new Map();
 
 /**
  * Return the signals of a table's rows, by name. Equal names share one signal.
- *
  * @param {SettingTable} table
  * @param {string[]} [but] names to leave out
  */

@@ -15,12 +15,14 @@ import { TABLE as QUEUES, Section as Queues } from "./sections/queues/section.js
 import { TABLE as ROOFLINE, Section as Roofline } from "./sections/roofline/section.js";
 import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
 
+/** @import {SettingTable} from "../state/settings.js" */
+
 /**
  * `id` names the folder, the anchor and the words `scale.<id>` (title) and `scale.<id>.lead`. `table`: its settings,
  * which are part of the link; names are unique over all sections.
  *
  * @typedef {{
- *   id: string, Section: import("../kit/html.js").Component, table: import("../state/settings.js").SettingTable
+ *   id: string, Section: import("../kit/html.js").Component, table: SettingTable
  * }} SectionEntry
  */
 
@@ -33,7 +35,7 @@ const SECTIONS = [
   { id: "paper", Section: Paper, table: PAPER },
 ];
 
-/** @type {import("../state/settings.js").SettingTable} */
+/** @type {SettingTable} */
 const TABLE = Object.assign({ lang: PAGE.lang, theme: PAGE.theme }, ...SECTIONS.map(({ table }) => table));
 
 /** All rows as signals, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
@@ -43,7 +45,6 @@ const HANDS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
 /**
  * Scroll to the element that the address names, and keep it in view until the user interacts.
- *
  * @param {Element} page growing element
  */
 function arrive(page) {

@@ -24,12 +24,7 @@ export function valueText({ value, unit }) {
   return unit === "1" ? text : t("scale.with_unit", { value: text, unit: t(`scale.unit.${unit}`) });
 }
 
-/**
- * Format a rate in decimal units with three digits: 312 TFLOP/s.
- *
- * @param {number} value
- * @param {string} unit
- */
+/** Format a rate in decimal units with three digits: 312 TFLOP/s. @param {number} value @param {string} unit */
 export function decimalText(value, unit) {
   const power = Math.max(0, Math.min(PREFIXES.length - 1, Math.floor(Math.log10(value) / 3)));
   return `${Number((value / 1000 ** power).toPrecision(3))}\u2009${PREFIXES[power]}${unit}`;
@@ -56,7 +51,6 @@ const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(va
 /**
  * `section`: section whose words name the number and its factors; `mistakes`: common mistakes, of which those about
  * this number are shown; `sources`: of factors that are figures of a preset.
- *
  * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: import("./sources.js").Told[]}} props
  */
 export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {

@@ -13,7 +13,6 @@ const PICTURE = { width: 1200, height: 720 };
 /**
  * `figure`: traces and layout of Plotly, to which the page's common settings are added. `rows`: the numbers, with a
  * header row.
- *
  * @param {{
  *   id: string, title: string, figure: () => {data: object[], layout: object}, rows: () => (string | number)[][]
  * }} props
@@ -93,7 +92,6 @@ function shown(value) {
 
 /**
  * Return a straight line across the plot at one value of an axis.
- *
  * @param {"x" | "y"} along axis of the value
  * @param {number} at
  * @param {string} dash
@@ -111,11 +109,7 @@ export function lineAt(along, at, dash) {
   };
 }
 
-/**
- * @param {{data: object[], layout: object}} figure
- * @param {number} width
- * @param {number} height
- */
+/** @param {{data: object[], layout: object}} figure @param {number} width @param {number} height */
 function sized({ data, layout }, width, height) {
   const shared = {
     ...baseLayout(width, height),

@@ -19,7 +19,6 @@ const saidText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, d
 
 /**
  * Sources of the factors of a formula that are figures, each once.
- *
  * @param {{factors: {symbol: string, meaning: string}[], sources: Told[]}} props
  */
 export function FactorSources({ factors, sources }) {
@@ -35,7 +34,6 @@ export function FactorSources({ factors, sources }) {
 
 /**
  * All figures of several items, by source.
- *
  * @param {{things: {id: string, name: string, announced?: string | null, sources: Told[]}[]}} props
  */
 export function Sources({ things }) {

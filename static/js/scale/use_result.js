@@ -12,7 +12,6 @@ const AGAIN = 1500; // ms between retries while the server's model is loading
 /**
  * Return the latest response of `GET api/scale/<section>?...`; the previous one stays while a request is pending.
  * `problem`: the server's sentence on invalid inputs, in place of numbers.
- *
  * @param {string} section
  * @param {Record<string, unknown>} inputs null values are left to the server
  * @param {string | null} [body] posted along with them

@@ -3,17 +3,10 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
-/**
- * @typedef {import("../core/wire.js").ClassTold} ClassTold
- * @typedef {import("../core/wire.js").Mine} Mine
- * @typedef {import("../core/wire.js").ClassDesk} ClassDesk
- * @typedef {import("../core/wire.js").Presenting} Presenting
- * @typedef {import("../core/wire.js").ClassPressed} Pressed
- */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {ClassDesk, ClassTold, Mine, Presenting} from "../core/wire.js" */
+
+/** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
 /** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
 export const classState = signal(null);
@@ -36,7 +29,6 @@ export const attendance = signal(null);
 export const pressed = signal(null);
 /**
  * Lesson question put to the class, for pages that do not have that lesson open.
- *
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
  */
 export const lessonQuestion = signal(null);
@@ -70,7 +62,6 @@ export const isLed = computed(() => classState.value !== null && !classState.val
 
 /**
  * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
- *
  * @param {ClassTold} message
  */
 export function receiveState(message) {
@@ -81,7 +72,6 @@ export function receiveState(message) {
 
 /**
  * Return this seat's answer to a question in a round (null: not sure), or undefined.
- *
  * @param {number} poll
  * @param {number} round
  */
@@ -93,7 +83,6 @@ export function answerTo(poll, round) {
 /**
  * Return this seat's answer in the question's current or last round as a list of one, or an empty list. A second vote
  * starts without the answers of the first.
- *
  * @param {{id: number, round: number}} poll
  */
 export function answersTo(poll) {

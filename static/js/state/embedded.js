@@ -1,5 +1,7 @@
 // Access to the log or lesson embedded in a single-file page, which has no server.
 
+/** @import {Transcript} from "../core/lesson_replay.js" */
+
 const LOG = "embedded-log";
 const LESSON = "embedded-lesson"; // prefix of its runs: -<language>-<run> follows
 
@@ -15,10 +17,7 @@ export const hasLesson = has(LESSON);
 /** Whether this is a single-file page. */
 export const isEmbedded = hasTrace || hasLesson;
 
-/**
- * @param {string} id of the element that holds the data
- * @returns {Promise<ArrayBuffer>}
- */
+/** @param {string} id of the element that holds the data @returns {Promise<ArrayBuffer>} */
 function inflated(id) {
   const packed = document.getElementById(id)?.textContent ?? "";
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
@@ -30,23 +29,12 @@ export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
 
 /**
  * Return the embedded lesson.
- *
- * @typedef {import("../core/lesson_replay.js").Transcript} Transcript
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
  */
 export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));
 
-/**
- * Return the `.kvtrace` of one run of the embedded lesson.
- *
- * @param {string} code of a language
- * @param {number} run
- */
+/** Return the `.kvtrace` of one run of the embedded lesson. @param {string} code of a language @param {number} run */
 export const embeddedRun = (code, run) => inflated(`${LESSON}-${code}-${run}`);
 
-/**
- * Return the embedded words of a language.
- *
- * @param {string} code
- */
+/** Return the embedded words of a language. @param {string} code */
 export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words")?.textContent ?? "{}")[code];

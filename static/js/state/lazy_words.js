@@ -11,7 +11,6 @@ const here = new Set();
 
 /**
  * Load a panel's words in the current language and in any language chosen later.
- *
  * @param {string} panel folder of the panel
  */
 export async function addLazyWords(panel) {
@@ -22,7 +21,6 @@ export async function addLazyWords(panel) {
 /**
  * Fetch the missing words of all shown lazy panels in `code`. Returns whether any were missing: a panel may have been
  * added meanwhile.
- *
  * @param {string} code
  */
 export async function loadLazyWords(code) {
@@ -48,7 +46,6 @@ async function textsAt(address) {
 
 /**
  * Fetch the texts of a language; English texts fill in for missing ones, or for a missing file.
- *
  * @param {string} address
  * @param {string} code
  */
@@ -60,10 +57,6 @@ async function textsOrEnglish(address, code) {
   return { ...english, ...joined(await answer.json()) };
 }
 
-/**
- * Join long texts, which are stored as one array element per line.
- *
- * @param {Record<string, string | string[]>} texts
- */
+/** Join long texts, which are stored as one array element per line. @param {Record<string, string | string[]>} texts */
 const joined = (texts) =>
   Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, Array.isArray(text) ? text.join("") : text]));

@@ -3,22 +3,14 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {Card, Earlier, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow, ToldText} from "../core/wire.js" */
+/** @import {ToldWork} from "../core/wire.js" */
+
 /**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
-/**
- * @typedef {import("../core/wire.js").ToldText} ToldText
- * @typedef {import("../core/wire.js").ToldShow} ToldShow
- * @typedef {import("../core/wire.js").ToldDo} ToldDo
- * @typedef {import("../core/wire.js").ToldAsk} ToldAsk
- * @typedef {import("../core/wire.js").ToldSandbox} ToldSandbox
- * @typedef {import("../core/wire.js").ToldWork} ToldWork
- * @typedef {import("../core/wire.js").ToldMend} ToldMend
  * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
- * @typedef {import("../core/wire.js").Card} Card
  *
  * @typedef {{
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
@@ -31,7 +23,6 @@ import { settings } from "./settings.js";
  *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
  * }} Kept `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
  * `recalled`: questions of earlier lessons that were asked again
- * @typedef {import("../core/wire.js").Earlier} Earlier
  * @typedef {"right" | "wrong" | "unsure"} Result
  */
 
@@ -40,7 +31,6 @@ export const currentLesson = signal(null);
 
 /**
  * Return the state of a lesson from the server's description.
- *
  * @param {import("../core/wire.js").LessonOpened} told
  * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows about it
  * @returns {Opened}
@@ -63,7 +53,6 @@ export const checkpoint = computed(() => {
 
 /**
  * Return whether the open lesson still has to ask for what a figure shows; the figure hides it until answered.
- *
  * @param {string} rule identifies the questions
  */
 export const isAsked = (rule) => {
@@ -72,12 +61,7 @@ export const isAsked = (rule) => {
   return now !== null && isItsRun && now.progress.asks.includes(rule);
 };
 
-/**
- * Return whether an item belongs to an optional section.
- *
- * @param {Pick<Item, "section">} item
- * @param {Opened} lesson
- */
+/** Return whether an item belongs to an optional section. @param {Pick<Item, "section">} item @param {Opened} lesson */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
 /**
@@ -96,7 +80,6 @@ export const raceIsDue = signal(false);
 
 /**
  * The part of the page to show at the learner's position, and its view settings.
- *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<{part: string, view: Record<string, string>} | null>}
  */
 export const shownPart = computed(() => {
@@ -121,11 +104,7 @@ export function readStoredProgress(storage) {
   }
 }
 
-/**
- * Store the progress of the open lesson.
- *
- * @param {Pick<Storage, "setItem"> | null} storage
- */
+/** Store the progress of the open lesson. @param {Pick<Storage, "setItem"> | null} storage */
 export function storeProgress(storage) {
   const now = currentLesson.peek();
   if (!now || Object.keys(now.changes).length) return;
@@ -203,7 +182,6 @@ const LESSONS_LATER = 2;
 
 /**
  * Return the questions due in a lesson: answered wrong at least two lessons ago and not asked again yet.
- *
  * @param {string} id
  * @returns {Earlier[]}
  */

@@ -1,17 +1,15 @@
 // Table of run options from the server (engine/options): names, values, ranges and controls. It is embedded in the
-
 // page's HTML, including single-file pages; other pages have none.
 
-/**
- * @typedef {import("../core/wire.js").Control} Control what the page offers for an option
- * @typedef {import("../core/wire.js").OptionFacts & {control: Control}} OptionRow a row that the page offers
- */
+/** @import {Control, OptionFacts} from "../core/wire.js" */
+
+/** @typedef {OptionFacts & {control: Control}} OptionRow a row that the page offers */
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
  * Embedded tables: option rows, models of other sizes, objectives of applications; on the page /scale the bounds of its
  * numbers, by section.
- * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
+ * @type {Record<"engine" | "sampling", OptionFacts[]> &
  *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>,
  *   scale?: Record<string, Record<string, Bounds>>}}
  */
@@ -27,18 +25,12 @@ export const APPLICATIONS = tables.slos ?? {};
 
 /**
  * The bounds of an option that is a number.
- *
- * @param {Pick<import("../core/wire.js").OptionFacts, "kind" | "ge" | "gt" | "le">} row
+ * @param {Pick<OptionFacts, "kind" | "ge" | "gt" | "le">} row
  * @returns {Bounds}
  */
 export const boundsOf = ({ kind, ge, gt, le }) => ({ min: ge, over: gt, max: le, whole: kind === "integer" });
 
-/**
- * Whether a number is within bounds.
- *
- * @param {number} n
- * @param {Bounds} bounds
- */
+/** Whether a number is within bounds. @param {number} n @param {Bounds} bounds */
 export const fits = (n, { min, over, max, whole }) =>
   Number.isFinite(n) &&
   (!whole || Number.isSafeInteger(n)) &&
@@ -49,17 +41,14 @@ export const fits = (n, { min, over, max, whole }) =>
 /** Bounds of a prompt's settings. @type {Record<"after" | "priority", Bounds>} */
 export const PROMPT_BOUNDS = { after: { min: 0, max: 10_000, whole: true }, priority: { whole: true } };
 
-/** @param {import("../core/wire.js").OptionFacts[]} rows */
+/** @param {OptionFacts[]} rows */
 const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 
 /** Rows of EngineConfig and SamplingParams that the page offers, in the struct's order. */
 export const ENGINE = offered(tables.engine);
 export const SAMPLING = offered(tables.sampling);
 
-/**
- * Rows of both tables by name.
- * @type {Record<string, OptionRow>}
- */
+/** Rows of both tables by name. @type {Record<string, OptionRow>} */
 export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [row.name, row]));
 
 /**
@@ -68,24 +57,13 @@ export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [ro
  */
 export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 
-/**
- * Return the values of a choice.
- * @param {string} name
- * @returns {string[]}
- */
+/** Return the values of a choice. @param {string} name @returns {string[]} */
 export const choicesOf = (name) => ROWS[name]?.choices ?? [];
 
-/**
- * Return the values of a choice that its control offers.
- * @param {string} name
- * @returns {string[]}
- */
+/** Return the values of a choice that its control offers. @param {string} name @returns {string[]} */
 export const offeredOf = (name) => ROWS[name]?.control.offered ?? choicesOf(name);
 
-/**
- * Return the rows of a control group, switches last.
- * @param {Control["group"]} group
- */
+/** Return the rows of a control group, switches last. @param {Control["group"]} group */
 export const rowsOf = (group) => {
   const rows = Object.values(ROWS).filter((row) => row.control.group === group);
   return [...rows.filter((row) => row.kind !== "switch"), ...rows.filter((row) => row.kind === "switch")];
@@ -107,9 +85,6 @@ export const rowsOf = (group) => {
 /** @type {ModelPreset[]} */
 export const PRESETS = tables.models ?? [];
 
-/**
- * Return the factors whose product is the bytes of a token's K and V.
- * @param {ModelPreset} preset
- */
+/** Return the factors whose product is the bytes of a token's K and V. @param {ModelPreset} preset */
 export const factorsOf = ({ num_layers, num_kv_heads, head_dim, latent_dim, element_bytes }) =>
   latent_dim ? [num_layers, latent_dim, element_bytes] : [2, num_layers, num_kv_heads, head_dim, element_bytes];

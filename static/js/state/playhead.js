@@ -8,6 +8,8 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
 /**
  * @typedef {"schedule" | "allocate" | "qkv" | "write" | "attend" | "sample"} Phase
  * @typedef {Record<Phase, number>} Progress
@@ -15,11 +17,7 @@ import * as store from "./store.js";
  * @typedef {{index: number, from: number, to: number, ms: number}} Way
  */
 
-/**
- * The sub-steps inside a step, in order.
- *
- * @type {readonly Phase[]}
- */
+/** The sub-steps inside a step, in order. @type {readonly Phase[]} */
 export const PHASES = ["schedule", "allocate", "qkv", "write", "attend", "sample"];
 
 const WHOLE = PHASES.length;
@@ -33,7 +31,6 @@ const READABLE_MS = 1500; // whole motions from this length on have sub-steps lo
 
 /**
  * Return the progress of each phase by name, in [0, 1] and eased (fast, then a pause), for a record shown up to `at`.
- *
  * @param {number} at
  * @returns {Progress}
  */
@@ -48,7 +45,6 @@ export function phaseProgress(at) {
 
 /**
  * Return the relative duration of each phase of `record` in a motion through several phases.
- *
  * @param {import("../core/trace.js").StepRecord | undefined} record
  */
 export function phaseShares(record) {
@@ -61,7 +57,6 @@ const TAKING = new Set(["allocate", "share", "evict", "copy", "fork"]);
 
 /**
  * Return the position between `from` and `to` (both in [0, 6]) after the share `t` of the motion's time.
- *
  * @param {number} from
  * @param {number} to
  * @param {number} t
@@ -86,7 +81,6 @@ export function positionAt(from, to, t, shares) {
  * Return the motion from one playhead to another: `{index, from, to, ms}` at speed 1, where `index` is the record drawn
  * meanwhile (when going back, the later one). Returns null for distances longer than a step, which are shown at once.
  * `moves(i)` is false for records that are neither steps nor transfers; they have no motion and are skipped.
- *
  * @param {Playhead} a
  * @param {Playhead} b
  * @param {(index: number) => boolean} moves
@@ -112,8 +106,7 @@ export function motionBetween(a, b, moves) {
 export const reducedMotion = signal(false);
 /**
  * Steps per second at which a recording is played; null when none is. Set by the transport.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ * @type {Signal<number | null>}
  */
 export const playSpeed = signal(null);
 /** Whether a motion is running. */
@@ -125,8 +118,7 @@ export const drawnIndex = store.drawnIndex;
 
 /**
  * The sub-step that a slow motion is in, 0…5: the status follows it. Null at rest and in motions too fast to read.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ * @type {Signal<number | null>}
  */
 export const playedSub = signal(null);
 
@@ -153,7 +145,6 @@ const parts = /** @type {Record<Phase, import("../../vendor/signals/signals.js")
 
 /**
  * Return the progress of one phase: a painter that watches only this is idle while the other phases move.
- *
  * @param {Phase} name
  */
 export const phase = (name) => parts[name].value;
@@ -178,7 +169,6 @@ export const viewSub = computed(() => {
 
 /**
  * Show record `index` up to sub-step `sub` (null: complete, and the newest record is followed).
- *
  * @param {number} index
  * @param {number | null} [sub]
  */
@@ -193,7 +183,6 @@ export function movePlayhead(index, sub = null) {
 
 /**
  * Move one sub-step forward (+1) or back (−1). Returns false before the first record and after the newest one's last.
- *
  * @param {number} direction
  */
 export function stepPlayhead(direction) {
@@ -213,7 +202,6 @@ export function stepPlayhead(direction) {
 
 /**
  * Enter the next new record at sub-step `sub` instead of showing it complete; null cancels.
- *
  * @param {number | null} sub
  */
 export function enterNextAt(sub) {
@@ -271,10 +259,7 @@ function rest() {
   moving.value = false;
 }
 
-/**
- * @param {number} index
- * @param {number} at
- */
+/** @param {number} index @param {number} at */
 function show(index, at) {
   shown = { index, at };
   batch(() => {
@@ -285,11 +270,7 @@ function show(index, at) {
   });
 }
 
-/**
- * Advance to this frame's time (ms). Returns whether more frames are needed.
- *
- * @param {number} now
- */
+/** Advance to this frame's time (ms). Returns whether more frames are needed. @param {number} now */
 export function advance(now) {
   if (!motion) return false;
   motion.began ??= now;

@@ -6,21 +6,15 @@ import { countSequences } from "../core/state.js";
 import { t } from "../i18n/words.js";
 import { own } from "./store.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+
 /** Return the example prompts in the page's language. */
 export const offeredPrompts = () => [1, 2, 3, 4].map((n) => t(`prompt.${n}`));
 
-/**
- * Text written since the last submission; null if unchanged.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
- */
+/** Text written since the last submission; null if unchanged. @type {Signal<string | null>} */
 const written = signal(null);
 
-/**
- * Text last submitted from this page, and the log it went to.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string} | null>}
- */
+/** Text last submitted from this page, and the log it went to. @type {Signal<{id: number, text: string} | null>} */
 const sent = signal(null);
 
 const numSequences = computed(() => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0));
@@ -33,7 +27,6 @@ const asked = computed(() => {
 
 /**
  * Return a prompt without what tokenizers prepend: a control token (by its name) and a space.
- *
  * @param {Uint8Array[]} tokenBytes
  */
 function promptText([first, ...rest]) {

@@ -13,7 +13,6 @@ export const mapIsShown = signal(false);
 
 /**
  * Measuring code, loaded with the first run that needs it.
- *
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/roles.js") | null>}
  */
 const measuring = signal(null);
@@ -36,9 +35,8 @@ export const roles = computed(() => {
 
 /**
  * Heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
- *
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
- *   {heads: import("../core/roles.js").HeadPattern[], derived: boolean}>}
+ *   {heads: import("../core/trace.js").HeadPattern[], derived: boolean}>}
  */
 export const knownHeads = computed(() => {
   const measured = measuredHeads(log.value?.header.model);

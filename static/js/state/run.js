@@ -2,14 +2,9 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").ReadonlySignal<T>} Read
- */
-/**
- * @typedef {import("../core/log.js").TraceLog} TraceLog
- * @typedef {import("../core/wire.js").Status} Status
- */
+/** @import {ReadonlySignal as Read, Signal} from "../../vendor/signals/signals.js" */
+/** @import {TraceLog} from "../core/log.js" */
+/** @import {Status} from "../core/wire.js" */
 
 /**
  * A run as it is shown. `log`: null before its header; it grows, and `numRecords` limits what is shown. `behind`:
@@ -22,11 +17,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * }} Run
  */
 
-/**
- * Last `status` message of the page's own run, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
- */
+/** Last `status` message of the page's own run, or null. @type {Signal<Status | null>} */
 export const status = signal(null);
 
 const numRecords = signal(0);
@@ -37,7 +28,7 @@ const numRecords = signal(0);
  * @typedef {{theater: string, header: import("../core/trace.js").Header}} Large
  */
 
-/** @type {import("../../vendor/signals/signals.js").Signal<Large | null>} */
+/** @type {Signal<Large | null>} */
 const large = signal(null);
 
 /** The page's own run; written only by the session. */
@@ -50,11 +41,7 @@ export const own = {
   theater: signal(null),
 };
 
-/**
- * The run on show; control/player.js sets it together with its controls.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Run>}
- */
+/** The run on show; control/player.js sets it together with its controls. @type {Signal<Run>} */
 export const shownRun = signal(/** @type {Run} */ (own));
 
 /** Whether the page's own run is on show. */

@@ -4,11 +4,10 @@ import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings, TABLE } from "./settings.js";
 import { firstModel, modelFacts, own } from "./store.js";
 
-/**
- * @typedef {import("./options.js").OptionRow} OptionRow
- * @typedef {import("./settings.js").OptionValue} OptionValue
- * @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name
- */
+/** @import {OptionRow} from "./options.js" */
+/** @import {OptionValue} from "./settings.js" */
+
+/** @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name */
 
 /** Settings that give the number of instances of each kind. */
 export const ROLES = ["prefill", "decode", "mixed"];
@@ -16,16 +15,11 @@ export const ROLES = ["prefill", "decode", "mixed"];
 /** Return the server's own configuration, by name; null until it is known. */
 const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
 
-/**
- * Return the server's own value of `name`; undefined until it is known.
- *
- * @param {string} name
- */
+/** Return the server's own value of `name`; undefined until it is known. @param {string} name */
 export const defaultOf = (name) => serverConfig()?.[name];
 
 /**
  * Return the effective value of `name`: the user's choice, else the run's value, else the server's default.
- *
  * @param {string} name
  * @returns {OptionValue}
  */
@@ -35,11 +29,7 @@ export const chosenOr = (name) =>
   defaultOf(name) ??
   null;
 
-/**
- * Convert a setting to the engine's field: the number that stands for "none" becomes null.
- *
- * @param {OptionRow} row
- */
+/** Convert a setting to the engine's field: the number that stands for "none" becomes null. @param {OptionRow} row */
 const asField = ({ name, control }) => {
   const { value } = optionSetting(name);
   return value === control.none_as ? null : value;
@@ -72,7 +62,6 @@ export function wantedSampling() {
 
 /**
  * Return whether the option can be chosen under the strategy and the option it depends on.
- *
  * @param {string} name
  * @param {unknown} [strategy]
  */
@@ -86,7 +75,6 @@ const isOn = (name) => ![0, false, null, ROWS[name].control.none_as].includes(ch
 
 /**
  * Return whether the header of a run under `strategy` contains the chosen value.
- *
  * @param {OptionRow} row
  * @param {unknown} strategy
  */
@@ -96,7 +84,6 @@ const isKept = ({ name, derived_under }, strategy) =>
 /**
  * Return whether the absence of a setting from a header means that it is off. This does not hold if the option it
  * depends on is off.
- *
  * @param {OptionRow} row
  */
 const isOwn = ({ name, beside, control }) => !beside && (control.group !== "instances" || ROLES.includes(name));
@@ -110,7 +97,6 @@ export const asking = { count: 0 };
 /**
  * Set the controls to the shown run's configuration, whichever page configured it. Links name only differences from the
  * server's defaults.
- *
  * @param {Fields} engine of the run's header
  */
 export function adoptConfig(engine) {
@@ -131,11 +117,7 @@ export function adoptConfig(engine) {
   }
 }
 
-/**
- * Set the page's model to that of the shown run.
- *
- * @param {string} name
- */
+/** Set the page's model to that of the shown run. @param {string} name */
 export function adoptModel(name) {
   if (asking.count > 1 || !firstModel.value) return;
   settings.model.value = name === firstModel.value ? null : name;
@@ -144,7 +126,6 @@ export function adoptModel(name) {
 /**
  * Adopt the server's initial layout values, which depend on the model and may arrive after the page. Values the user
  * chose stay.
- *
  * @param {{name: string, control?: {initial?: unknown} | null}[]} rows rows of the engine's table
  */
 export function adoptLayout(rows) {
@@ -174,7 +155,6 @@ export function differing() {
 
 /**
  * Set every field from `config`, and fields it does not name to the server's default.
- *
  * @param {Fields} config
  * @param {Fields} initial the page's own values
  */
@@ -188,7 +168,6 @@ export function chooseConfig(config, initial) {
 
 /**
  * Set every sampling field; a field that `sampling` does not name is reset to the page's initial value.
- *
  * @param {Fields} sampling
  * @param {Fields} initial
  */

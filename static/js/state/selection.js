@@ -4,10 +4,9 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
-/**
- * @typedef {import("./store.js").Selection} Selection
- * @typedef {{target: Selection, step: number | null}} Entry
- */
+/** @import {Selection} from "../core/provenance/types.js" */
+
+/** @typedef {{target: Selection, step: number | null}} Entry */
 
 const LONGEST = 32;
 /** @type {Record<string, Exclude<keyof Selection, "figure">>} */
@@ -15,7 +14,6 @@ const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", 
 
 /**
  * History of selections; `step` is the record on view (null = the newest).
- *
  * @type {import("../../vendor/signals/signals.js").Signal<{entries: Entry[], at: number}>}
  */
 const trail = signal({ entries: [], at: -1 });
@@ -25,7 +23,6 @@ export const canGoForward = computed(() => trail.value.at < trail.value.entries.
 
 /**
  * Follow a link of the chain to another selection, another record, or both.
- *
  * @param {{go?: number, select?: Selection}} link
  */
 export function follow({ go, select }) {
@@ -103,7 +100,6 @@ export function followSelection() {
 
 /**
  * Encode a selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing.
- *
  * @param {Selection | null} target
  */
 export function writeSelection(target) {
@@ -116,12 +112,7 @@ export function writeSelection(target) {
   );
 }
 
-/**
- * Parse a selection from `text`; null if it is invalid.
- *
- * @param {string | null} text
- * @returns {Selection | null}
- */
+/** Parse a selection from `text`; null if it is invalid. @param {string | null} text @returns {Selection | null} */
 export function readSelection(text) {
   const figure = /^f-([a-z]+)$/.exec(text ?? "");
   if (figure) return { figure: /** @type {Selection["figure"]} another one has no provenance */ (figure[1]) };

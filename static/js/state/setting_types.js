@@ -40,7 +40,6 @@ export const oneOf = (...choices) => ({
 
 /**
  * A choice whose values are written in a link as `spellings`.
- *
  * @type {(spellings: Record<string, string>) => SettingType}
  */
 export const spelled = (spellings) => ({
@@ -51,7 +50,6 @@ export const spelled = (spellings) => ({
 
 /**
  * A number within bounds, or the one that stands for none; no other is read from a link.
- *
  * @param {SettingType} type
  * @param {import("./options.js").Bounds} bounds
  * @param {unknown} [none]

@@ -6,16 +6,10 @@ import { LANGUAGES } from "../i18n/language.js";
 import { APPLICATIONS, boundsOf, ENGINE, PROMPT_BOUNDS, SAMPLING } from "./options.js";
 import { flag, integer, modelId, number, oneOf, order, spelled, text, within, word } from "./setting_types.js";
 
-/**
- * @template T
- * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
- */
-/**
- * @typedef {import("../core/wire.js").EngineConfig} EngineConfig
- * @typedef {import("../core/wire.js").SamplingParams} SamplingParams
- */
-
-/** @typedef {import("./setting_types.js").SettingType} SettingType */
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {EngineConfig, SamplingParams} from "../core/wire.js" */
+/** @import {OptionRow} from "./options.js" */
+/** @import {SettingType} from "./setting_types.js" */
 
 /**
  * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
@@ -59,13 +53,9 @@ import { flag, integer, modelId, number, oneOf, order, spelled, text, within, wo
 /** @type {Record<string, SettingType>} */
 const TYPES = { integer, number, switch: flag, text, list: text };
 
-/**
- * Return the settings of run options; null: the server's default.
- * @param {import("./options.js").OptionRow[]} rows
- * @returns {SettingTable}
- */
+/** Return the settings of run options; null: the server's default. @param {OptionRow[]} rows @returns {SettingTable} */
 function optionRows(rows) {
-  /** @param {import("./options.js").OptionRow} row */
+  /** @param {OptionRow} row */
   const typeOf = (row) => {
     const { kind, choices, control } = row;
     if (kind === "choice") return oneOf(...(choices ?? []), ...(control.none_as ? [`${control.none_as}`] : []));
@@ -148,17 +138,12 @@ export const settings = /** @type {Settings} */ (
   Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]))
 );
 
-/**
- * Return the setting of a run option; the `kind` of its row defines the type.
- *
- * @param {string} name
- */
+/** Return the setting of a run option; the `kind` of its row defines the type. @param {string} name */
 export const optionSetting = (name) =>
   /** @type {Signal<OptionValue>} */ (/** @type {Record<string, unknown>} */ (settings)[name]);
 
 /**
  * Parse the settings of a query string, by name; unknown names and invalid values are left out.
- *
  * @param {string} query
  */
 export function parseQuery(query, table = TABLE) {
@@ -177,7 +162,6 @@ export function parseQuery(query, table = TABLE) {
 
 /**
  * Return the query string of the settings that differ from their initial values.
- *
  * @param {Record<string, unknown>} values
  */
 export function writeQuery(values, table = TABLE) {
@@ -211,7 +195,6 @@ export function markPlace() {
 /**
  * Read this device's storage, then the address; from then on write both back as settings change. Other pages pass their
  * own `table` and `signals`.
- *
  * @param {{search: string, hash: string, pathname: string}} location
  * @param {Pick<History, "pushState" | "replaceState">} history
  * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: nothing is stored
@@ -267,7 +250,6 @@ export function connectSettings(location, history, storage, events = globalThis,
 
 /**
  * Restore the view settings of a history entry; the run and its settings stay unchanged.
- *
  * @param {Record<string, unknown>} found
  * @param {SettingTable} table
  * @param {Record<string, Signal<unknown>>} signals

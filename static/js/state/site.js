@@ -5,16 +5,11 @@ import { settings } from "./settings.js";
 /** Whether the page belongs to a static site. */
 export const isSite = globalThis.document?.getElementById("kvtheater-site") != null;
 
-/**
- * Return the address of a recording on a site.
- *
- * @param {string} id
- */
+/** Return the address of a recording on a site. @param {string} id */
 export const siteRecording = (id) => `runs/${id}.kvtrace`;
 
 /**
  * Return the address of a recorded lesson's transcript on a site.
- *
  * @param {string} lesson
  * @param {string} code of a language
  */

@@ -7,11 +7,7 @@ import { looksBack } from "./store.js";
 
 const WHOLE = moment.phaseProgress(moment.PHASES.length);
 
-/**
- * Return the progress of one phase, in [0, 1].
- *
- * @param {import("./playhead.js").Phase} name
- */
+/** Return the progress of one phase, in [0, 1]. @param {import("./playhead.js").Phase} name */
 export const phase = (name) => (looksBack.value ? 1 : moment.phase(name));
 
 /** Return the progress of all phases without subscribing to frames. */

@@ -9,8 +9,12 @@ import { onGpu } from "../i18n/language.js";
 import { own, ownIsShown, shownRun, status } from "./run.js";
 import { settings } from "./settings.js";
 
+/** @import {Signal} from "../../vendor/signals/signals.js" */
+/** @import {TraceLog} from "../core/log.js" */
+/** @import {Selection} from "../core/provenance/types.js" */
+/** @import {ModelStatus} from "../core/wire.js" */
+
 /**
- * @typedef {import("../core/log.js").TraceLog} TraceLog
  * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
  * @typedef {"info" | "error"} Tone
  * @typedef {NonNullable<ReturnType<TraceLog["stateAt"]>>} State
@@ -21,11 +25,7 @@ import { settings } from "./settings.js";
  * @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection
  */
 
-/**
- * A selection, hovered or pinned; core/provenance.js defines which fields go together.
- *
- * @typedef {import("../core/provenance/types.js").Selection} Selection
- */
+/** A selection, hovered or pinned; core/provenance.js defines which fields go together. */
 
 export { own, ownIsShown, status };
 
@@ -39,11 +39,7 @@ export const behind = computed(() => shownRun.value.behind.value);
 /** Current steps per second of its engine, 0 = unlimited; null while it is idle. */
 export const pace = computed(() => shownRun.value.pace.value);
 
-/**
- * Connection state of the page's own run; set only by the session.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
- */
+/** Connection state of the page's own run; set only by the session. @type {Signal<Connection>} */
 export const connection = signal("connecting");
 /** Whether the page shows a recording or is about to. */
 export const isReplay = computed(
@@ -51,23 +47,11 @@ export const isReplay = computed(
 );
 /** Whether the connection uses polling because no WebSocket gets through. */
 export const isPolling = signal(false);
-/**
- * Response of `/api/model`, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
- */
+/** Response of `/api/model`, or null. @type {Signal<Facts | null>} */
 export const modelFacts = signal(null);
-/**
- * Loading status of the server's first model; null until reported.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<import("../core/wire.js").ModelStatus | null>}
- */
+/** Loading status of the server's first model; null until reported. @type {Signal<ModelStatus | null>} */
 export const serverModel = signal(null);
-/**
- * Loading status of each of the server's models, by name.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Record<string, import("../core/wire.js").ModelStatus>>}
- */
+/** Loading status of each of the server's models, by name. @type {Signal<Record<string, ModelStatus>>} */
 export const models = signal({});
 /** Name of the first model, used by runs that name none; null until reported. */
 export const firstModel = computed(
@@ -91,7 +75,6 @@ const underWay = signal(0);
 export const busy = computed(() => underWay.value > 0);
 /**
  * Run `work`, a command that may overlap with others, and return its result.
- *
  * @template T
  * @param {() => Promise<T>} work
  */
@@ -103,11 +86,7 @@ export async function whileBusy(work) {
     underWay.value -= 1;
   }
 }
-/**
- * Sentences shown for a few seconds.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string, tone: Tone}[]>}
- */
+/** Sentences shown for a few seconds. @type {Signal<{id: number, text: string, tone: Tone}[]>} */
 export const toasts = signal([]);
 /** Grows when a capture arrives later than its record. */
 export const captureVersion = signal(0);
@@ -194,17 +173,15 @@ export const omitted = computed(() => {
 
 /**
  * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Selection | null>}
+ * @type {Signal<Selection | null>}
  */
 export const hovered = signal(null);
-/** @type {import("../../vendor/signals/signals.js").Signal<Selection | null>} */
+/** @type {Signal<Selection | null>} */
 export const selected = signal(null);
 export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
 /**
  * Return `target`, or null if it is a position of a sequence that is not on stage: the columns belong to another.
- *
  * @type {(target: Selection | null) => Selection | null}
  */
 const onStage = (target) =>
@@ -215,7 +192,6 @@ const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer:
 /**
  * Return whether `target` is a position of a finished sequence on stage. Its provenance is that of its last record, and
  * no pool slot is highlighted, since another sequence may have it now.
- *
  * @type {(target: Selection | null) => boolean}
  */
 const isPast = (target) =>
@@ -239,7 +215,6 @@ export const connected = computed(() =>
 /**
  * Show record `index`. At or past the newest record of a live run, the run is followed again. The last record of a
  * recording is pinned like any other, so that a link to it leads there.
- *
  * @param {number} index
  */
 export function goTo(index) {
@@ -255,11 +230,7 @@ export function backToLive() {
   goTo(Infinity);
 }
 
-/**
- * Pin `target`, a selection of core/provenance.js; unpin it if it is already pinned.
- *
- * @param {Selection} target
- */
+/** Pin `target`, a selection of core/provenance.js; unpin it if it is already pinned. @param {Selection} target */
 export function select(target) {
   const named =
     target.position !== undefined && target.seq === undefined
@@ -271,12 +242,7 @@ export function select(target) {
 
 let nextToast = 0;
 
-/**
- * Show a sentence for a few seconds.
- *
- * @param {string | null} text nothing is shown for null
- * @param {Tone} [tone]
- */
+/** Show a sentence for a few seconds. @param {string | null} text nothing is shown for null @param {Tone} [tone] */
 export function toast(text, tone = "info") {
   if (!text || toasts.value.some((t) => t.text === text)) return;
   const id = nextToast++;

@@ -8,7 +8,6 @@ from engine.accounting.kv_shape import KvShape
 from engine.accounting.layer_bytes import kv_token
 from engine.accounting.memory import (
     bytes_per_element,
-    kv_bytes,
     kv_bytes_per_token,
     stored_bytes_per_token,
     stored_element,
@@ -16,38 +15,7 @@ from engine.accounting.memory import (
 from engine.accounting.presets import model_presets
 from tests.unit.accounting.model_facts import facts
 
-GIB = 1024**3
-
-
-GPT3 = facts(96, 12288, 96)
 QWEN_72B = facts(80, 8192, 64)
-OPT_66B = facts(64, 9216, 72)
-OPT_13B = facts(40, 5120, 40)
-GPT2 = facts(12, 768, 12)
-
-
-def test_gpt3_batch_of_16() -> None:
-    """2 * 96 * 12288 * 2 bytes = 4.5 MiB a token."""
-    assert kv_bytes(GPT3, 16 * 1024) == 72 * GIB
-    assert kv_bytes(GPT3, 16 * 32768) == 2304 * GIB == 2.25 * 1024 * GIB
-
-
-def test_qwen_72b_and_its_quantized_caches() -> None:
-    assert kv_bytes(QWEN_72B, 2048) == 5 * GIB
-    assert kv_bytes(QWEN_72B, 32 * 2048) == 160 * GIB
-    assert kv_bytes(QWEN_72B, 32 * 2048, bytes_per_element("int8")) == 80 * GIB
-    assert kv_bytes(QWEN_72B, 32 * 2048, bytes_per_element("int4")) == 40 * GIB
-
-
-def test_opt_66b_transfer() -> None:
-    """512 tokens: 1.125 GiB; ten requests a second move 96.6 Gbit/s, the paper's "about 90"."""
-    assert kv_bytes(OPT_66B, 512) == 1_207_959_552 == 1.125 * GIB
-    assert 90 <= kv_bytes(OPT_66B, 512) * 10 * 8 / 1e9 <= 97
-
-
-def test_per_token() -> None:
-    assert kv_bytes_per_token(OPT_13B) == 800 * 1024
-    assert kv_bytes_per_token(GPT2) == 36_864
 
 
 def test_grouped_queries_store_fewer_heads() -> None:

@@ -14,11 +14,12 @@ from app.scale.roofline import RooflineContext, subject
 from app.scale.size import answer
 from app.scale.steps import answer as steps
 from engine.accounting.derived import Derived
-from engine.accounting.presets import gpu_presets, link_presets, model_presets, presets
+from engine.accounting.presets import gpu_presets, model_presets, presets
 from engine.accounting.size import Load
 from engine.accounting.sources import Sourced, Told
 
-SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *link_presets()]
+LINKS = list(presets().links.values())
+SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *LINKS]
 LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
 # not figures: the requested quantity, and the choices with it
 ASKED = {
@@ -46,7 +47,7 @@ def test_every_figure_has_one_source() -> None:
 
 def test_what_no_file_says_of_a_card_is_said_not_to_be_checked() -> None:
     cards = {gpu.id: gpu for gpu in gpu_presets()}
-    assert len(cards) == len(gpu_presets()) > 5 and len({link.id for link in link_presets()}) == len(link_presets()) > 8
+    assert len(cards) == len(gpu_presets()) > 5 and len(LINKS) > 8
     assert cards["a10"].source_of("flops_per_second.int8").checked is None
     assert cards["a10"].source_of("flops_per_second.float16").checked == date(2026, 11, 24)
     for card in cards.values():
@@ -61,7 +62,7 @@ def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
     _all_told(known.models[model], found["sizes"], own)
     for gpu, preset in zip(found["gpus"], gpu_presets(), strict=True):
         _all_told(preset, gpu["numbers"], [*own, *gpu["sources"]])
-    for link, over in zip(found["links"], link_presets(), strict=True):
+    for link, over in zip(found["links"], LINKS, strict=True):
         _all_told(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
 
 

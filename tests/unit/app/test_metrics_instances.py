@@ -11,19 +11,13 @@ from engine.trace.apply import apply
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
 from engine.trace.operations import Arrive, Lost, TransferFailed
-from engine.trace.records import Header, StepRecord
-from engine.trace.request_account import RequestRow
+from engine.trace.records import StepRecord
 from engine.trace.state import initial_state
 from tests.paused import moments, paused
+from tests.unit.app.metrics_runs import folded
 from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbered, record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
-
-
-def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestRow]]:
-    tally = Tally(header.model.max_position)
-    fold = Fold(header, tally)
-    return tally, fold, [request for record in records for request in fold.take(record)]
 
 
 def test_what_two_instances_had_is_counted_once() -> None:

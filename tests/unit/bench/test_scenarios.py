@@ -10,6 +10,7 @@ from engine.bench.errors import BenchError
 from engine.bench.models import MADE
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
+from engine.bench.text import Text
 from engine.bench.workload import SharedPrefix, requests_of
 from engine.setup.resolve import resolve
 from tests.unit.bench.small import SMALL, TEXT, scenario
@@ -110,10 +111,26 @@ def test_mistakes_are_told_in_one_sentence() -> None:
     assert "paged is not a baseline" in _wrong(headlines=[{**headline, "against": "paged"}])
 
 
+def test_a_headline_that_lists_points_and_baselines_is_one_for_each() -> None:
+    """3 peers at 4 points; `[names]` says less than the titles do."""
+    found = [h for h in find_scenario("against-engines").headlines if h.metric == "output_tokens_per_second"]
+    peers = {h.against: h.at_least for h in found if h.at == "135m-16"}
+    assert peers == {"dynamic": 1.5, "onnxruntime": 1.0, "openvino": 1.0, "llama_cpp": 1.0} and len(found) == 4 + 3 * 4
+    assert found[0].title == Text(
+        en="throughput against generate, 8 × 256, one sequence", zh="吞吐与 generate 之比，8 × 256，单序列"
+    )
+    assert {h.title.en for h in found if h.against == "llama_cpp" and h.at == "135m-1"} == {
+        "throughput against llama.cpp, 135 M, one sequence"
+    }
+
+
 def test_a_file_that_is_no_scenario_says_where(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('id = "mine"\nrounds = "five"\n', encoding="utf-8")
     with pytest.raises(BenchError, match=r"mine\.toml is not a scenario: .*rounds"):
+        read_scenario(path)
+    path.write_text("headlines = 3", encoding="utf-8")
+    with pytest.raises(BenchError, match=r"mine\.toml is not a scenario: .*array"):
         read_scenario(path)
     path.write_text("id = = 1", encoding="utf-8")
     with pytest.raises(BenchError, match=r"mine\.toml is not a scenario"):

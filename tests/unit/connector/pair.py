@@ -13,7 +13,7 @@ from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.requests.request import Request
 from engine.trace.operations import Op
-from engine.trace.snapshot import snapshot_of
+from engine.trace.snapshot import Snapshot, snapshot_of
 from tests.unit.engine.runs import log_of, tiny_llama
 
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
@@ -44,6 +44,20 @@ def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> 
         while engine.has_unfinished():
             engine.step()
         return [request.output_token_ids for request in requests]
+
+
+def checked(engine: Engine) -> Snapshot:
+    """Return the cache's state: it is sound and the log's. Blocks neither held nor cached are overwritten."""
+    engine.check_integrity()
+    now = engine.snapshot()
+    assert now == snapshot_of(log_of(engine).state_now())
+    gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
+    for group in engine.block_groups:
+        ids = range(group.first_block, group.first_block + group.num_blocks)
+        for pool in engine._runner.kv_store.pools(group.layers):
+            if pool.is_floating_point():
+                pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+    return now
 
 
 def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
@@ -121,16 +135,7 @@ class Pair:
             return
         self.ops[name] += record.ops
         self.both += record.ops
-        engine.check_integrity()
-        now = engine.snapshot()
-        assert now == snapshot_of(log_of(engine).state_now())
-        assert now.memory == record.memory
-        gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
-        for group in engine.block_groups:
-            ids = range(group.first_block, group.first_block + group.num_blocks)
-            for pool in engine._runner.kv_store.pools(group.layers):
-                if pool.is_floating_point():
-                    pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+        assert checked(engine).memory == record.memory
 
     def held(self) -> tuple[int, int]:
         """Blocks held on either side."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config import EngineConfig
 from engine.connector.base import KVConnectorMetadata
 from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.settings import DiskSetting
@@ -20,48 +19,23 @@ from engine.trace.operations import Admit, Allocate, Cache, Load, LookupExternal
 from engine.trace.snapshot import snapshot_of
 from tests.quick_tiers import QuickTiers
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
+from tests.unit.connector.pair import GREEDY, checked, of
+from tests.unit.connector.pair import PROMPTS as PAIR_PROMPTS
+from tests.unit.connector.pair import SETTINGS as PAIR_SETTINGS
 from tests.unit.engine.runs import log_of, tiny_llama
 
-T = TypeVar("T")
-SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25, 26, 27, 28, 29]
-PROMPTS = [[*SHARED, 30, 31], [*SHARED, 40, 41, 42, 43, 44], [50, 51]]
-GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
-SETTINGS = {
-    "plain": EngineConfig(block_size=4, num_blocks=40),
-    "chunks": EngineConfig(block_size=4, num_blocks=40, max_num_batched_tokens=7),
-    "tight": EngineConfig(block_size=4, num_blocks=11, max_model_len=40),
-    "swap": EngineConfig(block_size=4, num_blocks=11, max_model_len=40, preemption_mode="swap"),
-    "sinks": EngineConfig(block_size=4, num_blocks=40, attention_window=8, attention_sinks=4),
-    "hybrid": EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2),
-    "int8": EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="int8"),
-    "one": EngineConfig(block_size=1, num_blocks=99),
-}
+SETTINGS = {name: config for name, config in PAIR_SETTINGS.items() if name != "no prefix cache"}
+PROMPTS = PAIR_PROMPTS[:3]
 
 
 def run(engine: Engine, prompts: list[list[int]] = PROMPTS) -> tuple[list[list[int]], list[Op]]:
-    """Return greedy outputs, and all operations.
-
-    After each step the cache state is sound, the log's state is the engine's, and blocks that are neither held nor
-    cached are overwritten.
-    """
+    """Return greedy outputs, and all operations; the cache is checked after each step."""
     requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
-    log, ops = log_of(engine), list[Op]()
+    ops = list[Op]()
     while engine.has_unfinished():
         ops += engine.step().ops
-        engine.check_integrity()
-        now = engine.snapshot()
-        assert now == snapshot_of(log.state_now())
-        gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
-        for group in engine.block_groups:
-            ids = range(group.first_block, group.first_block + group.num_blocks)
-            for pool in engine._runner.kv_store.pools(group.layers):
-                if pool.is_floating_point():
-                    pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+        checked(engine)
     return [request.output_token_ids for request in requests], ops
-
-
-def of(kind: type[T], ops: list[Op]) -> list[T]:
-    return [op for op in ops if isinstance(op, kind)]
 
 
 def with_tiers(model: LoadedModel, config: EngineConfig, tiers: Tiers) -> Engine:

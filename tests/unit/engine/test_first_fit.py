@@ -69,12 +69,6 @@ def test_a_request_waits_although_enough_blocks_are_free(tmp_path: Path) -> None
     assert list(check(path)) == []
 
 
-def test_tokens_are_those_of_the_paged_cache() -> None:
-    """Seven blocks of 4 for the longest request, 20 in the region: some wait, and nothing that they say changes."""
-    paged = EngineConfig(block_size=4, num_blocks=64, max_model_len=48)
-    assert outputs_of(replace(REGION, num_blocks=20)) == outputs_of(paged)
-
-
 def test_a_piece_is_of_one_sequence_and_of_the_length_that_it_was_reserved_for() -> None:
     with Engine(tiny_llama(), REGION) as engine:
         with pytest.raises(RequestError, match="one piece for one sequence, and 2 sequences"):

@@ -140,26 +140,6 @@ def test_a_preemption_in_the_middle_of_the_prompt_repeats_no_position() -> None:
         assert request.output_token_ids == run(GREEDY)[0].output_token_ids[:8]
 
 
-@pytest.mark.parametrize(
-    ("config", "company"),
-    [
-        (CONFIG, PROMPTS[1:4]),
-        (replace(CONFIG, max_num_batched_tokens=5), PROMPTS[1:5]),
-        (replace(CONFIG, num_blocks=9), PROMPTS[1:4]),
-        (replace(CONFIG, num_blocks=9, preemption_mode="swap"), PROMPTS[1:4]),
-        (replace(CONFIG, block_size=1, num_blocks=128), PROMPTS[:2]),
-    ],
-    ids=["company", "chunks", "preempted", "swapped", "one slot a block"],
-)
-def test_a_seed_draws_the_same_tokens_whatever_else_happens(config: EngineConfig, company: list[list[int]]) -> None:
-    sampling = SamplingParams(temperature=0.9, top_p=0.95, seed=11, max_tokens=12, ignore_eos=True)
-    alone, _ = run(sampling)
-    request, records = run(sampling, config, company=company)
-    assert request.output_token_ids == alone.output_token_ids
-    if config.num_blocks == 9:
-        assert any(ops_of(record, Preempt) for record in records), "else this does not test preemption"
-
-
 @pytest.mark.parametrize("number", [0, 1])
 def test_engines_with_different_seeds_draw_different_tokens(number: int) -> None:
     """A request without a seed of its own draws by the engine's seed and by which of its requests it is: the same

@@ -116,28 +116,3 @@ def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypat
     answer_all(model, sequence, told)
     assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
     assert len(told) == 24  # and nothing else but where it began
-
-
-def test_late_it_knows_what_the_buffer_has_and_says_since_when() -> None:
-    model, sequence, told = Model(3), Sequence(True), list[Told]()
-    for _ in range(10):
-        model.publish()
-    answer_all(model, sequence, told)
-    assert told[0] == Break("attached", 7)
-    assert [one.sequence for one in told[1:] if isinstance(one, Message)] == [7, 8, 9]
-
-
-def test_a_server_that_began_anew_while_nobody_looked_is_not_taken_for_a_gap() -> None:
-    """Its numbers have passed those of the life before, so they alone would not say it."""
-    model, sequence, told = Model(1000), Sequence(True), list[Told]()
-    for _ in range(3):
-        told += sequence.live(*model.publish())
-        answer_all(model, sequence, told)
-    model.lives.append([])
-    for _ in range(8):
-        model.publish()
-    told += sequence.live(*model.publish())  # number 8, after 2: by its number a gap
-    answer_all(model, sequence, told)
-    breaks = [one for one in told if isinstance(one, Break)]
-    assert breaks == [Break("attached", 0), Break("restarted", 0)]
-    check(model, told)

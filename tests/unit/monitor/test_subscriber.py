@@ -1,7 +1,6 @@
 """A watched server over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, and an own decoder."""
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,18 +162,6 @@ def test_a_restart_is_the_next_epoch_even_where_its_numbers_have_passed_the_old_
             assert breaks_of(attachment.log) == [("attached", 0, 0), ("restarted", 0, 0)]
             expected = [(0, n, first.after[n]) for n in range(5)] + [(1, n, second.after[n]) for n in range(10)]
             assert sets_of(attachment.log) == expected
-
-
-def test_a_duplicate_changes_nothing() -> None:
-    with Publisher() as publisher, attached(publisher) as attachment:
-        said = message(stored([b"a"], [1] * SIZE, SIZE))
-        publisher.publish(said)
-        wait_for(lambda: len(attachment.log) == 2)
-        publisher.again(0, said)
-        publisher.publish(message(removed([b"a"])))
-        wait_for(lambda: len(attachment.log) == 3)
-        time.sleep(0.2)
-        assert len(attachment.log) == 3 and breaks_of(attachment.log) == [("attached", 0, 0)]
 
 
 def test_each_rank_has_its_own_numbers_and_its_own_pool(monkeypatch: pytest.MonkeyPatch) -> None:

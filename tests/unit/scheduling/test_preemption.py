@@ -37,7 +37,8 @@ def test_the_most_recently_admitted_is_preempted_and_resumes_from_its_last_posit
 
 def test_preempted_then_hit_computes_exactly_what_is_missing() -> None:
     """5 blocks. Sequence 0 holds 2 and needs a third one for its 9th token; sequence 1 holds 3 for 9 tokens and goes,
-    with 9 computed and 10 known. Block 4 is taken, 2 and 3 stay cached: it resumes with 8 hit and computes 2."""
+    with 9 computed and 10 known. Block 4 is taken, 2 and 3 stay cached: it resumes with 8 hit and computes 2
+    (nano-vllm#211)."""
     engine = FakeEngine(num_blocks=5)
     engine.add([9] * 7, max_tokens=3)
     engine.add(PROMPT[:8], max_tokens=6)
@@ -68,7 +69,8 @@ def test_several_victims_return_in_the_order_in_which_they_were_admitted() -> No
 
 
 def test_at_full_use_of_the_pool_somebody_always_goes_on() -> None:
-    """Each sequence needs all 3 blocks at its end (4 + 9 - 1 = 12 slots); three of them share 3 blocks."""
+    """Each sequence needs all 3 blocks at its end (4 + 9 - 1 = 12 slots); three of them share 3 blocks
+    (vllm#1607)."""
     engine = FakeEngine(num_blocks=3)
     for i in range(3):
         engine.add([i] * 4, max_tokens=9)

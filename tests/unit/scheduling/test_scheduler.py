@@ -116,7 +116,8 @@ def test_without_free_blocks_the_head_is_deferred_and_nobody_overtakes_it() -> N
 
 
 def test_two_identical_prompts_in_one_step_share() -> None:
-    """9 equal tokens: the second is admitted with 8 of them cached, though not written yet, and computes 1."""
+    """9 equal tokens: the second is admitted with 8 of them cached, though not written yet, and computes 1
+    (nano-vllm#219)."""
     engine = FakeEngine()
     engine.add(PROMPT[:9])
     engine.add(PROMPT[:9])

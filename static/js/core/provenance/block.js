@@ -7,10 +7,8 @@ import { givesBack } from "../operation_kinds.js";
 import { decisionLinks, reasonAt } from "./decision.js";
 import { blockLink, bytesLink, cachedLink, goTo, lifeEvent, ownersOf, slotLink, tableLink, token } from "./links.js";
 
-/** @typedef {import("./types.js").At} At */
-/** @typedef {import("./types.js").Link} Link */
-/** @typedef {import("./types.js").Chain} Chain */
-/** @typedef {import("../history.js").Event} Event */
+/** @import {Event} from "../history.js" */
+/** @import {At, Chain, Link} from "./types.js" */
 
 /** @param {At} at @param {number} block @param {number | null} offset @returns {Chain | null} */
 export function ofBlock(at, block, offset) {
@@ -82,7 +80,7 @@ export function blockLinks(at, block, offset) {
  * @param {At} at
  * @param {number} block
  * @param {import("../slot_origins.js").Arrival} origin
- * @param {import("../state.js").Sequence} writer
+ * @param {import("../state_parts.js").Sequence} writer
  * @returns {Link}
  */
 function movedLink({ log }, block, origin, writer) {

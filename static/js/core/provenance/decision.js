@@ -7,10 +7,8 @@ import { givesBack, sequenceOf } from "../operation_kinds.js";
 import { operationsOf, partsWhere } from "../operations.js";
 import { blockLink, bytesLink, cachedLink, inGroup, requestLink } from "./links.js";
 
-/** @typedef {import("./types.js").At} At */
-/** @typedef {import("./types.js").Link} Link */
-/** @typedef {import("./types.js").Chain} Chain */
-/** @typedef {import("../trace.js").Op} Op */
+/** @import {Op} from "../trace.js" */
+/** @import {At, Chain, Link} from "./types.js" */
 
 /**
  * Return the links of the allocation that gave a block to its sequence: sequence, request and reason.

@@ -5,15 +5,14 @@ import { figuresByGroup, groupOf, heldIn, isOfStates } from "../groups.js";
 import { memoryFigures } from "../state.js";
 import { bytesLink, inGroup } from "./links.js";
 
-/** @typedef {import("./types.js").At} At */
-/** @typedef {import("./types.js").Link} Link */
-/** @typedef {import("./types.js").Chain} Chain */
+/** @import {Block} from "../state_parts.js" */
+/** @import {At, Chain, FigureName, Link} from "./types.js" */
 
-/** @typedef {Exclude<import("./types.js").FigureName, "contiguous" | "token">} Counted */
+/** @typedef {Exclude<FigureName, "contiguous" | "token">} Counted */
 
 const FIGURES = new Set(["used", "held", "waste", "cached", "free", "contiguous", "token"]);
 
-/** @param {At} at @param {import("./types.js").FigureName} name @returns {Chain | null} */
+/** @param {At} at @param {FigureName} name @returns {Chain | null} */
 export function ofFigure(at, name) {
   if (!FIGURES.has(name)) return null;
   const { header } = at.log;
@@ -34,7 +33,7 @@ export function ofFigure(at, name) {
   const size = m.block_size;
   const terms = slotsByGroup(at, name);
   const slots = terms.reduce((total, term) => total + (term.of_states ? 0 : term.slots), 0);
-  const isMember = (/** @type {import("../state.js").Block} */ block) =>
+  const isMember = (/** @type {Block} */ block) =>
     MEMBERS[name](block, size) && !(name === "waste" && isOfStates(groupWith(at, block.block_id)));
   const chosen = at.state.blocks.filter(isMember).map((b) => b.block_id);
   /** @type {Link[]} */
@@ -83,7 +82,7 @@ function slotsByGroup(at, name) {
   });
 }
 
-/** @type {Record<Counted, (b: import("../state.js").Block, size: number) => boolean>} */
+/** @type {Record<Counted, (b: Block, size: number) => boolean>} */
 const MEMBERS = {
   used: (b) => b.ref_count > 0,
   held: (b) => b.ref_count > 0,

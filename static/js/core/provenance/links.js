@@ -5,7 +5,8 @@ import { tokenLabels } from "../labels.js";
 import { kvTerms } from "../metrics.js";
 import { sequenceOf } from "../operation_kinds.js";
 
-/** @typedef {import("./types.js").At} At */
+/** @import {Sequence} from "../state_parts.js" */
+/** @import {At, LinkOf} from "./types.js" */
 
 /**
  * Return the group fields of a link: its layers, if there is more than one group.
@@ -14,7 +15,7 @@ import { sequenceOf } from "../operation_kinds.js";
  */
 export const inGroup = ({ log }, group) => (hasSiblings(log.groups, group) ? { layers: log.groups[group].layers } : {});
 
-/** @param {import("../state.js").Sequence} seq @param {number} position */
+/** @param {Sequence} seq @param {number} position */
 export const token = (seq, position) => ({
   seq: seq.seq_id,
   position,
@@ -27,7 +28,7 @@ export const goTo = (record) => (record >= 0 ? { go: record } : {});
 
 /**
  * @param {At} at @param {number} block @param {number} offset @param {number | null} position
- * @returns {import("./types.js").LinkOf<"slot">}
+ * @returns {LinkOf<"slot">}
  */
 export function slotLink(at, block, offset, position) {
   const size = at.state.block_size;
@@ -45,7 +46,7 @@ export function slotLink(at, block, offset, position) {
 
 /**
  * @param {At} at @param {number} seq @param {number} logical @param {number} block @param {boolean} held
- * @returns {import("./types.js").LinkOf<"table">}
+ * @returns {LinkOf<"table">}
  */
 export function tableLink(at, seq, logical, block, held) {
   const { state } = at;
@@ -64,7 +65,7 @@ export function tableLink(at, seq, logical, block, held) {
   };
 }
 
-/** @param {At} at @param {number} id @returns {import("./types.js").LinkOf<"block">} */
+/** @param {At} at @param {number} id @returns {LinkOf<"block">} */
 export function blockLink(at, id) {
   const block = at.state.blocks[id];
   const group = groupOf(at.state.block_groups, id);
@@ -105,7 +106,7 @@ export function ownersOf({ state }, block) {
  * @param {At} at
  * @param {number} slots
  * @param {number} [group]
- * @returns {import("./types.js").LinkOf<"bytes"> | import("./types.js").LinkOf<"state">}
+ * @returns {LinkOf<"bytes"> | LinkOf<"state">}
  */
 export function bytesLink(at, slots, group = -1) {
   const each = at.log.groups[group]?.state_bytes ?? 0;
@@ -125,7 +126,7 @@ export function bytesLink(at, slots, group = -1) {
   };
 }
 
-/** @param {import("../state.js").Sequence} seq @returns {import("./types.js").LinkOf<"request">} */
+/** @param {Sequence} seq @returns {LinkOf<"request">} */
 export function requestLink(seq) {
   const { seq_id, request_id, num_prompt_tokens, max_tokens, submitted_in } = seq;
   return {
@@ -144,7 +145,7 @@ export function requestLink(seq) {
  * Return the link for the hash that a block got in a record.
  * @param {import("../trace.js").Cache} op
  * @param {number} record
- * @returns {import("./types.js").LinkOf<"cached">}
+ * @returns {LinkOf<"cached">}
  */
 export const cachedLink = (op, record) => ({
   kind: "cached",

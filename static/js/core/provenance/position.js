@@ -9,14 +9,9 @@ import { kvHeadOf } from "../shape.js";
 import { blockLinks } from "./block.js";
 import { blockLink, bytesLink, goTo, slotLink, tableLink, token } from "./links.js";
 
-/** @typedef {import("./types.js").At} At */
-/** @typedef {import("./types.js").Link} Link */
-/** @typedef {import("./types.js").Chain} Chain */
+/** @import {At, Chain, Link} from "./types.js" */
 
-/**
- * @param {At} at @param {number} seqId @param {number} position @param {number} [query]
- * @returns {Chain | null}
- */
+/** @param {At} at @param {number} seqId @param {number} position @param {number} [query] @returns {Chain | null} */
 export function ofPosition(at, seqId, position, query) {
   const seq = at.state.sequences.get(seqId);
   if (!seq || position >= seq.token_ids.length) return null;
@@ -86,7 +81,7 @@ function releasedLink({ log }, group, kept, block) {
 }
 
 /**
- * @param {At} at @param {import("../state.js").Sequence} seq @param {number} query @param {number} position
+ * @param {At} at @param {import("../state_parts.js").Sequence} seq @param {number} query @param {number} position
  * @returns {Link[]}
  */
 function weightLinks(at, seq, query, position) {

@@ -7,9 +7,8 @@ import { kindOf } from "../operation_kinds.js";
 import { partsWhere } from "../operations.js";
 import { bytesLink, goTo, inGroup, lifeEvent, requestLink } from "./links.js";
 
-/** @typedef {import("./types.js").At} At */
-/** @typedef {import("./types.js").Link} Link */
-/** @typedef {import("./types.js").Chain} Chain */
+/** @import {Lookup} from "../trace.js" */
+/** @import {At, Chain, Link} from "./types.js" */
 
 /** @param {At} at @param {number} id @returns {Chain | null} */
 export function ofSequence(at, id) {
@@ -69,5 +68,5 @@ export function ofSequence(at, id) {
   return { kind: "sequence", links };
 }
 
-/** @param {import("../trace.js").Lookup & {type: "lookup"}} op @returns {import("../trace.js").Lookup} */
+/** @param {Lookup & {type: "lookup"}} op @returns {Lookup} */
 const withoutType = ({ type, ...fields }) => fields;

@@ -21,7 +21,6 @@ const FEWEST = 3; // the sampled token, one alternative, and the rest
 /**
  * List of candidates. `choice` replaces the title where two panels share one place. `fits`: the height is given, and
  * only as many candidates are listed as fit.
- *
  * @param {{choice?: import("../../kit/html.js").Children, fits?: boolean}} props
  */
 export function Candidates({ choice = null, fits = false }) {
@@ -39,7 +38,6 @@ export function Candidates({ choice = null, fits = false }) {
 
 /**
  * The most probable tokens including the sampled one, then the rest: at most `most` lines.
- *
  * @param {{output: import("../../core/trace.js").Output, most: number}} props
  */
 function List({ output, most }) {
@@ -70,7 +68,6 @@ function List({ output, most }) {
 
 /**
  * Fork the run at the shown record with `token` as the sequence's next token.
- *
  * @param {number} seq
  * @param {number} token
  */

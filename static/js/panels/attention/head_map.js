@@ -17,11 +17,11 @@ import { mapLayout } from "./map_geometry.js";
 import { FAMILIES, familyOf, paintMap } from "./map_paint.js";
 import { attended } from "./overview_paint.js";
 
-/** @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout */
+/** @import {HeadMapLayout} from "./map_geometry.js" */
+/** @import {Kind} from "./map_paint.js" */
 
 /**
  * Kind of heads that is highlighted while its legend entry is hovered.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
 const shownAlone = signal(null);
@@ -29,7 +29,6 @@ const shownAlone = signal(null);
 /**
  * Map with its legend. `zoom` shows the chosen head's layer alone. `low`: the legend is beside the map instead of
  * below.
- *
  * @param {{zoom: () => void, low: boolean}} props
  */
 export function HeadMap({ zoom, low }) {
@@ -92,7 +91,6 @@ export function HeadMap({ zoom, low }) {
 
 /**
  * Choose the neighbouring head on arrow keys; show its layer alone on Enter.
- *
  * @param {KeyboardEvent} event
  * @param {() => void} zoom
  */
@@ -115,7 +113,7 @@ function Legend() {
   const enough = roles.value?.hasEnough() ? "overview.no_roles" : "overview.few_queries";
   return html`<ul class="map-legend num" onPointerLeave=${() => (shownAlone.value = null)}>
     ${FAMILIES.filter(({ name }) => kinds.get(name)).map(({ name }) => {
-      const { count, best } = /** @type {import("./map_paint.js").Kind} */ (kinds.get(name));
+      const { count, best } = /** @type {Kind} */ (kinds.get(name));
       const look = () => (shownAlone.value = name);
       const leave = () => (shownAlone.value = null);
       return html`<li key=${name}><button class="map-kind" data-kind=${name} title=${t(`overview.role.${name}.what`)}
@@ -128,9 +126,9 @@ function Legend() {
   </ul>`;
 }
 
-/** @returns {Map<string, import("./map_paint.js").Kind>} */
+/** @returns {Map<string, Kind>} */
 function countKinds() {
-  /** @type {Map<string, import("./map_paint.js").Kind>} */
+  /** @type {Map<string, Kind>} */
   const kinds = new Map();
   const model = log.value?.header.model;
   for (let l = 0; model && l < model.num_layers; l++)

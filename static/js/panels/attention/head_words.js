@@ -11,12 +11,7 @@ import { settings } from "../../state/settings.js";
 import { log, sequenceView } from "../../state/store.js";
 import { sources } from "./matrix_image.js";
 
-/**
- * Name of a head: its layer, its number and its KV head.
- *
- * @param {number} l
- * @param {number} h
- */
+/** Name of a head: its layer, its number and its KV head. @param {number} l @param {number} h */
 export function headName(l, h) {
   const model = log.value?.header.model;
   return t("overview.cell", { layer: l, head: h, kv: model ? kvHeadOf(model, l, h) : h });
@@ -24,7 +19,6 @@ export function headName(l, h) {
 
 /**
  * Lines of a head's tooltip: its name, the key with the largest weight for the newest query, and its known role.
- *
  * @param {number} l
  * @param {number} h
  */
@@ -57,7 +51,7 @@ function roleLines(model, l, h) {
   return queries ? [t("overview.no_role", { n: queries })] : [];
 }
 
-/** @param {string} key @param {import("../../core/roles.js").HeadPattern} measured */
+/** @param {string} key @param {import("../../core/trace.js").HeadPattern} measured */
 const said = (key, { pattern, mean_weight, uniform, queries }) =>
   t(key, {
     pattern: t(`stage.pattern.${pattern}`),
@@ -66,12 +60,7 @@ const said = (key, { pattern, mean_weight, uniform, queries }) =>
     n: grouped(queries),
   });
 
-/**
- * Choose a head; indices beyond the edge are clamped.
- *
- * @param {number} l
- * @param {number} h
- */
+/** Choose a head; indices beyond the edge are clamped. @param {number} l @param {number} h */
 export function choose(l, h) {
   const model = log.value?.header.model;
   if (!model) return;

@@ -32,7 +32,6 @@ const xOf = (group, across, place) => place * across + gapsOf(group, place + 1);
 /**
  * Lay out all layers and heads in width × height. Returns null if a cell would be smaller than the minimum. `square`: a
  * cell shows a matrix, not a row.
- *
  * @param {Shape} model
  * @param {number} width
  * @param {number} height
@@ -60,7 +59,6 @@ export function headsLayout(model, width, height, square) {
 
 /**
  * Lay out the heads of one layer in width × height, with the number of lines that makes the cells largest.
- *
  * @param {Shape} model
  * @param {number} layer
  * @param {number} width

@@ -78,7 +78,6 @@ function everyNth(count, pixels) {
 
 /**
  * Indices that are labelled: every one, every second, every fourth, …
- *
  * @param {number} count
  * @param {number} step
  * @param {number} room

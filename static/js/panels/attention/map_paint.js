@@ -12,11 +12,12 @@ import { nameOf, sources } from "./matrix_image.js";
 import { attended } from "./overview_paint.js";
 import { lookupTable } from "./rows.js";
 
+/** @import {View} from "../../state/store.js" */
+/** @import {HeadMapLayout} from "./map_geometry.js" */
+
 /**
- * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/log.js").Origin} KeyOrigin
- * @typedef {{count: number, best: import("../../core/roles.js").HeadPattern}} Kind number of such heads, and the
+ * @typedef {import("../../core/slot_origins.js").Origin} KeyOrigin
+ * @typedef {{count: number, best: import("../../core/trace.js").HeadPattern}} Kind number of such heads, and the
  *   clearest one
  */
 
@@ -75,7 +76,6 @@ let picture = null;
 
 /**
  * Draw the cells from a cached image, repainted only if `key` changes.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string} key everything the image depends on, except canvas and theme
  * @param {(context: CanvasRenderingContext2D) => void} make paints the cells in the canvas' coordinates
@@ -126,7 +126,6 @@ function paintRoles(c, at, alone) {
 
 /**
  * Paint the newest row of each head. Keys are pooled to the cell's pixels; a pixel shows the largest weight of its bin.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {HeadMapLayout} at
@@ -159,7 +158,6 @@ function paintRows(c, now, at, source, keys) {
 
 /**
  * Return the value at fraction `t` of the row, as a share of `max`.
- *
  * @type {(shares: Float32Array, t: number, max: number) => number}
  */
 const shareAt = (shares, t, max) => shares[Math.floor(t * shares.length)] / (max || 1);
@@ -173,7 +171,6 @@ function rgbOf(c, colour) {
 
 /**
  * Fetch missing arrays of the first `most` records that computed rows of the text.
- *
  * @param {View} now
  * @param {(KeyOrigin | null)[]} from
  * @param {number} most
@@ -185,7 +182,6 @@ function fetchWhole(now, from, most) {
 
 /**
  * Paint layer and head numbers, lines under heads that share a KV head, and the frame of the chosen head.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {HeadMapLayout} at
@@ -235,7 +231,6 @@ let font = null;
 
 /**
  * Return the labelled indices with `chosen` in place of its nearest neighbours.
- *
  * @param {number[]} named
  * @param {number} chosen
  */

@@ -17,10 +17,9 @@ import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } fro
 import { Proof, ProofFoot, worstCell } from "./proof.js";
 import { cellsFor } from "./rows.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {{query: number, key: number}} Cell
- */
+/** @import {View} from "../../state/store.js" */
+
+/** @typedef {{query: number, key: number}} Cell */
 
 const LABELLED = 9.5; // px of a cell from which tokens are drawn along the diagonal
 
@@ -78,7 +77,6 @@ export function Matrix() {
 
 /**
  * Warning for rows that read later keys, which is not causal. The worst cell can be pinned and followed.
- *
  * @param {{now: View, found: import("./matrix_image.js").Later}} props
  */
 function NotCausal({ now, found }) {
@@ -105,11 +103,7 @@ const geometry = (width, height, count) => ({
   cell: Math.floor((Math.min(width, height) / cellsFor(count)) * 64) / 64,
 });
 
-/**
- * @param {HTMLCanvasElement | null} canvas
- * @param {number} width
- * @param {number} height
- */
+/** @param {HTMLCanvasElement | null} canvas @param {number} width @param {number} height */
 function paint(canvas, width, height) {
   if (!canvas) return;
   const c = prepare(canvas, width, height);
@@ -143,10 +137,7 @@ function paint(canvas, width, height) {
 
 // ── Pointing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * @param {MouseEvent} event
- * @returns {Cell | null}
- */
+/** @param {MouseEvent} event @returns {Cell | null} */
 function cellAt(event) {
   const now = sequenceView.value;
   if (!now?.numFilled) return null;
@@ -159,7 +150,6 @@ function cellAt(event) {
 
 /**
  * Last key of a row: the query's own position, or a later one if the capture has a weight for it.
- *
  * @param {View} now
  * @param {number} query
  */
@@ -184,19 +174,13 @@ function hover(event) {
   tipAt(event.clientX, event.clientY, cellLines(sequenceView.value, cell));
 }
 
-/**
- * @param {View} now
- * @param {Cell} cell
- */
+/** @param {View} now @param {Cell} cell */
 function weightAt(now, { query, key }) {
   const row = rowOf(now.log, sources.value[query], now.layer, now.head);
   return row?.weights[key - row.keyStart];
 }
 
-/**
- * @param {View} now
- * @param {Cell} cell
- */
+/** @param {View} now @param {Cell} cell */
 function cellLines(now, cell) {
   const weight = weightAt(now, cell);
   /** @param {number} p */
@@ -217,15 +201,11 @@ function cellLines(now, cell) {
   ];
 }
 
-/**
- * @param {View} now
- * @param {Cell} cell
- */
+/** @param {View} now @param {Cell} cell */
 const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
 /**
  * Return `cell` if it lies within the first `count` rows, else null. Earlier records and other runs have fewer rows.
- *
  * @template {Cell} T
  * @param {T | null} cell
  * @param {number} count

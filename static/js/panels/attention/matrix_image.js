@@ -9,10 +9,9 @@ import { wantLayer } from "../../net/commands.js";
 import { sequenceView } from "../../state/store.js";
 import { RowImage } from "./rows.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later
- */
+/** @import {View} from "../../state/store.js" */
+
+/** @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later */
 
 const FILL_MS = 7; // time budget of a frame for reading rows
 const FETCHED_AT_ONCE = 128;
@@ -27,7 +26,6 @@ export const sources = computed(() => (sequenceView.value ? rowSources(sequenceV
 
 /**
  * Return the largest weight that one of the first `count` rows gives to a later key.
- *
  * @param {number} count
  * @returns {Later | null}
  */
@@ -64,7 +62,6 @@ export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.po
 /**
  * Add missing rows to the image, newest first, within the frame's time budget, and request those that can be fetched.
  * Returns whether every loaded row has been added.
- *
  * @param {View} now
  */
 export function fill(now) {

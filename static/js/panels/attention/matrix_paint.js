@@ -8,14 +8,11 @@ import { pointed } from "../../state/store.js";
 import { image, nameOf } from "./matrix_image.js";
 import { worstCell } from "./proof.js";
 
-/**
- * @typedef {import("../../kit/colour.js").Palette} Palette
- * @typedef {import("../../state/store.js").View} View
- */
+/** @import {Palette} from "../../kit/colour.js" */
+/** @import {View} from "../../state/store.js" */
 
 /**
  * Paint the triangle of causal cells.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {number} count
@@ -37,7 +34,6 @@ export function paintGround(c, palette, count, cell) {
 
 /**
  * Hatch the rows that are not in the log.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {(typeof import("./matrix_image.js").sources)["value"]} from
@@ -55,7 +51,6 @@ export function paintUnknown(c, palette, from, now, cell) {
 
 /**
  * Outline the current query and mark the rows computed in this record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {View} now
@@ -70,7 +65,6 @@ export function paintFlight(c, palette, now, cell) {
 
 /**
  * Draw each token once, at the diagonal, where its row ends and its column begins.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {View} now
@@ -87,7 +81,6 @@ export function paintLabels(c, palette, now, cell) {
 
 /**
  * Highlight the hovered or pinned cell or key, and the worst cell of a proof.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {number} count

@@ -19,9 +19,10 @@ import { captureVersion, hovered, selected, sequenceView } from "../../state/sto
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
 import { plain } from "./softmax_words.js";
 
+/** @import {AttentionOutput} from "../../core/attention_output.js" */
+/** @import {View} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
- * @typedef {import("../../state/store.js").View} View
  * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
  * `query`: position in `view`, the record that computed it; `place`: position in the sequence on stage
  */
@@ -31,7 +32,6 @@ const whole = () => 1;
 
 /**
  * The message to show, or the output of a query.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -112,7 +112,6 @@ function Picture({ found: { output, view, place } }) {
 
 /**
  * Show the numbers behind the cell under the pointer and highlight its key in all views.
- *
  * @param {PointerEvent & {currentTarget: HTMLElement}} event
  * @param {View} view
  * @param {number} place position of the query

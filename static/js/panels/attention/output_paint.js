@@ -5,9 +5,10 @@ import { labelText } from "../../core/labels.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { colours, divergingAt } from "../../kit/colour.js";
 
+/** @import {AttentionOutput} from "../../core/attention_output.js" */
+/** @import {View} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
- * @typedef {import("../../state/store.js").View} View
  * @typedef {{width: number, height: number}} Size
  * @typedef {{kind: "key" | "rest" | "sum" | "kept", y: number, keys: number[]}} Row
  * @typedef {ReturnType<typeof layoutOf>} Layout
@@ -54,7 +55,6 @@ function scaleOf({ weights, values, sum }) {
 
 /**
  * Return the contribution of a row to the sum over the first `count` keys.
- *
  * @param {AttentionOutput} output @param {Row} row @param {number} count
  */
 export function partOf(output, row, count = output.weights.length) {
@@ -66,7 +66,6 @@ export function partOf(output, row, count = output.weights.length) {
 
 /**
  * Paint the output. `progress` (0 to 1) is the share of the keys, in text order, that are summed.
- *
  * @param {CanvasRenderingContext2D} c @param {View} now @param {AttentionOutput} output @param {Size} size
  * @param {number} progress
  */

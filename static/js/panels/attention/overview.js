@@ -17,10 +17,8 @@ import { cellLines, choose, headName, moves } from "./head_words.js";
 import { headsLayout, layerLayout } from "./heads_geometry.js";
 import { attended, paint } from "./overview_paint.js";
 
-/**
- * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
- * @typedef {import("../../core/trace.js").ModelFacts} ModelFacts
- */
+/** @import {ModelFacts} from "../../core/trace.js" */
+/** @import {HeadsLayout} from "./heads_geometry.js" */
 
 const AROUND = 50; // px of title and foot
 const LOW = 150; // px of the panel's height below which the map's legend moves to its side
@@ -75,7 +73,6 @@ function Way({ isLayer }) {
 
 /**
  * Small picture per head, for all layers or one. The back button is below if it does not fit beside the title.
- *
  * @param {{model: ModelFacts | undefined, isLayer: boolean, isNarrow: boolean}} props
  */
 function Pictures({ model, isLayer, isNarrow }) {
@@ -157,7 +154,6 @@ function Cell({ at, cell }) {
 /**
  * Move to the neighbouring head with the arrow keys. In a single layer, up and down move by a line, Page Up and Page
  * Down by a layer.
- *
  * @param {KeyboardEvent} event
  * @param {HeadsLayout} at
  */

@@ -11,12 +11,11 @@ import { sequenceView } from "../../state/store.js";
 import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";
 
-/**
- * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {HeadsLayout} from "./heads_geometry.js" */
+
+/** @typedef {{record: number, seq_id: number, position: number}} KeyOrigin */
 
 /** Whether the current row has been attended in the shown sub-step. */
 export const attended = computed(() => phase("attend") > 0);
@@ -30,7 +29,6 @@ const KEPT = 512; // cached rows, each with all layers and heads
 /**
  * Cache of painted rows by source: for each head one byte per key bin, its share of the row's largest weight, as in a
  * line of `RowPyramid`. Rows never change once computed.
- *
  * @type {Map<string, (Uint8Array | undefined)[]>}
  */
 const lines = new Map();
@@ -40,7 +38,6 @@ let tile = null;
 
 /**
  * Return the cached lines of a source's row, by layer and head.
- *
  * @param {View} now
  * @param {KeyOrigin} source
  * @param {number} stretch
@@ -55,7 +52,6 @@ function linesOf(now, source, stretch) {
 
 /**
  * Return the line of one head, or null if the row is not loaded.
- *
  * @param {View} now
  * @param {KeyOrigin} source
  * @param {number} l
@@ -72,11 +68,7 @@ function lineOf(now, source, l, h, stretch) {
   );
 }
 
-/**
- * @param {HTMLCanvasElement | null} canvas
- * @param {import("../../kit/canvas.js").Size} size
- * @param {HeadsLayout} at
- */
+/** @param {HTMLCanvasElement | null} canvas @param {import("../../kit/canvas.js").Size} size @param {HeadsLayout} at */
 export function paint(canvas, { width, height }, at) {
   if (!canvas) return;
   const c = prepare(canvas, width, height);
@@ -110,7 +102,6 @@ export function paint(canvas, { width, height }, at) {
 
 /**
  * Paint the pictures of a line of cells into one image, stacked vertically, so that it is uploaded once.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {import("./heads_geometry.js").Cell[]} cells
@@ -148,7 +139,6 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
 
 /**
  * Fetch layers that were not sent with their records, those of the newest row first.
- *
  * @param {View} now
  * @param {number[]} layers
  * @param {number} first

@@ -28,7 +28,6 @@ const MANY = 64; // total number of heads from which the overview is wider
 /**
  * Layout by size. stack: one below the other; tall: the matrix large, the rest beside it; wide: four columns; three:
  * three columns.
- *
  * @param {{width: number, height: number}} size
  */
 function layoutFor({ width, height }) {

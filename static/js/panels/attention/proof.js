@@ -11,15 +11,15 @@ import { tips } from "../../kit/tooltip.js";
 import { command } from "../../net/commands.js";
 import { connection, sequenceView } from "../../state/store.js";
 
+/** @import {LayerCapture} from "../../core/trace.js" */
+/** @import {View} from "../../state/store.js" */
+
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
 const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer
-
-/** @typedef {import("../../core/trace.js").LayerCapture} LayerCapture */
 
 /**
  * A comparison and its results. `layers`: those compared so far.
  *
- * @typedef {import("../../state/store.js").View} View
  * @typedef {{query: number, key: number, head: number, kept: number, again: number}} WorstCell
  * @typedef {{count: number, max: number, worst: WorstCell | null}} Compared
  * @typedef {{layer: number, rows: number, weights: Compared, k: Compared, v: Compared}} ComparedLayer

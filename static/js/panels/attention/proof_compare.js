@@ -4,13 +4,11 @@ import { canFetch, comparePosition, nothingCompared, rowSources } from "../../co
 import { sequenceViewAt } from "../../core/sequence_view.js";
 import { wantLayer } from "../../net/commands.js";
 
-const SLICE_MS = 12; // time slice before yielding to the page
+/** @import {LayerCapture} from "../../core/trace.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {ComparedLayer} from "./proof.js" */
 
-/**
- * @typedef {import("../../core/trace.js").LayerCapture} LayerCapture
- * @typedef {import("./proof.js").ComparedLayer} ComparedLayer
- * @typedef {import("../../state/store.js").View} View
- */
+const SLICE_MS = 12; // time slice before yielding to the page
 
 /**
  * @param {View} now

@@ -10,14 +10,10 @@ import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 
-/**
- * @typedef {import("./proof.js").Comparison} Comparison
- * @typedef {import("./proof.js").ComparedLayer} ComparedLayer
- */
+/** @import {ComparedLayer, Comparison} from "./proof.js" */
 
 /**
  * Numbers and bars. `one`: results for the shown layer.
- *
  * @param {{found: Comparison, one: ComparedLayer | null}} props
  */
 export function Result({ found, one }) {

@@ -30,7 +30,6 @@ export class RowPyramid {
 
   /**
    * Add the row of `query`, or replace it. `source` names its origin.
-   *
    * @param {number} query
    * @param {string} source
    * @param {number} keyStart
@@ -50,7 +49,6 @@ export class RowPyramid {
 
   /**
    * Return rows [first, last) at `level` pooled into one line: the maximum of each square.
-   *
    * @param {number} level
    * @param {number} first
    * @param {number} last
@@ -66,10 +64,7 @@ export class RowPyramid {
     return line;
   }
 
-  /**
-   * @param {number} level
-   * @param {number} y
-   */
+  /** @param {number} level @param {number} y */
   #pool(level, y) {
     const { size, bytes } = this.levels[level];
     const { size: below, bytes: from } = this.levels[level - 1];
@@ -96,7 +91,6 @@ export class RowPyramid {
 /**
  * Return the number of cells per side for a matrix of `count` rows. It grows in steps, so cells do not shrink with
  * every token.
- *
  * @param {number} count
  */
 export function cellsFor(count) {
@@ -120,7 +114,6 @@ export class RowImage {
 
   /**
    * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
-   *
    * @param {string} key
    * @param {number} theme
    */
@@ -155,7 +148,6 @@ export class RowImage {
   /**
    * Draw rows [first, last) of a matrix whose corner is at (0, 0), with `cell` CSS pixels per weight and `ratio` device
    * pixels per CSS pixel.
-   *
    * @param {CanvasRenderingContext2D} context
    * @param {number} first
    * @param {number} last
@@ -192,7 +184,6 @@ export class RowImage {
 
   /**
    * Draw rows that cover only part of a row of the level.
-   *
    * @param {CanvasRenderingContext2D} context
    * @param {number} level
    * @param {number} first
@@ -234,11 +225,7 @@ export class RowImage {
     return picture.canvas;
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {Uint8Array} line
-   * @param {number} y
-   */
+  /** @param {CanvasRenderingContext2D} context @param {Uint8Array} line @param {number} y */
   #paint(context, line, y) {
     const image = context.createImageData(line.length, 1);
     const pixels = new Uint32Array(image.data.buffer);

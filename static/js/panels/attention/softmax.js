@@ -17,9 +17,10 @@ import { phase } from "../../state/stage_playhead.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../kit/html.js").Children} Children
  * @typedef {Record<"score" | "exp" | "weight" | "captured" | "delta", unknown>} Cells of a row
  * @typedef {NonNullable<ReturnType<typeof attentionTerms>>} Terms
  * @typedef {{
@@ -43,7 +44,6 @@ const attended = computed(() => phase("attend") > 0);
 /**
  * Return the keys at `positions`, with `undefined` for keys that are not loaded. Returns null while some are still
  * being read.
- *
  * @param {View} now
  * @param {number[]} positions
  */
@@ -73,7 +73,6 @@ function keysOf(now, positions) {
 
 /**
  * The message to show, or the softmax with the captured weights (`kept`) and their largest difference.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -101,8 +100,7 @@ const shown = computed(() => {
 
 /**
  * Softmax panel. `choice` replaces the title where panels share one place. `whole`: there is room for the full table.
- *
- * @param {{choice?: import("../../kit/html.js").Children, whole?: boolean}} props
+ * @param {{choice?: Children, whole?: boolean}} props
  */
 export function Softmax({ choice = null, whole = true }) {
   const [box, size] = useBox();

@@ -3,17 +3,10 @@
 import { kvShapeOf } from "../../core/shape.js";
 import { t } from "../../i18n/words.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./softmax.js").Terms} Terms
- */
+/** @import {View} from "../../state/store.js" */
+/** @import {Terms} from "./softmax.js" */
 
-/**
- * Column title of the score, and its formula with this model's numbers.
- *
- * @param {View} now
- * @param {Terms} terms
- */
+/** Column title of the score, and its formula with this model's numbers. @param {View} now @param {Terms} terms */
 export function scoreFormula(now, { scaling, softcap }) {
   const d = kvShapeOf(now.log.header.model, now.layer).head_dim;
   const usual = Math.abs(scaling * Math.sqrt(d) - 1) < 1e-6;

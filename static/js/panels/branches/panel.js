@@ -7,17 +7,15 @@ import { grouped, langOf, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 
-/**
- * @typedef {import("../../core/branch_rows.js").Branch} Branch
- * @typedef {import("../../core/branch_rows.js").Branches} Found
- */
+/** @import {Branch} from "../../core/branch_rows.js" */
+
+/** @typedef {import("../../core/branch_rows.js").Branches} Found */
 
 const OPEN = 2; // levels expanded initially
 const DEEPEST = 8; // maximum indented level
 
 /**
  * Table of branches. `observed`: of a monitored server, which does not report block holders.
- *
  * @param {{found: Found, observed: boolean}} props
  */
 export function Panel({ found, observed }) {

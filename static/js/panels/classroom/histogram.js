@@ -51,7 +51,6 @@ const same = (a, b) =>
 
 /**
  * Return each answer of either round once, options in their order.
- *
  * @param {Poll["tallies"]} rounds
  * @returns {{value: Answer, counts: number[], kind: "answer" | "unsure" | "others"}[]}
  */
@@ -75,7 +74,6 @@ export function rowsOf(rounds) {
 
 /**
  * Text of an answer to a question that belongs to no lesson.
- *
  * @param {Poll} poll
  * @returns {(value: Answer) => string}
  */

@@ -5,7 +5,7 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { attendance, classState } from "../../state/classroom.js";
 
-/** @typedef {import("../../core/wire.js").SeatTold} SeatTold */
+/** @import {SeatTold} from "../../core/wire.js" */
 
 export function People() {
   const now = attendance.value;

@@ -19,7 +19,7 @@ import { answerText, Clock, questionText } from "./question_parts.js";
 import { QuickQuestion } from "./quick_question.js";
 import { Another, Results, Stored } from "./results.js";
 
-/** @typedef {import("../../state/lessons.js").Item} Item */
+/** @import {Item} from "../../state/lessons.js" */
 
 function Notes() {
   const now = currentLesson.value;

@@ -3,6 +3,8 @@
 
 import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 
+/** @import {Token} from "../../runs/tokens.js" */
+
 /**
  * @typedef {import("../../core/wire.js").Answers["/api/compare"]} Answer
  * @typedef {Answer["sequences"][number]} SequencePair
@@ -12,7 +14,6 @@ import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
  * @typedef {NonNullable<OpDifference["a"]>} Op
  * @typedef {Answer["a"]["series"][number]} SeriesPoint
  * @typedef {"a" | "b"} Side
- * @typedef {import("../../runs/tokens.js").Token} Token
  * @typedef {Pick<SequencePair, "request_id" | "number" | "member" | "a" | "b" | "same_prompt" | "equal_tokens">
  *   & import("../../runs/tokens.js").Aligned} Pair
  */
@@ -36,7 +37,6 @@ export const canGoOn = (runs) => runs.some((run) => waits(run) || comes(run));
 
 /**
  * Return the runs that can be stepped now: none while a fork is catching up, since it would be left behind.
- *
  * @template {Live} Run
  * @param {Run[]} runs
  */
@@ -45,10 +45,7 @@ export const thatGoOn = (runs) => (runs.some(comes) ? [] : runs.filter(waits));
 /** Decode bytes from hexadecimal text. @param {string} hex */
 export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-/**
- * @param {JsonToken} token
- * @returns {Token}
- */
+/** @param {JsonToken} token @returns {Token} */
 const tokenOf = (token) => ({ ...token, token_bytes: bytesOf(token.token_bytes) });
 
 /** Label of a sampled token on its own. @param {JsonToken} token */
@@ -56,7 +53,6 @@ export const wordOf = (token) => labelOf(bytesOf(token.token_bytes));
 
 /**
  * Align a pair's tokens as lanes. After different prompts, no token counts as equal.
- *
  * @param {SequencePair} pair
  * @returns {Pair}
  */
@@ -72,7 +68,6 @@ const MAX = 8; // maximum number of visible lanes that differ
 /**
  * Fold lanes if there are more than a few sequences: those with equal tokens to the end in both runs, and those beyond
  * the first differing ones.
- *
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
@@ -87,7 +82,6 @@ export function foldedPairs(sequences) {
 
 /**
  * Return the label of the token that an operation sampled, or null if it samples none.
- *
  * @param {Pick<Answer, "sequences">} comparison
  * @param {Side} side
  * @param {Op | null} op
@@ -104,7 +98,6 @@ export function chosenToken({ sequences }, side, op, record) {
 
 /**
  * Whether a run's log does not report a figure of the whole run; the answer then holds a placeholder value.
- *
  * @param {Pick<Answer, "unsaid">} comparison
  * @param {Side} side
  * @param {string} name
@@ -158,7 +151,6 @@ export const FIGURES = [
 
 /**
  * Return the operations whose counts differ between the runs.
- *
  * @param {Pick<Answer, Side>} comparison
  * @returns {[type: string, a: number, b: number][]}
  */
@@ -174,7 +166,6 @@ export function operationsThatDiffer({ a, b }) {
 /**
  * Two series of `of(point)` over steps as step lines in a 1 × 1 box: lists of [x, y] with y from the bottom. `steps`:
  * of the longer run; `most`: the largest value.
- *
  * @param {Pick<Answer, Side>} comparison
  * @param {(point: SeriesPoint) => number} of
  */

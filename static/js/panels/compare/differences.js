@@ -10,10 +10,7 @@ import { look } from "./model.js";
 import { settingName, settingValue } from "./verdict.js";
 import { opDifference } from "./words.js";
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Side} Side
- */
+/** @import {Answer, Side} from "./comparison.js" */
 
 /** The first differing token, shown above all lanes so that it stays visible. @param {{now: Answer}} props */
 export function FirstToken({ now }) {
@@ -32,7 +29,6 @@ export function FirstToken({ now }) {
 
 /**
  * Text of the first token that differs, or that none does.
- *
  * @param {Pick<Answer, "first_token" | "sequences" | "unsaid">} comparison
  */
 export function firstToken(comparison) {
@@ -97,7 +93,6 @@ function Notes({ now }) {
 
 /**
  * Notes for reading the comparison: differing settings, another model or machine, omitted inputs.
- *
  * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
  * @returns {string[]}
  */

@@ -7,14 +7,7 @@ import { tips } from "../../kit/tooltip.js";
 import { FIGURES, isUnsaid, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
 import { keyOf } from "./token_rows.js";
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").SequencePair} SequencePair
- * @typedef {import("./comparison.js").SequenceFigures} SequenceFigures
- * @typedef {import("./comparison.js").SeriesPoint} SeriesPoint
- * @typedef {import("./comparison.js").Side} Side
- * @typedef {import("./comparison.js").Kind} Kind
- */
+/** @import {Answer, Kind, SequenceFigures, SequencePair, SeriesPoint, Side} from "./comparison.js" */
 
 /** @param {{now: Answer}} props */
 export function Tables({ now }) {
@@ -46,12 +39,7 @@ const COLUMNS = [
   { key: "seconds", of: (s) => s.seconds, text: secondsText, clock: true },
 ];
 
-/**
- * Name of a derived figure with its formula.
- *
- * @param {string} text
- * @param {string} name
- */
+/** Name of a derived figure with its formula. @param {string} text @param {string} name */
 const derived = (text, name) => [
   text,
   " ",
@@ -153,7 +141,6 @@ function Row({ name, kind, a, b, unsaid }) {
 
 /**
  * Cell of a value; null if the run's log does not report it.
- *
  * @param {{kind: Kind, value: number | null, source: string}} props
  */
 function Value({ kind, value, source }) {
@@ -162,13 +149,7 @@ function Value({ kind, value, source }) {
   return html`<td class="is-unsaid" tabindex="0" aria-label=${why} ...${tips(() => [why])}>?</td>`;
 }
 
-/**
- * Format b − a with its sign; "=" if they are equal.
- *
- * @param {Kind} kind
- * @param {number} a
- * @param {number} b
- */
+/** Format b − a with its sign; "=" if they are equal. @param {Kind} kind @param {number} a @param {number} b */
 export function differenceText(kind, a, b) {
   return a === b ? "=" : `${b > a ? "+" : "−"}${TEXT[kind](Math.abs(b - a))}`;
 }

@@ -14,8 +14,9 @@ import { boundsOf, LAYOUT, SAMPLING } from "../../state/options.js";
 import { wantedSampling } from "../../state/run_settings.js";
 import { log, record, state, viewIndex } from "../../state/store.js";
 
+/** @import {StepRecord} from "../../core/trace.js" */
+
 /**
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
  * @typedef {import("../../state/options.js").OptionRow} Row
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Entered
  */
@@ -155,7 +156,6 @@ export function SamplingFields() {
 
 /**
  * Return the sampling parameters of a request at the shown record: as submitted, or as adjusted since.
- *
  * @param {string} requestId
  * @returns {Record<string, unknown>}
  */

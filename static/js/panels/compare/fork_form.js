@@ -7,7 +7,7 @@ import { html } from "../../kit/html.js";
 import { viewIndex } from "../../state/store.js";
 import { AbortFields, ConfigFields, RequestFields, SamplingFields, TokenFields } from "./fork_fields.js";
 
-/** @typedef {import("../../control/fork.js").Kind} Kind */
+/** @import {Kind} from "../../control/fork.js" */
 
 const FIELDS = {
   token: TokenFields,

@@ -10,10 +10,8 @@ import { busy } from "../../state/store.js";
 import { canContinue, chosen, continueBoth, continuing, onStage, runs } from "./model.js";
 import { runName, settingsThatDiffer } from "./names.js";
 
-/**
- * @typedef {import("./model.js").Run} Run
- * @typedef {import("./comparison.js").Side} Side
- */
+/** @import {Side} from "./comparison.js" */
+/** @import {Run} from "./model.js" */
 
 const ALL = 10_000; // steps; more than any run has left
 
@@ -87,7 +85,6 @@ const GROUPS = ["own", "shipped", "other"];
 
 /**
  * Options of one group of runs; null if the group is empty.
- *
  * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
  */
 function Choices({ group, id }) {

@@ -10,12 +10,13 @@ import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 import { canGoOn, grows, thatGoOn } from "./comparison.js";
 
+/** @import {Answers} from "../../core/wire.js" */
+/** @import {Answer, Side} from "./comparison.js" */
+
 const SOON = 300; // ms after a change
 const AGAIN = 1500; // ms between two requests while a run that is not on stage advances
 
 /**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Side} Side
  * @typedef {Record<string, unknown>} Config
  *
  * A run that can be compared. `group`: own runs, runs shipped with the program, runs of other users.
@@ -103,12 +104,7 @@ export async function continueBoth(count) {
   moved.value += 1;
 }
 
-/**
- * Show record `index` of run `side` on the stage and follow that run.
- *
- * @param {Side} side
- * @param {number} index
- */
+/** Show record `index` of run `side` on the stage and follow that run. @param {Side} side @param {number} index */
 export async function look(side, index) {
   const { a, b } = chosen.peek();
   const id = side === "a" ? a : b;
@@ -117,11 +113,7 @@ export async function look(side, index) {
   if (id !== null && (await openRun(id, index))) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
 }
 
-/**
- * @param {string} a
- * @param {string} b
- * @returns {Promise<Answer | {error: {message: string}}>}
- */
+/** @param {string} a @param {string} b @returns {Promise<Answer | {error: {message: string}}>} */
 const compare = (a, b) => fetchJson(`api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
 
 /** List the runs that can be compared, own runs first. @returns {Promise<Run[]>} */
@@ -164,10 +156,7 @@ const runOf = ({ summary, config, ...run }) => ({
   created: summary.created,
 });
 
-/**
- * @typedef {import("../../core/wire.js").Answers} Answers
- * @typedef {Answers["/api/recordings"]["recordings"][number]["summary"]} Summary
- */
+/** @typedef {Answers["/api/recordings"]["recordings"][number]["summary"]} Summary */
 
 /** @param {string} address */
 const fetchJson = async (address) => (await fetch(address)).json();

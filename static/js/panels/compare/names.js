@@ -4,9 +4,7 @@
 import { grouped, inLanguage, t } from "../../i18n/words.js";
 import { settingName, settingValue } from "./verdict.js";
 
-/**
- * @typedef {import("./model.js").Run} Run
- */
+/** @import {Run} from "./model.js" */
 
 const PROMPT = 20; // characters of a prompt; Chinese ones count double
 const MAX_SETTINGS = 3;
@@ -17,7 +15,6 @@ const LEFT_OUT = new Set(["seed"]);
 /**
  * Return the names of the settings that differ among `runs`; "model" is first if `all` selectable runs use several
  * models.
- *
  * @param {Pick<Run, "config" | "model">[]} runs
  */
 export function settingsThatDiffer(runs, all = runs) {
@@ -29,7 +26,6 @@ export function settingsThatDiffer(runs, all = runs) {
 
 /**
  * Name of a run. `differing`: settings that distinguish it.
- *
  * @param {Run} run
  * @param {string[]} differing
  * @param {Date} [now]
@@ -48,10 +44,7 @@ export function runName(run, differing, now = new Date()) {
   ].join(" · ");
 }
 
-/**
- * @param {Run} run
- * @param {string} name
- */
+/** @param {Run} run @param {string} name */
 function settingOf({ config, model }, name) {
   if (name === MODEL) return [model];
   const value = config[name];
@@ -71,12 +64,7 @@ function shortened(text) {
   return kept && `“${kept}”`;
 }
 
-/**
- * Format a time: hours and minutes today, else with the date.
- *
- * @param {string} iso
- * @param {Date} now
- */
+/** Format a time: hours and minutes today, else with the date. @param {string} iso @param {Date} now */
 function timeText(iso, now) {
   const at = new Date(iso);
   if (Number.isNaN(at.getTime())) return iso.slice(0, 16);

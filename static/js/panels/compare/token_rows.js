@@ -10,6 +10,9 @@ import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";
 
+/** @import {Token} from "../../runs/tokens.js" */
+/** @import {Answer, SequencePair, Side} from "./comparison.js" */
+
 /** @param {KeyboardEvent & {currentTarget: HTMLElement}} event */
 function walk(event) {
   const box = event.currentTarget;
@@ -37,19 +40,8 @@ function walk(event) {
   (next() ?? (place < 0 ? (lane[0] ?? of("b")[0]) : null))?.focus();
 }
 
-/**
- * @param {Element} box
- * @param {string} side
- * @returns {HTMLElement[]}
- */
+/** @param {Element} box @param {string} side @returns {HTMLElement[]} */
 const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ (`button[data-side="${side}"]`))];
-
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").SequencePair} SequencePair
- * @typedef {import("./comparison.js").Token} Token
- * @typedef {import("./comparison.js").Side} Side
- */
 
 /** Tokens rendered before and after the first difference. */
 const SPAN = { before: 24, after: 128 };
@@ -74,7 +66,6 @@ export const keyOf = (pair) => `${pair.request_id}/${pair.number}/${pair.member}
 
 /**
  * Collapsed lanes, rendered when they are opened.
- *
  * @param {{id: string, text: string, pairs: SequencePair[], lanes: (pairs: SequencePair[]) => unknown}} props
  */
 function Folded({ id, text, pairs, lanes }) {
@@ -138,7 +129,6 @@ const places = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, 
 
 /**
  * A sampled token as a button that shows its record. Arrow keys move within a lane.
- *
  * @param {{side: Side, token: Token | undefined, label: string, both: boolean}} props
  */
 function TokenButton({ side, token, label, both }) {

@@ -4,9 +4,9 @@ import { offText, optionLabel, valueText } from "../../i18n/options.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { isUnsaid, SIDES } from "./comparison.js";
 
+/** @import {Answer, Side} from "./comparison.js" */
+
 /**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Side} Side
  * @typedef {Answer["settings"][number]} SettingDifference
  * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} TotalName
  * @typedef {{name: TotalName, weight: number, text: (value: number) => string}} Kind
@@ -19,7 +19,6 @@ const MAX_NAMED = 3; // settings
 
 /**
  * Outcomes by importance. Counts weigh more than measured times: 46 of 71 preemptions say more than 2 of 3 copies.
- *
  * @type {Kind[]}
  */
 const OUTCOMES = [
@@ -39,7 +38,6 @@ const OUTCOMES = [
 /**
  * Return the outcome of the whole runs with the largest weighted (a − b) / max(a, b), or null if none differs by 5 %.
  * Seconds count only from 20 % on, and only if both runs used the same machine.
- *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "unsaid">} comparison
  * @returns {Outcome | null}
  */
@@ -60,7 +58,6 @@ export function outcomeOf(comparison) {
 
 /**
  * Verdict text, such as “B preempted 71 times, A 46: its pool is a third smaller.”
- *
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "same_model" | "settings" | "sequences" | "unsaid">} comparison
  */
 export function verdictText(comparison) {
@@ -87,7 +84,6 @@ export function verdictText(comparison) {
 
 /**
  * Return what distinguishes the run `about` from the other: model, requests, settings.
- *
  * @param {Parameters<typeof verdictText>[0]} comparison
  * @param {Side} about
  */
@@ -104,18 +100,11 @@ function causesOf({ same_model, settings, sequences, a, b }, about) {
   ];
 }
 
-/**
- * @param {number} n
- * @param {number} other
- */
+/** @param {number} n @param {number} other */
 const requestsText = (n, other) =>
   n === other ? t("compare.cause.other_requests") : t("compare.cause.requests", { n, other });
 
-/**
- * @param {SettingDifference} setting
- * @param {Side} about
- * @param {SettingDifference[]} all
- */
+/** @param {SettingDifference} setting @param {Side} about @param {SettingDifference[]} all */
 function causeOf({ name, a, b }, about, all) {
   const [one, other] = about === "a" ? [a, b] : [b, a];
   const alone = !all.some((setting) => setting.name === "block_size"); // block counts compare only at equal block sizes
@@ -148,12 +137,7 @@ const OFF = "ablate"; // a setting without a flag
 /** Name of a setting as its flag spells it, or its label if it has no flag. @param {string} name */
 export const settingName = (name) => (name === OFF ? optionLabel(name) : name);
 
-/**
- * Format a setting's value; switches and ablations have words.
- *
- * @param {string} name
- * @param {unknown} value
- */
+/** Format a setting's value; switches and ablations have words. @param {string} name @param {unknown} value */
 export function settingValue(name, value) {
   if (name === OFF) return offText(/** @type {string | null} */ (value));
   return value === null ? "–" : typeof value === "boolean" ? valueText(name, value) : String(value);

@@ -5,14 +5,10 @@ import { inRegister, inWords } from "../../i18n/operations.js";
 import { grouped, sentences, t } from "../../i18n/words.js";
 import { chosenToken } from "./comparison.js";
 
-/**
- * @typedef {import("./comparison.js").Answer} Answer
- * @typedef {import("./comparison.js").Op} Op
- */
+/** @import {Answer, Op} from "./comparison.js" */
 
 /**
  * Describe an operation. `op` is null if the record has no such operation; `kind` is null if the log ends before it.
- *
  * @param {Op | null} op
  * @param {string | null} kind
  * @param {string | null} token the token that it sampled
@@ -39,7 +35,6 @@ const fieldText = (value) =>
 /**
  * List the fields in which two operations differ, for operations with identical texts: ["verdict miss, …", "verdict
  * hit, …"].
- *
  * @param {Op} one
  * @param {Op} other
  */
@@ -51,7 +46,6 @@ function fieldsApart(one, other) {
 
 /**
  * Return the first differing operation of a comparison as {where, a, b}, or null.
- *
  * @param {Pick<Answer, "first_op" | "sequences">} comparison
  */
 export function opDifference(comparison) {

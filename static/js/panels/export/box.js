@@ -4,13 +4,12 @@ import { contextOf } from "../../kit/canvas.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { image, inset, n, paint, plain, rect } from "./svg.js";
 
-/** @typedef {import("./svg.js").At} At */
+/** @import {At} from "./svg.js" */
 
 const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
 
 /**
  * Draw the background of an element, and an inset ring made by `box-shadow`.
- *
  * @param {Element} element
  * @param {CSSStyleDeclaration} style
  * @param {At} at
@@ -33,13 +32,7 @@ export function background(element, style, at, defs) {
   return parts.join("");
 }
 
-/**
- * Draw a sequence's texture, as in the pool.
- *
- * @param {number} id
- * @param {string} colour
- * @param {At} at
- */
+/** Draw a sequence's texture, as in the pool. @param {number} id @param {string} colour @param {At} at */
 function swatch(id, colour, at) {
   const canvas = Object.assign(document.createElement("canvas"), {
     width: Math.ceil(2 * at.width),
@@ -54,7 +47,6 @@ function swatch(id, colour, at) {
 
 /**
  * Draw a colour scale (a linear gradient to the right) or hatching. The page uses no other gradients.
- *
  * @param {string} css
  * @param {At} at
  * @param {string[]} defs receives the gradient or the pattern
@@ -76,12 +68,7 @@ function gradient(css, at, defs) {
   return rect(at, `fill="url(#${id})"`);
 }
 
-/**
- * Draw the borders of an element.
- *
- * @param {CSSStyleDeclaration} style
- * @param {At} at
- */
+/** Draw the borders of an element. @param {CSSStyleDeclaration} style @param {At} at */
 export function borders(style, at) {
   const sides = SIDES.map((name) => ({
     width: parseFloat(style[`border${name}Width`]),

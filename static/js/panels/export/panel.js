@@ -97,10 +97,7 @@ function One() {
     <p class="hint">${t("export.note")}</p>`;
 }
 
-/**
- * @param {string} key
- * @param {"png" | "svg"} kind
- */
+/** @param {string} key @param {"png" | "svg"} kind */
 async function takeOne(key, kind) {
   try {
     await sharply(async () => {
@@ -119,7 +116,6 @@ async function takeOne(key, kind) {
 
 /**
  * Caption of a picture of record `index`: its panel, its place in the run, and the sentence.
- *
  * @param {string} title
  * @param {number} index
  */
@@ -200,7 +196,6 @@ async function takeSeries({ first, last }) {
 
 /**
  * Return all exportable parts in document order. `key` finds a panel again after the page has changed.
- *
  * @returns {{key: string, title: string, element: Element}[]}
  */
 export function panels() {

@@ -6,8 +6,9 @@ import { background, borders } from "./box.js";
 import { image, n, paint, plain, rect } from "./svg.js";
 import { escaped, fontAttributes, textOf } from "./text.js";
 
+/** @import {At} from "./svg.js" */
+
 /**
- * @typedef {import("./svg.js").At} At
  * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing origin, definitions and parts of the
  *   picture
  */
@@ -35,10 +36,7 @@ export function drawingOf(element) {
   };
 }
 
-/**
- * @param {Element} element
- * @param {Drawing} drawing
- */
+/** @param {Element} element @param {Drawing} drawing */
 function walk(element, drawing) {
   if (element.matches(SKIPPED)) return;
   const style = getComputedStyle(element);
@@ -63,11 +61,7 @@ function walk(element, drawing) {
   drawing.parts.push(open);
 }
 
-/**
- * @param {Element} element
- * @param {CSSStyleDeclaration} style
- * @param {Drawing} drawing
- */
+/** @param {Element} element @param {CSSStyleDeclaration} style @param {Drawing} drawing */
 function children(element, style, drawing) {
   for (const child of element.childNodes) {
     if (child instanceof Text) drawing.parts.push(textOf(child, style, drawing.origin));
@@ -77,7 +71,6 @@ function children(element, style, drawing) {
 
 /**
  * Open a group if the element has opacity or clips its contents. Returns the closing tags.
- *
  * @param {CSSStyleDeclaration} style
  * @param {At} at
  * @param {Drawing} drawing
@@ -99,17 +92,10 @@ function openGroup(style, at, drawing) {
 
 /** @typedef {HTMLSelectElement | HTMLInputElement | HTMLTextAreaElement} Field */
 
-/**
- * @param {Element} element
- * @returns {element is Field}
- */
+/** @param {Element} element @returns {element is Field} */
 const isField = (element) => element.matches("select, input, textarea");
 
-/**
- * @param {Field} field
- * @param {CSSStyleDeclaration} style
- * @param {At} at
- */
+/** @param {Field} field @param {CSSStyleDeclaration} style @param {At} at */
 function fieldText(field, style, at) {
   const text = "selectedOptions" in field ? (field.selectedOptions[0]?.textContent ?? "").trim() : field.value;
   const x = at.x + parseFloat(style.paddingLeft) + 1;
@@ -119,7 +105,6 @@ function fieldText(field, style, at) {
 
 /**
  * Draw a fraction with its bar, which the browser renders without an element, between numerator and denominator.
- *
  * @param {Element} element
  * @param {CSSStyleDeclaration} style
  * @param {Drawing} drawing
@@ -135,12 +120,7 @@ function fraction(element, style, drawing) {
   );
 }
 
-/**
- * Clone an inline SVG with its computed styles as attributes.
- *
- * @param {SVGSVGElement} svg
- * @param {At} at
- */
+/** Clone an inline SVG with its computed styles as attributes. @param {SVGSVGElement} svg @param {At} at */
 function cloned(svg, at) {
   const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
   const originals = partsOf(svg);
@@ -165,10 +145,5 @@ function cloned(svg, at) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-/**
- * Return an SVG and all its descendants.
- *
- * @param {SVGSVGElement} svg
- * @returns {SVGElement[]}
- */
+/** Return an SVG and all its descendants. @param {SVGSVGElement} svg @returns {SVGElement[]} */
 const partsOf = (svg) => [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];

@@ -12,12 +12,7 @@ export const SCALE = 2; // PNG pixels per CSS pixel
 
 /** @typedef {{title: string, facts: string, sentence: string}} Caption */
 
-/**
- * Compose picture and caption into a self-contained SVG.
- *
- * @param {Element} element
- * @param {Caption} caption
- */
+/** Compose picture and caption into a self-contained SVG. @param {Element} element @param {Caption} caption */
 export function sheetOf(element, caption) {
   const drawing = drawingOf(element);
   const style = getComputedStyle(document.body);
@@ -57,7 +52,6 @@ export function sheetOf(element, caption) {
 
 /**
  * Rasterize the sheet to a PNG at `SCALE` pixels per CSS pixel.
- *
  * @param {{svg: string, width: number, height: number}} sheet
  * @returns {Promise<Blob>}
  */
@@ -78,12 +72,7 @@ export async function pngOf({ svg, width, height }) {
   }
 }
 
-/**
- * Download `blob` as a file.
- *
- * @param {Blob} blob
- * @param {string} name of the file
- */
+/** Download `blob` as a file. @param {Blob} blob @param {string} name of the file */
 export function save(blob, name) {
   const address = URL.createObjectURL(blob);
   const link = Object.assign(document.createElement("a"), { href: address, download: name });
@@ -100,7 +89,6 @@ const repaint = async () => {
 
 /**
  * Run `take` while every canvas is painted at export resolution; the screen resolution is restored afterwards.
- *
  * @template T
  * @param {() => Promise<T>} take
  */

@@ -12,7 +12,6 @@ const PATIENCE = 8000; // ms per record; arrays that do not arrive in time stay 
 
 /**
  * Wait until record `index` is painted, no animation runs and no array of it is being fetched.
- *
  * @param {number} index
  */
 export async function drawn(index) {
@@ -30,7 +29,6 @@ export async function drawn(index) {
  * Create a zip with one PNG for each record from `first` to `last` (both included, from 0) and `captions.txt`.
  * `panel()` returns the element, `caption(index)` its caption; `progress(done, total)` is called after each picture.
  * Throws an AbortError when `signal` is aborted. The page's view is restored afterwards.
- *
  * @param {{
  *   first: number, last: number, panel: () => Element, caption: (index: number) => import("./sheet.js").Caption,
  *   progress: (done: number, total: number) => void, signal: AbortSignal,

@@ -7,7 +7,6 @@ let context = null;
 
 /**
  * Resolve a CSS colour (`rgb()`, `color(srgb …)`, `oklab()`, …) to `[#rrggbb, opacity]`.
- *
  * @param {string} colour
  * @returns {[string, number]}
  */
@@ -17,10 +16,7 @@ export function plain(colour) {
   return found;
 }
 
-/**
- * @param {string} colour
- * @returns {[string, number]}
- */
+/** @param {string} colour @returns {[string, number]} */
 function measure(colour) {
   const pixel = () => Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
   context ??= /** @type {CanvasRenderingContext2D} */ (pixel().getContext("2d", { willReadFrequently: true }));
@@ -33,7 +29,6 @@ function measure(colour) {
 
 /**
  * Return the attributes `name="#…" name-opacity="…"`, or "" for a transparent colour.
- *
  * @param {string} name
  * @param {string} colour
  */
@@ -48,20 +43,11 @@ export function paint(name, colour) {
 /** Round a number to two decimals. @param {number} value */
 export const n = (value) => Number(value.toFixed(2));
 
-/**
- * @param {At} at
- * @param {string} [attributes]
- */
+/** @param {At} at @param {string} [attributes] */
 export const rect = ({ x, y, width, height }, attributes = "") =>
   `<rect x="${n(x)}" y="${n(y)}" width="${n(width)}" height="${n(height)}" ${attributes}/>`;
 
-/**
- * Shrink a rectangle by `by` px on each side.
- *
- * @param {At} at
- * @param {number} by
- * @returns {At}
- */
+/** Shrink a rectangle by `by` px on each side. @param {At} at @param {number} by @returns {At} */
 export const inset = ({ x, y, width, height }, by) => ({
   x: x + by,
   y: y + by,
@@ -69,12 +55,7 @@ export const inset = ({ x, y, width, height }, by) => ({
   height: Math.max(0, height - 2 * by),
 });
 
-/**
- * Embed a canvas at its own resolution.
- *
- * @param {HTMLCanvasElement} canvas
- * @param {At} at
- */
+/** Embed a canvas at its own resolution. @param {HTMLCanvasElement} canvas @param {At} at */
 export function image(canvas, at) {
   if (!canvas.width || !canvas.height) return "";
   const box = `x="${n(at.x)}" y="${n(at.y)}" width="${n(at.width)}" height="${n(at.height)}"`;

@@ -26,7 +26,6 @@ export const escaped = (text) => text.replace(/[&<>"]/g, (c) => ENTITIES[c]);
 
 /**
  * Return the lines of a text node with their boxes in client pixels; [] if none of it is laid out.
- *
  * @param {Text} node
  */
 function linesOf(node) {
@@ -64,7 +63,6 @@ function measured(font) {
 
 /**
  * Return SVG text elements for a text node, relative to `origin`. Each has a fixed width, in case another font is used.
- *
  * @param {Text} node
  * @param {CSSStyleDeclaration} style
  * @param {DOMRect} origin
@@ -98,7 +96,6 @@ export function fontAttributes(style) {
 
 /**
  * Break `text` into lines of at most `width` px in `font`: at spaces, and anywhere between Chinese characters.
- *
  * @param {string} text
  * @param {number} width
  * @param {string} font

@@ -19,8 +19,11 @@ import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
 import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../../state/store.js";
 
+/** @import {Gone} from "../../core/forgetting.js" */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {State} from "../../core/state_parts.js" */
+
 /**
- * @typedef {import("../../core/forgetting.js").Gone} Gone
  * @typedef {import("../../core/sequence_view.js").SequenceView} View
  * @typedef {{layer: number, head: number, position: number}} Cell
  */
@@ -106,7 +109,6 @@ function Matrix({ view, columns, cell, choose }) {
 
 /**
  * Map a head's scores to shares by rank, the best being 1, since scores of different policies are not comparable.
- *
  * @param {import("../../core/ndarray.js").NdArray | null} scores @param {number} head @returns {number[]}
  */
 function sharesOf(scores, head) {
@@ -122,7 +124,6 @@ function sharesOf(scores, head) {
 
 /**
  * The reason for a key's eviction, or that it is still cached, with a fork that keeps it.
- *
  * @param {{view: View, cell: Cell | null, budget: number}} props
  */
 function Why({ view, cell, budget }) {
@@ -152,7 +153,7 @@ function KeepButton({ view, position }) {
     ${problem.value ? html`<p class="compare-problem">${problem.value}</p>` : null}`;
 }
 
-/** @param {{now: import("../../core/log.js").TraceLog, at: import("../../core/state.js").State, view: View}} props */
+/** @param {{now: TraceLog, at: State, view: View}} props */
 function Memory({ now, at, view }) {
   if (view.seq.status === "finished")
     return html`<p class="hint" id="forgetting-memory">${t("forgetting.finished")}</p>`;

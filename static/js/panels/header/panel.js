@@ -221,7 +221,6 @@ function Facts({ header }) {
 
 /**
  * Text of the number of layers, and of those with recurrent states if there are any.
- *
  * @param {import("../../core/trace.js").ModelFacts} model
  */
 function layersText({ num_layers: keys, layer_kinds: kinds = [] }) {

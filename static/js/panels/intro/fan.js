@@ -9,16 +9,13 @@ import { still } from "../../state/playhead.js";
 import { fanOf, fontOf } from "./geometry.js";
 import { eased } from "./time.js";
 
-/**
- * @typedef {import("./geometry.js").Size} Size
- * @typedef {import("../../core/film.js").Word} Word
- */
+/** @import {Word} from "../../core/film.js" */
+/** @import {Size} from "./geometry.js" */
 
 const LONGEST = 26; // maximum letters of the stem
 
 /**
  * Paint the branches. The words are buttons placed by `fanOf`.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {string} stem preceding text
@@ -67,9 +64,8 @@ const OPENING_MS = 1500;
 
 /**
  * Fan with its buttons. `can`: whether a word can be chosen. `futures`: known continuations of each word.
- *
  * @param {{
- *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: (k: number) => void,
+ *   stem: string, futures?: string[], words: Word[], choose: (k: number) => void,
  *   can?: (k: number) => boolean,
  *   taken: import("../../../vendor/signals/signals.js").Signal<number | null>,
  * }} props

@@ -10,11 +10,10 @@ import { paintKept, paintServing } from "./paint_pool.js";
 import { paintRace } from "./paint_race.js";
 import { beatAt, linear } from "./time.js";
 
-/**
- * @typedef {import("../../core/film.js").Film} Film
- * @typedef {import("./geometry.js").Size} Size
- * @typedef {ReturnType<typeof sceneOf>} Scene
- */
+/** @import {Film} from "../../core/film.js" */
+/** @import {Size} from "./geometry.js" */
+
+/** @typedef {ReturnType<typeof sceneOf>} Scene */
 
 const MAX_ASKED = 14; // words visible to the attending query
 const FEWEST_ASKED = 8;
@@ -22,7 +21,6 @@ const ALONE = 1.7; // s for which only the prompt is shown
 
 /**
  * Return what the pictures of a film need at a screen width: the attending query, and cached vectors.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Film} film
  * @param {number} width
@@ -78,7 +76,6 @@ export function stemOf(film) {
 
 /**
  * Paint the prompt with a cursor, then its next words one by one.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {Scene} scene
@@ -99,12 +96,7 @@ function paintBeginning(c, size, { film, asked }, now) {
   c.fillRect(x, text - columns.size * 0.6, 3, columns.size * 1.2);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
- * @param {number} now
- */
+/** @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene @param {number} now */
 function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
   const words = film.words.slice(0, asked + 1);
   const columns = columnsOf(c, words, size.width);

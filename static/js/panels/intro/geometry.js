@@ -9,12 +9,7 @@
 
 let family = "";
 
-/**
- * CSS font of a canvas: the page's font at `size` px.
- *
- * @param {number} size
- * @param {string} [weight]
- */
+/** CSS font of a canvas: the page's font at `size` px. @param {number} size @param {string} [weight] */
 export function fontOf(size, weight = "") {
   family ||= getComputedStyle(document.documentElement).getPropertyValue("--sans");
   return `${weight} ${size}px ${family}`;
@@ -30,7 +25,6 @@ export const roomFor = (width) => width - (width < 720 ? 28 : 128);
 
 /**
  * Compute columns for `words`, centred in `width`. If they do not fit at 15 px, the first words are dropped.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string[]} words
  * @param {number} width
@@ -55,7 +49,6 @@ export function columnsOf(c, words, width, largest = LARGEST) {
 
 /**
  * Return how many words fit side by side into `width`.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string[]} words
  * @param {number} width
@@ -73,7 +66,6 @@ export function fitting(c, words, width) {
 
 /**
  * Lay out the two lanes of the race: `count` tokens side by side, `steps` rows above, one row below, and the counters.
- *
  * @param {Size} size
  * @param {number} count
  * @param {number} steps
@@ -105,7 +97,6 @@ export function lanesOf({ width, height }, count, steps) {
 
 /**
  * Lay out the pool: one box per block, with space above for block tables.
- *
  * @param {Size} size
  * @param {number} blocks
  * @param {number} slots slots per block
@@ -145,7 +136,6 @@ const LEAST_EACH = 46; // px per word of the fan including spacing; large enough
 
 /**
  * Compute the positions of the fan's words and branches. Low screens show fewer than `count`.
- *
  * @param {Size} size
  * @param {number} count
  */

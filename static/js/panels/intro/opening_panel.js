@@ -21,7 +21,7 @@ import { Own } from "./next_steps.js";
 import { counted, stepsAt } from "./paint_race.js";
 import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
 
-/** @typedef {import("../../core/film.js").Film} Film */
+/** @import {Film} from "../../core/film.js" */
 
 export function Panel() {
   const { id, index } = beatAt(time.value);
@@ -88,7 +88,6 @@ function sentenceOf(now) {
 
 /**
  * Scene of the film at the current screen width.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<
  *   {width: number, found: import("./film_scene.js").Scene} | null
  * >}

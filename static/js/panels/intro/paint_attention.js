@@ -6,9 +6,9 @@ import { fontOf } from "./geometry.js";
 import { paintStripes } from "./stripes.js";
 import { eased, linear } from "./time.js";
 
+/** @import {Columns, Size} from "./geometry.js" */
+
 /**
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./geometry.js").Size} Size
  * @typedef {{
  *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
  *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
@@ -23,12 +23,7 @@ const NAMED = 3; // number of weights that are written out
 const APART = 40; // minimum px between two written weights; the smaller one is dropped
 const LOUD = 0.04; // minimum weight with a full line
 
-/**
- * Return the progress of the picture `now` seconds after it began.
- *
- * @param {number} now
- * @returns {Progress}
- */
+/** Return the progress of the picture `now` seconds after it began. @param {number} now @returns {Progress} */
 export const askingAt = (now) => ({
   cells: eased(now, 0, 0.6),
   query: eased(now, 0.5, 1),
@@ -42,7 +37,6 @@ export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
 
 /**
  * Compute the y positions of the picture's rows.
- *
  * @param {Size} size
  * @param {Columns} columns
  * @param {number} [between] px reserved between cells and words
@@ -82,7 +76,6 @@ export function paintAsk(c, columns, rows, asked, progress, made = () => progres
 
 /**
  * Paint a word at its column.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {number} position
@@ -126,7 +119,6 @@ export function paintColumn(c, columns, rows, asked, p, progress) {
 
 /**
  * Brightness of a column: full before attention begins, then by weight.
- *
  * @param {AttentionInputs} asked
  * @param {number} p
  * @param {Progress} progress
@@ -220,7 +212,6 @@ function paintLines(c, columns, rows, asked, progress) {
 
 /**
  * Return the positions whose weights are written out: the largest ones that have room.
- *
  * @param {Float32Array} weights
  * @param {Columns} columns
  */
@@ -243,7 +234,6 @@ const PIECES = 40;
 
 /**
  * Stroke a section of a curve.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[]} curve
  * @param {number} from share, 0 to 1

@@ -8,12 +8,10 @@ import { lanes } from "./paint_race.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
 
-/**
- * @typedef {import("./geometry.js").Size} Size
- * @typedef {import("./geometry.js").Box} Box
- * @typedef {import("./paint_race.js").Scene} Scene
- * @typedef {ReturnType<typeof poolOf>} Pool
- */
+/** @import {Box, Size} from "./geometry.js" */
+/** @import {Scene} from "./paint_race.js" */
+
+/** @typedef {ReturnType<typeof poolOf>} Pool */
 
 const FALL = [0.8, 5.4]; // s in which all columns fall, one after the other
 const FLIGHT = 0.5; // s of one fall
@@ -62,12 +60,7 @@ const mixed = (a, b, share) => ({
   height: between(a.height, b.height, share),
 });
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Scene} scene
- * @param {number} p
- * @param {Box} box
- */
+/** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} p @param {Box} box */
 function paintPair(c, { k, v }, p, box) {
   const half = (box.height - 1) / 2;
   paintStripes(c, k(p), "k", { ...box, height: half });
@@ -76,7 +69,6 @@ function paintPair(c, { k, v }, p, box) {
 
 /**
  * Label of a block from the table, from when the first key lands in it; "" before, and for other blocks.
- *
  * @param {Scene["film"]} film
  * @param {number} id
  * @param {number} now
@@ -89,12 +81,7 @@ function tableLabel(film, id, now, count) {
   return now >= lands ? `${logical} → ${id}` : "";
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Pool} pool
- * @param {number} id
- * @param {string} label
- */
+/** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {string} label */
 function paintBlock(c, pool, id, label) {
   const { x, y, width, height } = pool.box(id);
   c.strokeStyle = colours().line;
@@ -115,7 +102,6 @@ function paintBlock(c, pool, id, label) {
 
 /**
  * Paint the query of the last word, which is not cached.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {Float32Array | null} q
@@ -138,12 +124,7 @@ function paintQuestion(c, pool, q, now) {
 // ── Serving other requests
 // ────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
- * @param {number} now
- */
+/** @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene @param {number} now */
 export function paintServing(c, size, scene, now) {
   const { film } = scene;
   const { serving } = film;
@@ -179,7 +160,6 @@ export function paintServing(c, size, scene, now) {
 
 /**
  * Paint a block table: a chip for each block, with a line to the block in the pool.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {string} name
@@ -225,7 +205,6 @@ function paintTable(c, pool, name, table, y, colour, share, strength) {
 
 /**
  * Paint a newly allocated block: outlined in its holder's colour, without contents.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Pool} pool
  * @param {number} id
@@ -242,12 +221,7 @@ function paintOwn(c, pool, id, colour, share) {
   c.globalAlpha = 1;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Pool} pool
- * @param {number} id
- * @param {number} share
- */
+/** @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id @param {number} share */
 function paintShared(c, pool, id, share) {
   const { x, y, width, height } = pool.box(id);
   c.globalAlpha = share;

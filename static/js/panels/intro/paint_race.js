@@ -8,9 +8,10 @@ import { rowsOf } from "./paint_attention.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
 
+/** @import {Film} from "../../core/film.js" */
+/** @import {Size} from "./geometry.js" */
+
 /**
- * @typedef {import("../../core/film.js").Film} Film
- * @typedef {import("./geometry.js").Size} Size
  * @typedef {ReturnType<typeof lanesOf>} RaceLayout
  * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words
  *   before the query
@@ -25,7 +26,6 @@ const AHEAD = 1.12; // margin beyond the computed steps before the picture zooms
 
 /**
  * Return the lanes after `done` steps; the picture zooms out as they grow.
- *
  * @param {Size} size
  * @param {Film} film
  * @param {number} [done]
@@ -37,7 +37,6 @@ export function lanes(size, film, done = film.steps.length) {
 
 /**
  * Return the steps done at `now` seconds of the beats `again` and `race`, including the fraction of the current step.
- *
  * @param {Scene} scene
  * @param {"again" | "race"} beat
  * @param {number} now
@@ -69,10 +68,7 @@ export function paintRace(c, size, scene, beat, now) {
   paintLower(c, size, geometry, scene, done, arrived);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- */
+/** @param {CanvasRenderingContext2D} c @param {RaceLayout} g */
 function paintTitles(c, g) {
   c.font = fontOf(g.narrow ? 15 : 17, "600");
   c.textAlign = "left";
@@ -84,7 +80,6 @@ function paintTitles(c, g) {
 
 /**
  * Paint one row per step, with as many cells as tokens were computed.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {RaceLayout} g
  * @param {Film} film
@@ -109,7 +104,6 @@ const computedIn = (sums, i) => (sums[i] ?? 0) - (sums[i - 1] ?? 0);
 
 /**
  * Return the tokens computed after `done` steps, including the fraction of the current one.
- *
  * @param {number[]} sums
  * @param {number} done
  */
@@ -118,12 +112,7 @@ function soFar(sums, done) {
   return (sums[whole - 1] ?? 0) + Math.floor((done - whole) * (whole < sums.length ? computedIn(sums, whole) : 0));
 }
 
-/**
- * Return the tokens computed without and with a cache after `done` steps.
- *
- * @param {Film} film
- * @param {number} done
- */
+/** Return the tokens computed without and with a cache after `done` steps. @param {Film} film @param {number} done */
 export const counted = (film, done) => [soFar(film.without, done), soFar(film.kept, done)];
 
 /**
@@ -171,7 +160,6 @@ function number(c, text, x, y, size, colour, unit = "") {
 
 /**
  * Paint the cache: K and V of every token so far, the newest being computed, and the words below if they fit.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {RaceLayout} g
@@ -206,12 +194,7 @@ function paintLower(c, size, g, scene, done, arrived) {
   c.globalAlpha = 1;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- * @param {number} p
- * @param {number} height
- */
+/** @param {CanvasRenderingContext2D} c @param {RaceLayout} g @param {number} p @param {number} height */
 function paintMaking(c, g, p, height) {
   c.strokeStyle = colours().q;
   c.lineWidth = 2;
@@ -221,7 +204,6 @@ function paintMaking(c, g, p, height) {
 
 /**
  * Paint the words under their cells, or none if not all fit.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {RaceLayout} g
  * @param {Film} film

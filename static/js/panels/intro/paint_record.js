@@ -13,12 +13,13 @@ import { settings } from "../../state/settings.js";
 import { columnsOf, fontOf } from "./geometry.js";
 import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_attention.js";
 
+/** @import {View} from "../../state/store.js" */
+
 /**
  * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Size} size
- * @param {import("../../state/store.js").View} now
+ * @param {View} now
  */
 export function paintMoment(c, size, now) {
   const words = now.seq.token_bytes.map(wordOf);
@@ -66,11 +67,10 @@ const BRACKETS = 22; // px below the cells
 
 /**
  * Paint a bracket with its id for each block that the cells lie in.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {import("./geometry.js").Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {import("../../state/store.js").View} now
+ * @param {View} now
  * @param {number} last position of the last cell
  * @param {number} written visible share of the newest cell, 0 to 1
  */
@@ -107,8 +107,7 @@ const begun = new WeakMap();
 /**
  * Return the layer and head of the picture: the chosen ones, else the ones first shown. They are fixed per run, since
  * in another head earlier tokens have other keys, which would look as if the past had changed.
- *
- * @param {import("../../state/store.js").View} now
+ * @param {View} now
  * @returns {Place}
  */
 export function headShown(now) {
@@ -120,7 +119,7 @@ export function headShown(now) {
   return { layer, head };
 }
 
-/** Keep the shown head for the run that replaces this one. @param {import("../../state/store.js").View} now */
+/** Keep the shown head for the run that replaces this one. @param {View} now */
 export function keepHead(now) {
   const { layer, head } = headShown(now);
   batch(() => ([settings.layer.value, settings.head.value] = [layer, head]));
@@ -129,8 +128,7 @@ export function keepHead(now) {
 /**
  * Return what the picture needs and can be fetched: all layers (null) of a record to choose a head, then the arrays of
  * its layer.
- *
- * @param {import("../../state/store.js").View} now
+ * @param {View} now
  * @returns {{record: number, layer: number | null}[]}
  */
 export function missingOf(now) {

@@ -31,16 +31,13 @@ import { Fan } from "./fan.js";
 import { Doors, Own, readAtOnce } from "./next_steps.js";
 import { headShown, keepHead, missingOf, paintMoment } from "./paint_record.js";
 
-/**
- * @typedef {import("../../core/film.js").Word} Word
- * @typedef {import("../../state/store.js").View} View
- */
+/** @import {Word} from "../../core/film.js" */
+/** @import {View} from "../../state/store.js" */
 
 /** Whether the alternative words are shown instead of the picture. */
 const fanOpen = signal(false);
 /**
  * Index of the word being chosen, or null.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
  */
 const taken = signal(null);
@@ -96,10 +93,7 @@ function whose() {
   return html`<i aria-hidden="true">◌</i> ${t(`connection.${store.isLoading.value ? "loading" : now}`)}`;
 }
 
-/**
- * @param {boolean} over
- * @param {boolean} open
- */
+/** @param {boolean} over @param {boolean} open */
 function saying(over, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;

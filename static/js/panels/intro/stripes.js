@@ -9,7 +9,6 @@ const FAINTEST = 0.12; // opacity of a zero, so that the cell stays visible
 
 /**
  * Draw `vector` in the hue of `kind`, or an empty cell if it is null.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Float32Array | null} vector
  * @param {"q" | "k" | "v"} kind
@@ -25,10 +24,7 @@ export function paintStripes(c, vector, kind, { x, y, width, height }) {
   }
 }
 
-/**
- * @param {Float32Array} vector
- * @param {"q" | "k" | "v"} kind
- */
+/** @param {Float32Array} vector @param {"q" | "k" | "v"} kind */
 function imageOf(vector, kind) {
   const key = `${kind}/${themeVersion.peek()}`;
   let images = drawn.get(vector);
@@ -38,10 +34,7 @@ function imageOf(vector, kind) {
   return image;
 }
 
-/**
- * @param {Float32Array} vector
- * @param {string} colour
- */
+/** @param {Float32Array} vector @param {string} colour */
 function make(vector, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = 1;

@@ -28,7 +28,6 @@ export const endOf = (index) => (index + 1 < BEATS.length ? BEATS[index + 1].fro
 
 /**
  * Progress (0 to 1, easing out) at `now` of a movement from `from` to `to`, in seconds.
- *
  * @param {number} now
  * @param {number} from
  * @param {number} to
@@ -37,20 +36,8 @@ export function eased(now, from, to) {
   return 1 - (1 - linear(now, from, to)) ** 3;
 }
 
-/**
- * The same with linear progress.
- *
- * @param {number} now
- * @param {number} from
- * @param {number} to
- */
+/** The same with linear progress. @param {number} now @param {number} from @param {number} to */
 export const linear = (now, from, to) => Math.max(0, Math.min(1, (now - from) / (to - from)));
 
-/**
- * Interpolate linearly between `a` and `b`.
- *
- * @param {number} a
- * @param {number} b
- * @param {number} t
- */
+/** Interpolate linearly between `a` and `b`. @param {number} a @param {number} b @param {number} t */
 export const between = (a, b, t) => a + (b - a) * t;

@@ -3,8 +3,9 @@
 import { grouped, secondsText } from "../../i18n/words.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
+/** @import {SequenceRow} from "../../core/log_index.js" */
+
 /**
- * @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow
  * @typedef {"request" | "client" | "status" | "submitted_in" | "prompt" | "hit" | "output" | "missed" | "waited" |
  *   "ttft" | "tpot" | "preempted"} Name
  * @typedef {{name: Name, width: number, text?: (row: SequenceRow) => string}} Column `width`: px; without `text`:
@@ -46,7 +47,6 @@ const BAR = 112; // minimum px
 /**
  * Return the columns that fit into `width` px beside the bars, and the width of the bars. Columns without any value are
  * dropped; the column used as a filter is kept.
- *
  * @param {number} width
  * @param {readonly SequenceRow[]} rows
  * @param {string | null} only

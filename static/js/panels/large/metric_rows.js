@@ -14,7 +14,8 @@ import { pointIn } from "../../kit/measure.js";
 import { bins, largestIn, overview, place } from "../../net/log_index.js";
 import { own } from "../../state/store.js";
 
-/** @typedef {import("../../core/log_index.js").Bins} Bins */
+/** @import {Bins} from "../../core/log_index.js" */
+
 /**
  * `key`: of the label; `name`: of the series; `hue`: colour of the palette; `counts`: mostly zero, so that non-zero
  * records are marked.
@@ -101,7 +102,6 @@ const labelOf = (width) => (width < NARROW ? PHONE_LABEL : LABEL);
 
 /**
  * Show the record of a bin at which the row's metric is largest.
- *
  * @param {Bins} found
  * @param {{bin: number, row: number}} where
  */
@@ -182,16 +182,11 @@ function Table({ bins: found }) {
 
 /**
  * Cached painting of everything that does not depend on the shown record.
- *
  * @type {{key: unknown[], canvas: HTMLCanvasElement} | null}
  */
 let drawn = null;
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {{bin: number, row: number} | null} pointed
- */
+/** @param {HTMLCanvasElement} canvas @param {number} width @param {{bin: number, row: number} | null} pointed */
 function paint(canvas, width, pointed) {
   const found = bins.value;
   if (!found) return;
@@ -212,12 +207,7 @@ function paint(canvas, width, pointed) {
   c.fillRect(label + pointed.bin * wide, 0, Math.max(1, wide), high);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Bins} found
- * @param {number} width
- * @param {string} font
- */
+/** @param {CanvasRenderingContext2D} c @param {Bins} found @param {number} width @param {string} font */
 function paintRows(c, found, width, font) {
   const [label, palette, count] = [labelOf(width), colours(), found.edges.length - 1];
   const wide = (width - label) / count;

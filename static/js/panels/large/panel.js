@@ -30,10 +30,9 @@ import { MetricRows } from "./metric_rows.js";
 import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 
-/**
- * @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: component that
- *   renders them
- */
+/** @import {Component} from "../../kit/html.js" */
+
+/** @param {{branches: Component, observed: boolean}} props `branches`: component that renders them */
 function Prefixes({ branches, observed }) {
   const [isOpen, setOpen] = useState(false);
   const [instance, setInstance] = useState(0);
@@ -62,13 +61,10 @@ function Prefixes({ branches, observed }) {
   </details>`;
 }
 
-/** @typedef {import("../../kit/html.js").Component} Component */
-
 /**
  * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored
  * server), `monitorHeader` (header of its run), `queries` (queries over the whole log), `branches` (largest branches of
  * the prefix cache).
- *
  * @param {{
  *   library: Component | undefined, monitor: Component, monitorHeader: Component, queries: Component,
  *   branches: Component,

@@ -13,11 +13,7 @@ import { pointIn } from "../../kit/measure.js";
 import { overview, sequences, shown } from "../../net/log_index.js";
 import { own, selected } from "../../state/store.js";
 
-/**
- * @typedef {import("../../core/pool_texture.js").Meaning} Meaning
- * @typedef {import("../../core/pool_texture.js").Order} Order
- * @typedef {import("../../core/pool_texture.js").Rgb} Rgb
- */
+/** @import {Meaning, Order, Rgb} from "../../core/pool_texture.js" */
 
 const chosen = signal(/** @type {Meaning} */ ("owner"));
 const observed = computed(() => Boolean(own.large.value?.header.observed));
@@ -114,10 +110,7 @@ function Texture() {
  * @typedef {import("../../../vendor/signals/signals.js").Signal<C>} Chosen
  */
 
-/**
- * @template {string} C
- * @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props
- */
+/** @template {string} C @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props */
 const Select = ({ label, all, now, chosen, of }) =>
   html`<label>${label} <select id=${`large-${of}`} value=${now}
     onChange=${(/** @type {Event} */ event) =>
@@ -235,7 +228,6 @@ function paint(canvas, texture, { width, height }) {
 
 /**
  * Paint the magnified surroundings of the pointed block.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {HTMLCanvasElement} texture
  * @param {import("../../kit/colour.js").Palette} palette
@@ -263,7 +255,6 @@ const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt
 
 /**
  * Sample `count` colours of a scale, from first to last.
- *
  * @param {import("../../kit/colour.js").Scale} scale
  * @param {number} count
  */

@@ -16,7 +16,8 @@ import { settings } from "../../state/settings.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { kindOf, Spans, scaleOf } from "./spans.js";
 
-/** @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow */
+/** @import {SequenceRow} from "../../core/log_index.js" */
+/** @import {Column} from "./columns.js" */
 
 /** @param {{one: SequenceRow, at: number}} props */
 function Chosen({ one, at }) {
@@ -44,7 +45,6 @@ const figuresText = (one) =>
 
 /**
  * Return the events of a sequence in order: the start of each of its spans, and its end.
- *
  * @param {SequenceRow} one
  * @returns {{record: number, text: string}[]}
  */
@@ -57,10 +57,6 @@ function turnsOf(one) {
 
 /** Text of how a sequence ended. @param {SequenceRow} one */
 const endText = (one) => t("large.chosen.end", { how: t(`timeline.end.${one.finish_reason}`) });
-
-/**
- * @typedef {import("./columns.js").Column} Column
- */
 
 const ROW = 28; // px
 const THUMB = 44; // px of a row on touch screens
@@ -146,7 +142,6 @@ export function Sequences() {
 
 /**
  * Filter and sort the rows. The order depends on the shown record only when sorted by status.
- *
  * @param {readonly SequenceRow[]} all
  * @param {number} at
  */

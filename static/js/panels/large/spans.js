@@ -4,10 +4,9 @@ import { PREEMPTED, RUNNING } from "../../core/log_index.js";
 import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 
-/**
- * @typedef {import("../../core/log_index.js").SequenceRow} SequenceRow
- * @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission
- */
+/** @import {SequenceRow} from "../../core/log_index.js" */
+
+/** @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission */
 
 const NEAR = 1000; // records shown before and after the shown one
 
@@ -16,7 +15,6 @@ export const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPT
 
 /**
  * Return the range of the bars: records around `at`, or, with `own`, from 0 to the duration of the longest request.
- *
  * @param {readonly SequenceRow[]} rows
  * @param {boolean} own
  * @param {number} at

@@ -71,7 +71,6 @@ export function layoutOf({ width, height }, { first }) {
   }
   /**
    * Place parts and gaps in order; the widest part takes the remaining space.
-   *
    * @param {Branch} of @param {(string | number)[]} parts
    */
   function fill(of, parts) {
@@ -93,7 +92,6 @@ export function layoutOf({ width, height }, { first }) {
 
 /**
  * Pool values into at most `count` cells; each cell shows the value of largest magnitude.
- *
  * @param {Float32Array} values @param {number} count
  */
 export function pooled(values, count) {
@@ -108,7 +106,6 @@ export function pooled(values, count) {
 
 /**
  * Shift texts into [0, width] and drop those closer than `gap` px to an earlier one.
- *
  * @template {{x: number, width: number}} T `x`: centre
  * @param {T[]} texts @param {number} width @param {number} gap
  */

@@ -10,13 +10,14 @@ import { askModel } from "../../net/commands.js";
 import { paced } from "../../net/paced.js";
 import { captureVersion, connection, ownIsShown, selected, sequenceView } from "../../state/store.js";
 
+/** @import {LayerCapture} from "../../core/trace.js" */
+/** @import {ResidualAnswer, ResidualStream} from "../../core/wire.js" */
+/** @import {View} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/wire.js").ResidualStream} ResidualStream
- * @typedef {import("../../core/wire.js").ResidualAnswer} ResidualAnswer
  * @typedef {{key: string, now: View, place: number}} Wanted `place`: the position
  * @typedef {Wanted & {
- *   stream: ResidualStream, work: ResidualAnswer, arrays: import("../../core/trace.js").LayerCapture,
+ *   stream: ResidualStream, work: ResidualAnswer, arrays: LayerCapture,
  *   tokenIds: number[],
  * }} Found
  * @typedef {{values: Float32Array, captured: boolean}} Vector
@@ -24,7 +25,6 @@ import { captureVersion, connection, ownIsShown, selected, sequenceView } from "
 
 /**
  * The last answer.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
  */
 const answer = signal(null);
@@ -33,7 +33,6 @@ export const answeredKey = computed(() => answer.value?.key ?? null);
 
 /**
  * The wanted selection, or the reason why nothing can be shown.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{wanted?: Wanted, problem?: string}>}
  */
 export const wanted = computed(() => {
@@ -71,24 +70,16 @@ async function computeAgain(want) {
   const tokenIds = now.seq.token_ids;
   if (!done.residual || done.token_ids.some((id, i) => id !== tokenIds[i])) return { key, problem: t("layer.waits") };
   const stream = /** @type {ResidualStream} */ (decode(asBytes(done.residual.stream)));
-  const arrays = /** @type {import("../../core/trace.js").LayerCapture} */ (
-    decode(asBytes(/** @type {Uint8Array} */ (done.arrays)))
-  );
+  const arrays = /** @type {LayerCapture} */ (decode(asBytes(/** @type {Uint8Array} */ (done.arrays))));
   return { key, found: { ...want, stream, arrays, work: done.residual, tokenIds } };
 }
 
-/**
- * Return a vector of the stream, or null if the model's layers have none.
- *
- * @param {Found} found
- * @param {string} name
- */
+/** Return a vector of the stream, or null if the model's layers have none. @param {Found} found @param {string} name */
 export const part = ({ stream }, name) => (name in stream.vectors ? stream.vectors[name].row() : null);
 
 /**
  * Return query, key, value and attention weights of the chosen head at the position: captured ones if available, else
  * recomputed.
- *
  * @param {Found} found
  */
 export function attentionOf({ now, place, arrays }) {
@@ -115,7 +106,6 @@ export function attentionOf({ now, place, arrays }) {
 /**
  * Return the token that follows the position and the first layer whose logit lens ranks it first (0: the embedding; -1:
  * none). Returns null if no token follows yet.
- *
  * @param {Found} found
  */
 export function nextToken({ now, place, stream }) {

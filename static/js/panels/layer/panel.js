@@ -16,10 +16,8 @@ import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";
 import { Product, shownPart } from "./product.js";
 
-/**
- * @typedef {import("./model.js").Found} Found
- * @typedef {import("../../core/trace.js").Candidate} Candidate
- */
+/** @import {Candidate} from "../../core/trace.js" */
+/** @import {Found} from "./model.js" */
 
 const PHONE = 560; // px of width
 const ROOMY = 400; // px of height from which three tokens per layer are listed
@@ -76,7 +74,6 @@ function Head({ found: { now, place, stream, work } }) {
 /**
  * Active ablations, and buttons that fork the run with the chosen head or layer ablated from the step that computed the
  * position.
- *
  * @param {Pick<Found, "now" | "place">} props
  */
 function Switches({ now, place }) {
@@ -123,7 +120,6 @@ function Lens({ found }) {
 
 /**
  * Return the norms of the attention and feed-forward outputs of a layer.
- *
  * @param {Found} found
  * @param {number} i index in the lens; 0 is the embedding
  */

@@ -11,9 +11,10 @@ import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 import { shownPart } from "./product.js";
 
+/** @import {Box} from "./geometry.js" */
+/** @import {Found} from "./model.js" */
+
 /**
- * @typedef {import("./model.js").Found} Found
- * @typedef {import("./geometry.js").Box} Box
  * @typedef {ReturnType<typeof layoutOf>} Layout
  * @typedef {{name: string, values: Float32Array | null, most: number, captured?: boolean, label: string, tip: string,
  *   hue?: string, below?: string | null}} Column
@@ -111,7 +112,6 @@ function columnOf(name, values, most, more) {
 
 /**
  * A vector as a heat map. `room`: px of the picture.
- *
  * @param {{one: Column, box: Box, first: boolean, room: number}} props
  */
 function Heat({ one, box, first, room }) {
@@ -162,7 +162,6 @@ function Heat({ one, box, first, room }) {
 
 /**
  * The band, its input and output, and the branches.
- *
  * @param {{layout: Layout, width: number, first: boolean, last: boolean, layer: number, parallel: boolean}} props
  */
 function Streams({ layout, width, first, last, layer, parallel }) {

@@ -15,23 +15,19 @@ import { largestOf } from "./geometry.js";
 import { attentionOf, part } from "./model.js";
 import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js";
 
-/**
- * @typedef {import("./model.js").Found} Found
- * @typedef {import("../../core/wire.js").Projection} Projection
- * @typedef {"q" | "k" | "v"} Vector
- */
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {Projection} from "../../core/wire.js" */
+/** @import {Found} from "./model.js" */
 
-/**
- * Vector whose product is shown instead of the layer's picture.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<Vector | null>}
- */
+/** @typedef {"q" | "k" | "v"} Vector */
+
+/** Vector whose product is shown instead of the layer's picture. @type {Signal<Vector | null>} */
 export const shownPart = signal(null);
 
 /** @typedef {{key: string, weights?: Projection, problem?: string}} Answer */
-/** @type {import("../../../vendor/signals/signals.js").Signal<Answer>} */
+/** @type {Signal<Answer>} */
 const answer = signal({ key: "" });
-/** @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
+/** @type {Signal<number | null>} */
 const chosenRow = signal(null); // null: the row with the largest result
 
 const AROUND = 64; // px of the lines of text around the picture
@@ -166,7 +162,6 @@ const mostOf = (products) =>
 
 /**
  * Draw a matrix with one pixel per cell.
- *
  * @param {ReturnType<typeof heatOf>} heat
  * @param {ReturnType<typeof colours>["diverging"]} scale
  */

@@ -1,5 +1,7 @@
 // Layout of a matrix product: the input above the weights, the row's products below, the result on the right. Pure.
 
+/** @import {Projection} from "../../core/wire.js" */
+
 const LEFT = 36; // px of the names
 const RIGHT = 92; // px of the two result columns
 const COLUMN = 16;
@@ -10,11 +12,8 @@ const PRODUCTS = 40; // px of the chosen row's products
 const LEAST = 64; // minimum px of the matrix
 const CELL = 2; // minimum px of a cell
 
-/** @typedef {import("../../core/wire.js").Projection} Projection */
-
 /**
  * Return the boxes in width × height; `height` is the total, which may exceed the given one.
- *
  * @param {number} width
  * @param {number} height
  * @param {number} rows
@@ -46,7 +45,6 @@ export function productLayout(width, height, rows, columns) {
 
 /**
  * Return the row at a point, and its column if the point is over the weights. Returns null beside the rows.
- *
  * @param {ReturnType<typeof productLayout>} layout
  * @param {number} x
  * @param {number} y
@@ -58,12 +56,7 @@ export function cellAt({ rows, columns, matrix, cached }, x, y) {
   return { row, column };
 }
 
-/**
- * Compute weight · x + bias.
- *
- * @param {Projection} weights
- * @param {Float32Array} reads
- */
+/** Compute weight · x + bias. @param {Projection} weights @param {Float32Array} reads */
 export function productsOf({ weight, bias }, reads) {
   const made = Float32Array.from(bias.row());
   for (let i = 0; i < made.length; i++) weight.row(i).forEach((w, j) => (made[i] += w * reads[j]));
@@ -72,7 +65,6 @@ export function productsOf({ weight, bias }, reads) {
 
 /**
  * Pool a matrix to the available cells; each shows the value of largest magnitude.
- *
  * @param {import("../../core/ndarray.js").NdArray} weight [D, n]
  * @param {number} width px
  * @param {number} height

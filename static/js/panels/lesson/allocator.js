@@ -12,11 +12,7 @@ import { own } from "../../state/run.js";
 import { BlockManager } from "./block_manager.js";
 import { useNews } from "./follow.js";
 
-/**
- * @typedef {import("../../state/lessons.js").ToldWork} ToldWork
- * @typedef {import("../../core/wire.js").BlockMove} BlockMove
- * @typedef {import("../../core/wire.js").Verdict} Verdict
- */
+/** @import {BlockMove, ToldWork, Verdict} from "../../core/wire.js" */
 
 /** The current list, and the item it belongs to. */
 const list = signal(/** @type {{item: number, moves: BlockMove[]}} */ ({ item: -1, moves: [] }));
@@ -86,7 +82,6 @@ function Tasks({ item }) {
 
 /**
  * A submitted list with a verdict for each operation.
- *
  * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
  *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
  */

@@ -8,19 +8,15 @@ import { html } from "../../kit/html.js";
 import { drafted, moveOf, TOOLS, tapped } from "./block_moves.js";
 import { draggable, dragged, Ghost } from "./drag.js";
 
-/**
- * @typedef {import("./block_moves.js").BlockMove} BlockMove
- * @typedef {import("./block_moves.js").Draft} Draft
- * @typedef {import("./block_moves.js").Held} Held
- * @typedef {import("./block_moves.js").Kind} Kind
- * @typedef {import("./block_moves.js").Target} Target
- */
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {BlockMove} from "../../core/wire.js" */
+/** @import {Draft, Held, Kind, Target} from "./block_moves.js" */
 
 const AHEAD = 5; // blocks at the head of the free queue that are always shown; of the others, only those with a hash
 
-/** @type {import("../../../vendor/signals/signals.js").Signal<Kind>} */
+/** @type {Signal<Kind>} */
 const tool = signal("allocate");
-/** @type {import("../../../vendor/signals/signals.js").Signal<Held | null>} */
+/** @type {Signal<Held | null>} */
 const held = signal(null);
 
 /**
@@ -99,7 +95,6 @@ function turn(event) {
 
 /**
  * A block: its id, whether it has a hash, its fill level and its reference count.
- *
  * @param {{
  *   draft: Draft, size: number, tap: (one: Held) => void, drop: (move: BlockMove | null) => void, block: number,
  *   from: number | "queue", head: boolean,
@@ -129,12 +124,7 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
     }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;
 }
 
-/**
- * Return the drop target of a released block.
- *
- * @param {Element | null} under
- * @returns {Target | null}
- */
+/** Return the drop target of a released block. @param {Element | null} under @returns {Target | null} */
 function targetOf(under) {
   const tools = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=tool]") ?? null);
   if (tools) return { kind: "tool", tool: /** @type {Kind} */ (tools.dataset.tool) };

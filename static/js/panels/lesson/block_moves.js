@@ -1,9 +1,10 @@
 // The learner's list of operations, and the tables and free queue after it. The server judges whether the operations
 // are legal. Pure.
 
+/** @import {BlockMove} from "../../core/wire.js" */
+/** @import {State} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../core/wire.js").BlockMove} BlockMove
- * @typedef {import("../../state/store.js").State} State
  * @typedef {BlockMove["kind"]} Kind
  * @typedef {number | "queue"} From a sequence's table, or the free queue
  * @typedef {{block: number, from: From}} Held the block being moved
@@ -17,13 +18,7 @@
 /** @type {Kind[]} */
 export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
 
-/**
- * Apply a list of operations to `state`.
- *
- * @param {State} state
- * @param {BlockMove[]} moves
- * @returns {Draft}
- */
+/** Apply a list of operations to `state`. @param {State} state @param {BlockMove[]} moves @returns {Draft} */
 export function drafted(state, moves) {
   /** @type {Draft} */
   const draft = {
@@ -81,7 +76,6 @@ function follow(draft, { kind, block, seq, source }) {
 
 /**
  * Return the operation for dropping a block on a target with a tool, or null if there is none.
- *
  * @param {Kind} tool
  * @param {Held} held
  * @param {Target} target
@@ -103,7 +97,6 @@ export function moveOf(tool, { block, from }, target) {
 
 /**
  * Return the result of tapping a block: an operation, or the block to hold.
- *
  * @param {Kind} tool
  * @param {Held | null} held
  * @param {Held} tapped

@@ -3,9 +3,7 @@
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
 
-/**
- * @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels
- */
+/** @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels */
 
 const SLACK = 6; // px that a press may move and still count as a tap
 
@@ -17,7 +15,6 @@ export const dragged = computed(() => drag.value?.moved ?? false);
 
 /**
  * Return the handlers of a draggable element. Touch scrolls unless it starts on a part with `data-grip`.
- *
  * @param {string} text text of the ghost
  * @param {(under: Element | null, y: number) => void} letGo
  */

@@ -7,7 +7,6 @@ const EDGE = 20; // px between new parts and the edges of the lesson
 
 /**
  * Scroll the range between two elements into view, and focus it if the focused element is gone.
- *
  * @param {Element} first
  * @param {Element} last
  * @param {boolean} [isMoved] whether the scroll is animated
@@ -27,7 +26,6 @@ export function follow(first, last, isMoved = true) {
 
 /**
  * Return a ref for an element that is scrolled into view each time `count` grows.
- *
  * @param {number} count
  * @param {boolean} isLast whether the lesson continues after it; the whole new range is then scrolled into view
  *   elsewhere

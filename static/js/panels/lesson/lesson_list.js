@@ -10,6 +10,8 @@ import { isEmbedded } from "../../state/embedded.js";
 import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 
+/** @import {Result} from "../../state/lessons.js" */
+
 export function LessonList() {
   const all = cards.value;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -51,7 +53,7 @@ function OnceMore() {
   </button></li>`;
 }
 
-/** @param {{card: import("../../state/lessons.js").Card}} props */
+/** @param {{card: import("../../core/wire.js").Card}} props */
 function Entry({ card }) {
   const way = storedProgress.value[card.id];
   const isTest = card.kind !== "lesson";
@@ -69,8 +71,6 @@ function Entry({ card }) {
 }
 
 // Learning gain: the questions by kind before the first lesson and after the last one, side by side.
-
-/** @typedef {import("../../state/lessons.js").Result} Result */
 
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };

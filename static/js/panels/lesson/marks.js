@@ -12,10 +12,10 @@ import { shownPart } from "../../state/lessons.js";
 import { drawnIndex, log, sequenceView, state } from "../../state/store.js";
 import { choose, marks } from "./prediction.js";
 
+/** @import {Box} from "../../kit/anchors.js" */
+/** @import {Mark, Place} from "./prediction.js" */
+
 /**
- * @typedef {import("../../kit/anchors.js").Box} Box
- * @typedef {import("./prediction.js").Mark} Mark
- * @typedef {import("./prediction.js").Place} Place
  * @typedef {Mark & {box: Box, level: number, side: "left" | "middle" | "right"}} Drawn `level`: index
  *   among stacked labels or lines; `side`: side of the figure that its label must not cross
  */
@@ -97,7 +97,6 @@ function sideOf({ x, width }, frame) {
 
 /**
  * Align a label of tokens with their right edge, unless it would cover the row names and there is more room behind.
- *
  * @param {Box} box @param {number} right @returns {Drawn["side"]}
  */
 function sideOfTokens({ x, width }, right) {

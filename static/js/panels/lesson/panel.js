@@ -19,6 +19,10 @@ import { Gain, LessonList } from "./lesson_list.js";
 import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 
+/** @import {ToldDo} from "../../core/wire.js" */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {Item, Opened} from "../../state/lessons.js" */
+
 /**
  * @typedef {{
  *   tag: string, children: Node[], figure?: string, record?: number | null, setting?: string, thing?: string,
@@ -33,10 +37,7 @@ const words = (nodes) => nodes.map((node) => (typeof node === "string" ? node : 
 /** @param {{nodes: Node[]}} props */
 const Blocks = ({ nodes }) => html`<div class="lesson-text">${nodes.map(drawn)}</div>`;
 
-/**
- * @param {Node} node
- * @returns {import("../../kit/html.js").Children}
- */
+/** @param {Node} node @returns {Children} */
 function drawn(node) {
   if (typeof node === "string") return node;
   const inside = node.children.map(drawn);
@@ -44,10 +45,7 @@ function drawn(node) {
   return html`<${node.tag}>${inside}<//>`;
 }
 
-/**
- * @param {Element} node
- * @param {import("../../kit/html.js").Children} inside
- */
+/** @param {Element} node @param {Children} inside */
 function link(node, inside) {
   if (node.figure !== undefined) {
     const { record } = node;
@@ -62,11 +60,6 @@ function link(node, inside) {
   const href = ofServer ? `.${node.href}` : node.href;
   return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
-
-/**
- * @typedef {import("../../state/lessons.js").Item} Item
- * @typedef {import("../../state/lessons.js").Opened} Opened
- */
 
 const READ = new Set(["text", "show"]); // items that do not wait for the learner
 const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
@@ -185,11 +178,7 @@ function LessonItem({ item }) {
   return null;
 }
 
-/**
- * An action of the lesson: a button that triggers it, then a note that it was done.
- *
- * @param {{item: import("../../state/lessons.js").ToldDo}} props
- */
+/** An action of the lesson: a button that triggers it, then a note that it was done. @param {{item: ToldDo}} props */
 function Do({ item }) {
   const { verb, count, until, rank, keep, changes, lanes } = item.action;
   const values = {
@@ -218,8 +207,7 @@ function Do({ item }) {
 
 /**
  * Number of records that the run reached, as a link if that run is on stage.
- *
- * @param {{moment: NonNullable<import("../../state/lessons.js").ToldDo["moment"]>}} props
+ * @param {{moment: NonNullable<ToldDo["moment"]>}} props
  */
 function Reached({ moment: { run, records } }) {
   const isShown = currentLesson.value?.items.every((item) => !("moment" in item) || (item.moment?.run ?? 0) <= run);
@@ -235,7 +223,7 @@ function untilText(until, n) {
   return hasText(key) ? t(key, { n }) : t("lesson.until.other", { operation: until });
 }
 
-/** @param {{item: import("../../state/lessons.js").ToldSandbox}} props */
+/** @param {{item: import("../../core/wire.js").ToldSandbox}} props */
 function Sandbox({ item }) {
   const now = currentLesson.value;
   const isHere = checkpoint.value === item;

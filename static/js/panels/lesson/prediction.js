@@ -7,9 +7,10 @@ import { checkpoint, currentLesson } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 
+/** @import {ToldAsk} from "../../core/wire.js" */
+/** @import {Item} from "../../state/lessons.js" */
+
 /**
- * @typedef {import("../../state/lessons.js").Item} Item
- * @typedef {import("../../state/lessons.js").ToldAsk} ToldAsk
  * @typedef {NonNullable<import("../../core/wire.js").ToldOption["place"]>} Place
  * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's
  *   answer, the outcome in the log, or both
@@ -55,7 +56,6 @@ export function turnTo(item) {
 
 /**
  * Group the questions by the action that decides them, newest action first.
- *
  * @param {Item[]} items
  * @returns {ToldAsk[][]}
  */
@@ -71,7 +71,7 @@ export function questionsByAction(items) {
   return found.reverse().filter((group) => group.length);
 }
 
-/** Whether the action starts another run. @param {import("../../state/lessons.js").ToldDo} item */
+/** Whether the action starts another run. @param {import("../../core/wire.js").ToldDo} item */
 const isAnew = ({ action }) => action.verb === "restart" || action.verb === "fork";
 
 /** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
@@ -101,11 +101,7 @@ const marksOf = (item) =>
     return role ? [{ item, option, place, role }] : [];
   });
 
-/**
- * @param {ToldAsk} item
- * @param {number} option
- * @returns {Role | null}
- */
+/** @param {ToldAsk} item @param {number} option @returns {Role | null} */
 function roleOf(item, option) {
   const isMine = item.given.includes(option);
   if (isOpen(item)) {
@@ -118,7 +114,6 @@ function roleOf(item, option) {
 
 /**
  * Select an answer, to be submitted later. In a class it is submitted at once.
- *
  * @param {ToldAsk} item
  * @param {number} option -1: not sure
  */

@@ -13,12 +13,7 @@ import { own } from "../../state/run.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
 
-/**
- * @typedef {import("../../state/lessons.js").ToldMend} ToldMend
- * @typedef {import("../../core/wire.js").Mended} Mended
- * @typedef {import("../../core/wire.js").Move} Move
- * @typedef {import("../../core/wire.js").TurnRun} TurnRun
- */
+/** @import {Mended, Move, ToldMend, TurnRun} from "../../core/wire.js" */
 
 /** The current moves, and the item they belong to. */
 const list = signal(/** @type {{item: number, moves: Move[]}} */ ({ item: -1, moves: [] }));
@@ -57,16 +52,11 @@ export function PromptOrder({ item }) {
   </div>`;
 }
 
-/**
- * The button that made the last move, or the dropped part.
- *
- * @typedef {{turn: number, part: string, by: number}} Held
- */
+/** The button that made the last move, or the dropped part. @typedef {{turn: number, part: string, by: number}} Held */
 
 /**
  * The prompts in their current order, and the moves behind it. The focus stays on the pressed button, and the new order
  * is announced.
- *
  * @param {{item: ToldMend, moves: Move[], set: (moves: Move[]) => void}} props
  */
 function Board({ item, moves, set }) {
@@ -122,7 +112,6 @@ function Board({ item, moves, set }) {
 
 /**
  * A part of a prompt. A movable part can be dragged, or moved by one with its buttons or the arrow keys on them.
- *
  * @param {{
  *   turn: number, lines: string[], at: number, isMovable: boolean, diverges: boolean,
  *   onMove: (move: Move, by: Held) => void,
@@ -181,7 +170,6 @@ const Moves = ({ moves, set }) =>
 
 /**
  * Result of a session that was run: the hits of each turn, and where it diverges.
- *
  * @param {{told: Mended, item: ToldMend, isShown: boolean}} props `isShown`: its run is the one on stage
  */
 function Ran({ told, item: { before, block_size }, isShown }) {

@@ -11,10 +11,7 @@ import { own } from "../../state/run.js";
 import { useNews } from "./follow.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
 
-/**
- * @typedef {import("../../state/lessons.js").ToldAsk} ToldAsk
- * @typedef {import("../../core/wire.js").ToldOption} ToldOption
- */
+/** @import {ToldAsk, ToldOption} from "../../core/wire.js" */
 
 const GAZE = 5000; // ms for which the outcome of the previous question stays before the marks of the next one
 
@@ -121,7 +118,6 @@ function Verdict({ item }) {
 
 /**
  * Show the deciding record, with the learner's answer marked in the picture.
- *
  * @param {ToldAsk} item
  * @param {number} record
  */

@@ -7,7 +7,7 @@ import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
 import { isSite, siteRecording } from "../../state/site.js";
 
-/** @typedef {import("../../net/library.js").Entry} Entry */
+/** @import {Entry} from "../../net/library.js" */
 
 /** Name of a recording in the page's language, if it has a title. @param {Entry} entry */
 export const shownName = (entry) => (entry.title ? inLanguage(entry.title) : entry.name);
@@ -44,7 +44,6 @@ export function Details({ entry }) {
 
 /**
  * Exports for other programs. An export that this server cannot write names the missing package.
- *
  * @param {{id: string}} props
  */
 function Exports({ id }) {
@@ -77,7 +76,6 @@ const tagsIn = (text) => {
 
 /**
  * Parser and formatter of each field.
- *
  * @type {Record<Field, {
  *   read: (text: string, entry: Entry) => string | string[], write: (entry: Pick<Entry, Field>) => string,
  * }>}
@@ -91,7 +89,6 @@ const NAMES = ["name", "tags"];
 
 /**
  * Form for name and tags. A field is saved on blur or Enter; the typed text is kept until the server confirms it.
- *
  * @param {{entry: Entry}} props
  */
 function Names({ entry }) {

@@ -12,7 +12,7 @@ import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { Details, shownName } from "./details.js";
 
-/** @typedef {import("../../net/library.js").Entry} Entry */
+/** @import {Entry} from "../../net/library.js" */
 
 export function Panel() {
   useEnlargedWhereLow();
@@ -137,7 +137,6 @@ function Row({ entry, open, toggle }) {
 
 /**
  * Return facts about a recording: source, model, size, date, and its end if it was not stopped normally.
- *
  * @param {Entry} entry
  */
 function factsOf({ source, summary, ended, added, recording }) {

@@ -19,13 +19,14 @@ import { isAsked } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { LatentFormula } from "./latents.js";
 
-/** @typedef {import("../../kit/html.js").Children} Children */
+/** @import {Header, Memory} from "../../core/trace.js" */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {State} from "../../state/store.js" */
 
 /**
  * 2 · L · Hkv · D · bytes with the numbers of this model; (D + Dv) if values have another width, + scale if vectors
  * have scales.
- *
- * @param {{header: import("../../core/trace.js").Header}} props
+ * @param {{header: Header}} props
  */
 function Formula({ header }) {
   const k = kvTerms(header);
@@ -97,12 +98,7 @@ const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 const States = lazyPanel(() => import("./states.js"), "memory");
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
-/**
- * @typedef {import("../../core/trace.js").Header} Header
- * @typedef {import("../../core/trace.js").Memory} Memory
- * @typedef {import("../../state/store.js").State} State
- * @typedef {NonNullable<import("../../state/store.js").Selection["figure"]>} FigureName
- */
+/** @typedef {NonNullable<import("../../core/provenance/types.js").Selection["figure"]>} FigureName */
 
 export function Figures() {
   const header = log.value?.header;
@@ -154,7 +150,6 @@ export function Figures() {
 
 /**
  * A row of figures. Clicking it selects the figure; the tooltip shows exact bytes.
- *
  * @param {{kind: FigureName, name: Children, bytes: number, note: string, formula: string}} props
  */
 function Figure({ kind, name, bytes, note, formula }) {
@@ -174,7 +169,6 @@ const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1
 
 /**
  * Both usage figures. Cached blocks that no sequence holds count as free although they are not empty.
- *
  * @param {{m: Memory}} props
  */
 function Usage({ m }) {
@@ -194,7 +188,6 @@ function Usage({ m }) {
 /**
  * Bars of the memory that this run holds and of a contiguous reservation for the same requests, to one scale. `total`:
  * capacity of the pools in bytes.
- *
  * @param {{header: Header, now: State, m: Memory, total: number}} props
  */
 function Bars({ header, now, m, total }) {
@@ -265,7 +258,6 @@ function Bars({ header, now, m, total }) {
 
 /**
  * Text about the blocks that every layer would hold, as the layers with full attention do.
- *
  * @param {Header} header
  * @param {State} now
  * @param {Memory} m

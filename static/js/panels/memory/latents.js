@@ -4,9 +4,10 @@ import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 
+/** @import {Children} from "../../kit/html.js" */
+
 /**
  * L · d · bytes with the numbers of this model; + scale if a vector has one.
- *
  * @param {{terms: import("../../core/metrics.js").KvTerms}} props
  */
 export function LatentFormula({ terms: k }) {
@@ -15,7 +16,7 @@ export function LatentFormula({ terms: k }) {
   const formula = scaled ? "L · (d · bytes + scale)" : "L · d · bytes";
   /** @param {number} n */
   const number = (n) => html`<mn>${grouped(n)}</mn>`;
-  /** @type {(vector: import("../../kit/html.js").Children, scale: import("../../kit/html.js").Children) => any} */
+  /** @type {(vector: Children, scale: Children) => any} */
   const kept = (vector, scale) =>
     scaled ? html`<mrow><mo>(</mo>${vector}<mo>+</mo>${scale}<mo>)</mo></mrow>` : vector;
   return html`<p class="formula" aria-label=${t("memory.formula.latent")}>

@@ -18,16 +18,13 @@ import { paintPool } from "./pool_paint.js";
 import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 
+/** @import {State} from "../../state/store.js" */
+/** @import {Layout} from "./pool_geometry.js" */
+
 const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow keys
 
 /**
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_geometry.js").Layout} Layout
- */
-
-/**
  * The current layout, for overlays that connect to its blocks; null before the first measurement.
- *
  * @type {{layout: Layout | null}}
  */
 export const onScreen = { layout: null };
@@ -115,7 +112,6 @@ function Queued({ now: { running, waiting } }) {
 
 /**
  * Invisible, focusable buttons with names, for keyboards and screen readers.
- *
  * @param {{now: State, layout: Layout}} props
  */
 function Buttons({ now, layout }) {
@@ -132,7 +128,6 @@ function Buttons({ now, layout }) {
 
 /**
  * Button of a block. `lines`: its description.
- *
  * @param {{
  *   block: State["blocks"][number], layout: Layout, lines: string[], current: boolean, onMove: (id: number) => void,
  * }} props
@@ -177,21 +172,13 @@ function BlockButton({ block, layout, lines, current, onMove }) {
   ></button>`;
 }
 
-/**
- * Centre of the upper edge.
- *
- * @param {Element} element
- * @returns {[number, number]}
- */
+/** Centre of the upper edge. @param {Element} element @returns {[number, number]} */
 function centre(element) {
   const box = element.getBoundingClientRect();
   return [box.left + box.width / 2, box.top];
 }
 
-/**
- * @param {PointerEvent} event
- * @param {Layout | null} layout
- */
+/** @param {PointerEvent} event @param {Layout | null} layout */
 function hover(event, layout) {
   const now = state.value;
   const hit = hitOf(event, layout);
@@ -203,19 +190,13 @@ function hover(event, layout) {
   tipAt(event.clientX, event.clientY, lines);
 }
 
-/**
- * @param {MouseEvent} event
- * @param {Layout | null} layout
- */
+/** @param {MouseEvent} event @param {Layout | null} layout */
 function pick(event, layout) {
   const hit = hitOf(event, layout);
   if (hit) select(targetOf(hit.block, hit.offset));
 }
 
-/**
- * @param {MouseEvent} event
- * @param {Layout | null} layout
- */
+/** @param {MouseEvent} event @param {Layout | null} layout */
 function hitOf(event, layout) {
   if (!layout) return null;
   const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));

@@ -53,7 +53,6 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 
 /**
  * Lay out one pool, or several stacked pools.
- *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
@@ -74,7 +73,6 @@ export function layoutOf(groups, size, width, height, titled) {
 
 /**
  * Lay out cells of height `tall` that are at least `least` wide, wider if a block's own line needs the space.
- *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
@@ -124,7 +122,6 @@ const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.cei
 
 /**
  * Lay out squares, or bars of full width for few blocks; slots are side by side within.
- *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
@@ -230,7 +227,6 @@ function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
 
 /**
  * Return the neighbouring block. Left and right run over all blocks; up and down keep the column across groups.
- *
  * @param {Pick<Grid, "parts" | "columns">} grid
  * @param {number} group index of the group of block `id`
  * @param {number} id
@@ -253,11 +249,7 @@ function neighbourOf({ parts, columns }, group, id, key) {
   return other.first + Math.min(row * columns + column, other.count - 1);
 }
 
-/**
- * @param {Grid} grid
- * @param {SlotIn} slotIn
- * @returns {Layout["hit"]}
- */
+/** @param {Grid} grid @param {SlotIn} slotIn @returns {Layout["hit"]} */
 function hitOf(grid, slotIn) {
   return (x, y) => {
     const column = Math.floor((x - EDGE) / grid.stepX);

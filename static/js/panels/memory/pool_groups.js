@@ -9,8 +9,9 @@ import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { layer, log, record } from "../../state/store.js";
 
+/** @import {State} from "../../state/store.js" */
+
 /**
- * @typedef {import("../../state/store.js").State} State
  * @typedef {State["block_groups"][number]} Group
  * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures
  */
@@ -51,11 +52,7 @@ const isLost = ({ instance }) => record.value?.kind === "lost" && (record.value.
 /** @param {Event} event */
 const stop = (event) => event.stopPropagation(); // keep the event from the map below
 
-/**
- * @param {Group} group
- * @param {Figures} figures
- * @param {number} size
- */
+/** @param {Group} group @param {Figures} figures @param {number} size */
 function lines(group, figures, size) {
   const said = [
     t(isOfStates(group) ? "group.held.states" : "group.held.tip", {

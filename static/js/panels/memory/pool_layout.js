@@ -2,10 +2,9 @@
 
 import { layoutOf } from "./pool_geometry.js";
 
-/**
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- */
+/** @import {Layout} from "./pool_geometry.js" */
+
+/** @typedef {import("../../state/store.js").State["block_groups"][number]} Group */
 
 const GAP = 14; // px between two pools
 const LEAST = 136; // minimum px of a pool
@@ -13,7 +12,6 @@ const LEAST = 136; // minimum px of a pool
 /**
  * Return the width of each of several pools side by side. Returns null if there is only one, they do not fit, or they
  * differ.
- *
  * @param {Group[]} groups
  * @param {number} width
  */
@@ -63,7 +61,6 @@ function besideEachOther(one, total, count, width) {
 /**
  * Return the largest layout of the blocks of `groups`, with `size` slots each, that fits in width × height. A pool with
  * too many blocks exceeds `height` and scrolls.
- *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width

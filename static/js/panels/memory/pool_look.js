@@ -3,14 +3,12 @@
 import { writeProgress } from "../../kit/anchors.js";
 import { progressOf } from "./pool_motion.js";
 
-const LANDS = 0.85; // share of the flight at which the slot begins to fill
+/** @import {Op} from "../../core/trace.js" */
+/** @import {Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Slots} from "./pool_shadow.js" */
 
-/**
- * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_shadow.js").Slots} Slots
- */
+const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * @template {Op["type"]} [T=Op["type"]]
@@ -33,7 +31,6 @@ const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * Return the look at rest of a block of `size` slots held by the sequences `owners`.
- *
  * @param {State["blocks"][number]} block
  * @param {number[]} owners
  * @param {number} size
@@ -52,7 +49,6 @@ export function restingLook(block, owners, size) {
 
 /**
  * Apply a block's motions, at their current progress, to its look before the record.
- *
  * @param {Look} look
  * @param {Motion[]} motions
  * @param {Progress} phases
@@ -120,11 +116,7 @@ const CHANGES = {
   release: giveBack,
 };
 
-/**
- * @param {Look} look
- * @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion
- * @param {number} p
- */
+/** @param {Look} look @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion @param {number} p */
 function giveBack(look, { op }, p) {
   leave(look, op.seq_id, p);
   if (!op.to) return; // other sequences still hold it
@@ -132,20 +124,12 @@ function giveBack(look, { op }, p) {
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
 }
 
-/**
- * @param {Look} look
- * @param {Slots} slots
- * @param {(slot: number) => number} level
- */
+/** @param {Look} look @param {Slots} slots @param {(slot: number) => number} level */
 function fillTo(look, [first, end], level) {
   for (let slot = first; slot < end; slot++) look.fill[slot] = level(slot);
 }
 
-/**
- * @param {Look} look
- * @param {number} seq
- * @param {number} p
- */
+/** @param {Look} look @param {number} seq @param {number} p */
 function leave(look, seq, p) {
   look.owners = look.owners
     .map((o) => (o.seq === seq ? { seq, share: o.share * (1 - p) } : o))

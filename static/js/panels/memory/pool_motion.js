@@ -5,19 +5,14 @@ import { groupOf } from "../../core/groups.js";
 import { givesBack } from "../../core/operation_kinds.js";
 import { Shadow } from "./pool_shadow.js";
 
-/**
- * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../state/playhead.js").Phase} Phase
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_shadow.js").Slots} Slots
- */
+/** @import {Op, StepRecord} from "../../core/trace.js" */
+/** @import {Phase, Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Slots} from "./pool_shadow.js" */
 
 /**
  * Effect of an operation on one block. `at`: index of the operation in its record; [from, to]: the motion's share of
  * its phase; `slots`: slots that it fills; `ahead`: positions that a write has filled in previous blocks.
- *
  * @template {Op["type"]} [T=Op["type"]]
  * @typedef {{
  *   op: Extract<Op, {type: T}>, at: number, block: number, phase: Phase, from: number, to: number, slots: Slots,
@@ -76,7 +71,6 @@ const OVERLAP = 0.35; // progress of a motion at which the next one of its phase
 /**
  * Return the motions of a record by block. Operations on one block run in sequence, e.g. a block loses its hash before
  * it is allocated.
- *
  * @param {State} before
  * @param {StepRecord} record
  * @returns {Motions}
@@ -116,13 +110,7 @@ export function motionsOf(before, record) {
   return blocks;
 }
 
-/**
- * Return the list of `key`, created empty if missing.
- *
- * @template K, V
- * @param {Map<K, V[]>} map
- * @param {K} key
- */
+/** Return the list of `key`, created empty if missing. @template K, V @param {Map<K, V[]>} map @param {K} key */
 function listOf(map, key) {
   const known = map.get(key);
   if (known) return known;
@@ -134,7 +122,6 @@ function listOf(map, key) {
 
 /**
  * Synchronize both sides of a copy.
- *
  * @param {Motion} source
  * @param {Motion[]} copies motions of the destination block
  */
@@ -145,7 +132,6 @@ function together(source, copies) {
 
 /**
  * Assign each unit of a phase its share of time, in sequence with overlap; writes run simultaneously.
- *
  * @param {Motion[][]} units
  * @param {boolean} together
  */
@@ -160,24 +146,14 @@ function spread(units, together) {
   });
 }
 
-/**
- * Return the progress of a motion in [0, 1].
- *
- * @param {Motion} motion
- * @param {Progress} phases
- */
+/** Return the progress of a motion in [0, 1]. @param {Motion} motion @param {Progress} phases */
 export function progressOf(motion, phases) {
   const now = phases[motion.phase];
   if (now >= 1) return 1; // rounding: the shares of a phase may not sum to exactly 1
   return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
 }
 
-/**
- * Return the blocks that are currently moving.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the blocks that are currently moving. @param {Motions} motions @param {Progress} phases */
 export function travelling(motions, phases) {
   /** @type {Travelling[]} */
   const found = [];
@@ -189,10 +165,7 @@ export function travelling(motions, phases) {
   return found;
 }
 
-/**
- * @param {Motion} motion
- * @returns {(Way & {seq: number | null}) | null} null if the block does not move
- */
+/** @param {Motion} motion @returns {(Way & {seq: number | null}) | null} null if the block does not move */
 function wayOf({ op, block }) {
   if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
   if (givesBack(op)) return op.to ? { kind: "give", seq: op.seq_id, end: op.to } : null;
@@ -205,12 +178,7 @@ function wayOf({ op, block }) {
   return null;
 }
 
-/**
- * Return the bytes received from other instances so far.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the bytes received from other instances so far. @param {Motions} motions @param {Progress} phases */
 export function receivedBytes(motions, phases) {
   let bytes = 0;
   for (const motion of [...motions.values()].flat())
@@ -218,12 +186,7 @@ export function receivedBytes(motions, phases) {
   return bytes;
 }
 
-/**
- * Return the blocks that are currently becoming shared.
- *
- * @param {Motions} motions
- * @param {Progress} phases
- */
+/** Return the blocks that are currently becoming shared. @param {Motions} motions @param {Progress} phases */
 export function comingToShare(motions, phases) {
   /** @type {Set<number>} */
   const found = new Set();
@@ -237,7 +200,6 @@ export function comingToShare(motions, phases) {
 /**
  * Return the free queues during the record, one per block group: the previous ones without removed and with returned
  * blocks.
- *
  * @param {State} before
  * @param {Motions} motions
  * @param {Progress} phases

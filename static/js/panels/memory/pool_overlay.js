@@ -12,15 +12,12 @@ import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
+/** @import {State} from "../../state/store.js" */
+/** @import {Box, Layout} from "./pool_geometry.js" */
+/** @import {Travelling} from "./pool_motion.js" */
+
 const FEW = 6; // total table entries up to which all lines are drawn
 const SEVERAL = 64; // lines up to which they are drawn; above, only frames
-
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("./pool_motion.js").Travelling} Travelling
- * @typedef {import("../../state/store.js").State} State
- */
 
 /**
  * Context of the overlay's painters: canvas `c` over `map`, whose pool is at (`left`, `top`) in the overlay's pixels
@@ -46,10 +43,7 @@ export function Overlay() {
   return html`<div class="pool-overlay" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
 }
 
-/**
- * @param {HTMLElement} box
- * @param {import("../../kit/canvas.js").Size} size
- */
+/** @param {HTMLElement} box @param {import("../../kit/canvas.js").Size} size */
 function paint(box, { width, height }) {
   const canvas = box.querySelector("canvas");
   const map = box.parentElement;
@@ -69,13 +63,7 @@ function paint(box, { width, height }) {
   paintBytes(place, pieces, receivedBytes(now.motions, phasesNow()));
 }
 
-/**
- * Return the box of a block's slots in the overlay's pixels.
- *
- * @param {Place} place
- * @param {number} id
- * @returns {Box}
- */
+/** Return the box of a block's slots in the overlay's pixels. @param {Place} place @param {number} id @returns {Box} */
 function boxOf({ layout, left, top }, id) {
   const at = layout.blockAt(id);
   const slots = layout.level === "slots";
@@ -89,7 +77,6 @@ function boxOf({ layout, left, top }, id) {
 
 /**
  * Return the box of an element of the map in the overlay's pixels, or null if it is missing, hidden or scrolled away.
- *
  * @param {Place} place
  * @param {string} selector
  * @returns {Box | null}
@@ -106,7 +93,6 @@ function elementBox({ map, origin }, selector) {
 /**
  * Return the lines to draw: those of the selection, else all of the shown layer's block group if there are few; if
  * there are more, those of tables with a block in `shared`.
- *
  * @param {State} now
  * @param {Set<number>} shared
  */
@@ -131,7 +117,6 @@ function wantedLines(now, shared) {
 
 /**
  * Paint a line from the upper edge of a table entry to the lower edge of its block.
- *
  * @param {Place} place
  * @param {Line} line
  */
@@ -161,7 +146,6 @@ function paintLine(place, { seq, group, logical, block: id, strong }) {
 
 /**
  * Gradient that is strong at the ends of a line and faint where it crosses unrelated blocks.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string} colour
  * @param {number} y0
@@ -182,7 +166,6 @@ function fading(c, colour, y0, y1) {
 
 /**
  * Return the boxes where a moving block starts and ends; null if not visible.
- *
  * @param {Place} place
  * @param {Travelling} piece
  * @returns {[Box | null, Box | null]}
@@ -210,12 +193,7 @@ function endsOf(place, piece) {
   }
 }
 
-/**
- * Selector of the free queue of a block's group.
- *
- * @param {Place} place
- * @param {number} block
- */
+/** Selector of the free queue of a block's group. @param {Place} place @param {number} block */
 const queueOf = ({ now }, block) => `.queue[data-group="${groupOf(now.block_groups, block)}"]`;
 
 /** @type {(place: Place, queue: string, end: "front" | "back") => Box | null} */
@@ -229,7 +207,6 @@ const cpuBox = (place, id) =>
 
 /**
  * Box on a tier's shelf, at most as wide as a block.
- *
  * @type {(place: Place, medium: "cpu" | "disk", own: Box) => Box | null}
  */
 function shelfBox(place, medium, own) {
@@ -239,7 +216,6 @@ function shelfBox(place, medium, own) {
 
 /**
  * Paint the bytes received in this record beside the blocks in transfer.
- *
  * @param {Place} place
  * @param {Travelling[]} pieces
  * @param {number} bytes
@@ -267,7 +243,6 @@ function paintBytes(place, pieces, bytes) {
 
 /**
  * Paint a moving block, whose size changes from source to destination.
- *
  * @param {Place} place
  * @param {Travelling} piece
  */

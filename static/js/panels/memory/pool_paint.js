@@ -11,14 +11,11 @@ import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.j
 import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
+/** @import {Box, Layout} from "./pool_geometry.js" */
+/** @import {Look} from "./pool_look.js" */
+
 const SMALL = "10px system-ui, sans-serif";
 const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
-
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_geometry.js").Layout} Layout
- * @typedef {import("./pool_look.js").Look} Look
- */
 
 /**
  * Context of the painters: the scene and its progress, slot reads with their brightness, and slots per block.
@@ -32,7 +29,6 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and textur
 
 /**
  * Paint the whole pool at the current progress of its record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Layout} layout
  */
@@ -69,7 +65,6 @@ function paintSlots(frame) {
 
 /**
  * Paint a block's own line: id, reference count, hash mark, place in the free queue.
- *
  * @param {Frame} frame
  * @param {number} id
  * @param {Look} look
@@ -100,12 +95,7 @@ function paintHead({ c, layout, palette }, id, look, place) {
   }
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {number} offset
- * @param {Look} look
- */
+/** @param {Frame} frame @param {number} id @param {number} offset @param {Look} look */
 function paintSlot(frame, id, offset, look) {
   const { c, layout, palette } = frame;
   const box = layout.slotAt(id, offset);
@@ -136,7 +126,6 @@ function paintSlot(frame, id, offset, look) {
 
 /**
  * Paint owners' colours side by side in proportion to their shares; a shared block has several colours.
- *
  * @param {Frame} frame
  * @param {Look["owners"]} owners
  * @param {Box} box
@@ -160,7 +149,6 @@ function paintOwners({ c, palette, layout }, owners, { x, y, width, height }) {
 
 /**
  * Highlight a slot while it is read, as bright as its weight; a line at its top remains.
- *
  * @param {Frame} frame
  * @param {number} read
  * @param {Box} box
@@ -178,13 +166,7 @@ function paintRead({ c, palette, glow: shine, progress }, read, { x, y, width, h
   c.globalAlpha = 1;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {number} offset
- * @param {Look} look
- * @param {Box} box
- */
+/** @param {Frame} frame @param {number} id @param {number} offset @param {Look} look @param {Box} box */
 function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
   const now = look.renewed || look.fresh.has(offset);
   const content = labelAt(id * size + offset, now ? drawnIndex.value : drawnIndex.value - 1);
@@ -206,14 +188,12 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
 
 /**
  * Text of a token in a slot, without its leading space. For a character split over several tokens, the character.
- *
  * @param {import("../../core/labels.js").Label} label
  */
 const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(/^␣(?=.)/, ""));
 
 /**
  * Return the token in a slot after record `index`, from the sequence that wrote it, or null if it is unknown.
- *
  * @param {number} slot
  * @param {number} index
  */
@@ -224,11 +204,7 @@ export function labelAt(slot, index) {
   return label ? { label, generated: origin.position >= seq.num_prompt_tokens } : null;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {Look} look
- */
+/** @param {Frame} frame @param {number} id @param {Look} look */
 function paintFrame({ c, layout, palette }, id, look) {
   const at = layout.blockAt(id);
   const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];

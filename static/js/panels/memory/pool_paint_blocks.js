@@ -5,14 +5,12 @@ import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { lookAt } from "./pool_scene.js";
 
+/** @import {Box} from "./pool_geometry.js" */
+/** @import {Look} from "./pool_look.js" */
+/** @import {Frame} from "./pool_paint.js" */
+
 const TEXTURED = 7; // px below which textures are not visible
 const NAMED = 18; // px from which a square shows its id
-
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_look.js").Look} Look
- * @typedef {import("./pool_paint.js").Frame} Frame
- */
 
 /** @param {Frame} frame */
 export function paintBlocks(frame) {
@@ -34,7 +32,6 @@ const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) /
 
 /**
  * Paint the fill level over the hatching of reserved empty slots; bars fill from the left.
- *
  * @param {Frame} frame
  * @param {Look} look
  * @param {Box} at
@@ -75,7 +72,6 @@ function paintHeld({ c, palette }, look, at) {
 
 /**
  * Paint a free block whose content is still cached: solid grey with a mark, while free space is only outlined.
- *
  * @param {Frame} frame
  * @param {Look} look
  * @param {Box} at
@@ -91,11 +87,7 @@ function paintCached({ c, palette }, look, at) {
   c.setLineDash([]);
 }
 
-/**
- * @param {Frame} frame
- * @param {Box} at
- * @param {number} [opacity]
- */
+/** @param {Frame} frame @param {Box} at @param {number} [opacity] */
 function paintFree({ c, palette }, at, opacity = 1) {
   c.globalAlpha = opacity;
   if (at.width < TEXTURED) {
@@ -120,11 +112,7 @@ function readsByBlock({ reads, size }) {
   return found;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} read
- * @param {Box} at
- */
+/** @param {Frame} frame @param {number} read @param {Box} at */
 function paintRead({ c, palette, glow }, read, at) {
   if (read === 0 || glow === 0) return;
   c.globalAlpha = glow * Math.min(1, 0.2 + read);
@@ -133,12 +121,7 @@ function paintRead({ c, palette, glow }, read, at) {
   c.globalAlpha = 1;
 }
 
-/**
- * @param {Frame} frame
- * @param {number} id
- * @param {Look} look
- * @param {Box} at
- */
+/** @param {Frame} frame @param {number} id @param {Look} look @param {Box} at */
 function paintName({ c, palette }, id, look, at) {
   c.font = "10px system-ui, sans-serif";
   c.textAlign = "center";

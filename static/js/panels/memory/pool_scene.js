@@ -10,12 +10,11 @@ import { captureVersion, drawnIndex, head, layer, log, record, state } from "../
 import { movingLook, restingLook } from "./pool_look.js";
 import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
-/**
- * @typedef {import("../../state/playhead.js").Progress} Progress
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_motion.js").Motions} Motions
- * @typedef {{before: State, after: State, motions: Motions}} Scene
- */
+/** @import {Progress} from "../../state/playhead.js" */
+/** @import {State} from "../../state/store.js" */
+/** @import {Motions} from "./pool_motion.js" */
+
+/** @typedef {{before: State, after: State, motions: Motions}} Scene */
 
 /** The drawn record as motions; null without a log. */
 export const scene = computed(() => {
@@ -35,7 +34,6 @@ export const watchMotions = () => [...phasesThatMove.value].map(phase);
 
 /**
  * Return the look of a block at `progress` of its record.
- *
  * @param {Scene} scene
  * @param {number} id
  * @param {Progress} progress
@@ -60,7 +58,6 @@ export const inPieces = computed(() => log.value?.header.engine.strategy === "fi
 
 /**
  * Return each block's place in its group's free queue, from 1. Empty for contiguous allocation.
- *
  * @param {number[][]} queues
  * @returns {Map<number, number>}
  */

@@ -3,11 +3,10 @@
 import { groupOf, heldIn, isOfStates } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
 
-/**
- * @typedef {import("../../core/trace.js").Op} Op
- * @typedef {import("../../state/store.js").State} State
- * @typedef {[first: number, end: number]} Slots of a block; `end` is exclusive
- */
+/** @import {Op} from "../../core/trace.js" */
+/** @import {State} from "../../state/store.js" */
+
+/** @typedef {[first: number, end: number]} Slots of a block; `end` is exclusive */
 
 export class Shadow {
   /** @type {Map<number, number[][]>} tables of each sequence, one per block group */
@@ -20,12 +19,7 @@ export class Shadow {
     this.state = state;
   }
 
-  /**
-   * Return the blocks that an operation refers to.
-   *
-   * @param {Op} op
-   * @returns {number[]}
-   */
+  /** Return the blocks that an operation refers to. @param {Op} op @returns {number[]} */
   touched(op) {
     if (op.type === "copy") return [op.src, op.dst];
     if (op.type === "fork") return this.#tablesOf(op.parent_seq_id).flatMap(heldIn);
@@ -36,13 +30,7 @@ export class Shadow {
     );
   }
 
-  /**
-   * Return the slots of `block` that an operation fills.
-   *
-   * @param {Op} op
-   * @param {number} block
-   * @returns {Slots}
-   */
+  /** Return the slots of `block` that an operation fills. @param {Op} op @param {number} block @returns {Slots} */
   slots(op, block) {
     const size = this.state.block_size;
     /** @param {number} n */
@@ -79,12 +67,7 @@ export class Shadow {
     return tables;
   }
 
-  /**
-   * Return the table of sequence `id` for the group of `block`.
-   *
-   * @param {number} id
-   * @param {number} block
-   */
+  /** Return the table of sequence `id` for the group of `block`. @param {number} id @param {number} block */
   #table(id, block) {
     return this.#tablesOf(id)[groupOf(this.state.block_groups, block)];
   }

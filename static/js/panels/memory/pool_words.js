@@ -8,14 +8,12 @@ import { t } from "../../i18n/words.js";
 import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
 import { labelAt } from "./pool_paint.js";
 
-/**
- * @typedef {import("../../state/store.js").State} State
- * @typedef {State["blocks"][number]} Block
- */
+/** @import {State} from "../../state/store.js" */
+
+/** @typedef {State["blocks"][number]} Block */
 
 /**
  * Describe a block, one sentence per line.
- *
  * @param {State} now
  * @param {Block} block
  * @param {Map<number, number>} places place in the free queue, by block id
@@ -41,11 +39,7 @@ export function describeBlock(now, block, places) {
   return lines;
 }
 
-/**
- * @param {State} now
- * @param {Block} block
- * @param {number} offset
- */
+/** @param {State} now @param {Block} block @param {number} offset */
 export function describeSlot(now, block, offset) {
   const slot = block.block_id * now.block_size + offset;
   if (offset >= block.token_ids.length) return t("pool.slot_empty", { slot });
@@ -56,10 +50,9 @@ export function describeSlot(now, block, offset) {
 /**
  * Return the selection for a block or slot: the key in the shown sequence if it has one there, else the block or slot
  * itself.
- *
  * @param {number} block
  * @param {number | null} offset
- * @returns {import("../../state/store.js").Selection}
+ * @returns {import("../../core/provenance/types.js").Selection}
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };

@@ -15,14 +15,12 @@ const SHORTEST = 3; // minimum length of an abbreviated run
 
 /**
  * Consecutive ids from `first` to `last` in the queue, ascending or descending by one, all of one kind.
- *
  * @template K
  * @typedef {{first: number, last: number, count: number, kind: K}} Run
  */
 
 /**
  * Split `ids` into runs in order; each id is in exactly one run.
- *
  * @template K
  * @param {number[]} ids
  * @param {(id: number) => K} kindOf
@@ -69,7 +67,6 @@ export function Queues() {
 
 /**
  * The free queue of the pool, or of `group` if there are several groups.
- *
  * @param {{at: number, group: Group | null, name: string | null, queue: number[]}} props
  */
 function Queue({ at, group, name, queue }) {

@@ -10,9 +10,9 @@ import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { hovered, record, select, selected, state } from "../../state/store.js";
 
+/** @import {State} from "../../core/state_parts.js" */
+
 /**
- * @typedef {import("../../core/state_parts.js").State} State
- *
  * A piece of sequence `seq`, of which `filled` blocks have K and V, or a hole (`seq` null).
  * @typedef {{block_id: number, num_blocks: number, seq: number | null, filled: number}} RegionSegment
  */
@@ -47,12 +47,7 @@ export function Region() {
   </div>`;
 }
 
-/**
- * Return the pieces and holes in order.
- *
- * @param {State} now
- * @returns {RegionSegment[]}
- */
+/** Return the pieces and holes in order. @param {State} now @returns {RegionSegment[]} */
 export function partsOf(now) {
   /** @type {RegionSegment[]} */
   const pieces = [...now.sequences.values()].flatMap((sequence) => {

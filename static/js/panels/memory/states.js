@@ -1,13 +1,13 @@
 // Layers with recurrent states beside layers with keys and values, and the bytes of both by text length.
 
-import { crossing } from "../../core/state_bytes.js";
+import { crossing } from "../../core/groups.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Spoiler } from "../../kit/spoiler.js";
 import { sequenceView } from "../../state/store.js";
 
-/** @typedef {import("../../core/trace.js").Header} Header */
+/** @import {Header} from "../../core/trace.js" */
 
 const [WIDE, HIGH] = [300, 48];
 const MAX = 96; // maximum number of layers drawn individually
@@ -36,7 +36,6 @@ export function Panel({ header }) {
 /**
  * Chart of the state's constant bytes with K and V above; dashed, the bytes if all layers had keys. Beyond the crossing
  * the state saves memory.
- *
  * @param {{at: NonNullable<ReturnType<typeof crossing>>, length: number, state: number, perToken: number}} props
  */
 function Chart({ at, length, state, perToken }) {

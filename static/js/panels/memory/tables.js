@@ -13,10 +13,9 @@ import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
 import { arriving, placeKey } from "./pool_scene.js";
 
-/**
- * @typedef {import("../../state/store.js").State} State
- * @typedef {State["block_groups"][number]} Group
- */
+/** @import {State} from "../../state/store.js" */
+
+/** @typedef {State["block_groups"][number]} Group */
 
 export function Tables() {
   const now = state.value;
@@ -50,7 +49,6 @@ function Whose({ at }) {
 
 /**
  * Table of `seq` in block group `at`. The first one names the sequence; with several groups each names its layers.
- *
  * @param {{now: State, seq: import("../../state/store.js").Sequence, table: number[], at: number}} props
  */
 function TableRow({ now, seq, table, at }) {
@@ -101,7 +99,6 @@ function shortLayers(group) {
 
 /**
  * Entry `logical` of a sequence's table; `group` is null if there is only one.
- *
  * @param {{now: State, seq: number, name: string, block: number, logical: number, group: Group | null}} props
  */
 function Entry({ now, seq, name, block, logical, group }) {

@@ -34,7 +34,6 @@ function Shelf({ tier }) {
 /**
  * Number of blocks that could not be stored or read, with the last reason. Logs of later versions may have more
  * reasons.
- *
  * @param {{tier: Tier}} props
  */
 function Dropped({ tier: { num_dropped: n = 0, last_drop: why = "" } }) {

@@ -10,7 +10,7 @@ import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { drawnIndex, log, record, select, state } from "../../state/store.js";
 
-/** @typedef {import("../../core/moves.js").Move} Move */
+/** @import {Move} from "../../core/moves.js" */
 
 export function Panel() {
   const [run, now] = [log.value, state.value];
@@ -75,7 +75,6 @@ const kept = (seq) =>
 
 /**
  * A queue of sequences in order; `more`: a note on all of them.
- *
  * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, more?: string}} props
  */
 function Line({ name, seqs, text, more }) {

@@ -105,7 +105,6 @@ function Row({ listed }) {
 
 /**
  * Attention kind by the number of query heads per KV head, or hybrid if layers have states.
- *
  * @param {NonNullable<Listed["model"]>} model
  */
 function kindOf({ num_heads, num_kv_heads, state_bytes }) {
@@ -114,10 +113,7 @@ function kindOf({ num_heads, num_kv_heads, state_bytes }) {
   return num_kv_heads === 1 ? "MQA" : "GQA";
 }
 
-/**
- * @param {Listed["status"]} status
- * @param {boolean} isOn whether the run on stage uses it
- */
+/** @param {Listed["status"]} status @param {boolean} isOn whether the run on stage uses it */
 function stateOf({ state, stage, stages }, isOn) {
   if (isOn) return t("models.on_stage");
   if (state !== "loading") return t(`models.${state}`);
@@ -153,7 +149,6 @@ async function ask() {
 /**
  * Split the device's memory into known parts, the rest of this process, and other processes. Pages of a pool that were
  * never written do not occupy host memory yet.
- *
  * @param {Memory} memory
  * @returns {[string, number][]}
  */

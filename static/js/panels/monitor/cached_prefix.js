@@ -1,9 +1,8 @@
 // Cached part of a prompt on a monitored server, derived from its cache events per token content and cache group.
 
+/** @import {Chains, Group, Link} from "../../core/observed_cache.js" */
+
 /**
- * @typedef {import("../../core/observed_cache.js").Chains} Chains
- * @typedef {import("../../core/observed_cache.js").Link} Link
- * @typedef {import("../../core/observed_cache.js").Group} Group
  * @typedef {object} OfGroup
  * @property {Group} group
  * @property {number | null} tokens that it could provide if it were the only group; null: unknown from the events
@@ -20,7 +19,6 @@
 
 /**
  * Parse a list of token ids: numbers, a JSON array or a `/tokenize` response. Returns null for anything else.
- *
  * @param {string} text @returns {number[] | null}
  */
 export function idsIn(text) {
@@ -43,7 +41,6 @@ export function idsIn(text) {
 
 /**
  * Return one answer without a salt and one for each salt under which the beginning of the prompt is known.
- *
  * @param {Chains} chains of a rank @param {number} count tokens of the prompt
  * @returns {Answer[]}
  */
@@ -90,7 +87,6 @@ function under(groups, chains, count, salt) {
 
 /**
  * Return the token counts at which a hit may end for `group` alone. Returns null if the events do not determine it.
- *
  * @param {Group} group @param {Link[]} chain @param {number} most
  * @returns {number[] | null}
  */

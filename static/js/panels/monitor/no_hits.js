@@ -1,17 +1,14 @@
 // Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
-/**
- * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
- * @typedef {import("../../core/observed_cache.js").PrefixRoot} PrefixRoot
- * @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>`
- */
+/** @import {PrefixRoot, RankReport} from "../../core/observed_cache.js" */
+
+/** @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>` */
 
 const SETTING = "vllm:cache_config_info.";
 
 /**
  * Explain why no token has hit since monitoring began. Returns null if some did, if no prefix was queried, or if the
  * server does not report it.
- *
  * @param {RankReport} report report of the rank
  * @param {number} blockSize of the pool
  * @param {() => PrefixRoot[] | Promise<PrefixRoot[]>} roots beginnings of its sequences; called only if nothing else
@@ -37,7 +34,6 @@ export function whyNoHits(report, blockSize, roots) {
 
 /**
  * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
- *
  * @param {RankReport} report @param {number} alignment @returns {Verdict | null}
  */
 function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
@@ -65,7 +61,6 @@ const ofOneRoot = ({ roots }) =>
 
 /**
  * No content was stored twice: compare how far any two beginnings agree.
- *
  * @param {PrefixRoot[]} some the most recent beginnings
  * @param {number} n number of all beginnings
  * @param {number} size
@@ -85,7 +80,6 @@ const closests = new WeakMap();
 /**
  * Return the longest common prefix in tokens of any two beginnings under one salt, and the largest number of salts
  * under which one identical content occurs.
- *
  * @param {PrefixRoot[]} roots
  */
 function closest(roots) {

@@ -14,11 +14,14 @@ import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
 
+/** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
+/** @import {Block} from "../../core/state_parts.js" */
+/** @import {Header} from "../../core/trace.js" */
+/** @import {Component} from "../../kit/html.js" */
+
 const MAX_HEIGHT = 220; // CSS pixels
 const LARGEST = 12;
 const FRESH = 32; // records for which a content counts as newly stored
-
-/** @typedef {import("../../core/state_parts.js").Block} Block */
 
 /** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {
@@ -73,16 +76,8 @@ const READINGS = [
 ];
 
 /**
- * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
- * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
- * @typedef {import("../../core/trace.js").Header} Header
- * @typedef {import("../../kit/html.js").Component} Component
- */
-
-/**
  * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix
  * cache) are panels of their own.
- *
  * @param {{queries: Component, branches: Component}} props
  */
 export function Panel({ queries, branches }) {
@@ -99,7 +94,6 @@ export function Panel({ queries, branches }) {
 /**
  * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are
  * shown too; for a longer log the long run's panel shows them.
- *
  * @param {{cache: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
  */
 function Everywhere({ cache, header, index, queries, branches }) {

@@ -8,11 +8,8 @@ import { useQuery } from "../../kit/use_query.js";
 import { cachedFor, idsIn } from "./cached_prefix.js";
 import { whyNoHits } from "./no_hits.js";
 
-/**
- * @typedef {import("../../core/observed_cache.js").ObservedCache} ObservedCache
- * @typedef {import("../../core/observed_cache.js").RankReport} RankReport
- * @typedef {import("./cached_prefix.js").Answer} Answer
- */
+/** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
+/** @import {Answer} from "./cached_prefix.js" */
 
 const prompt = signal(""); // module state: the text survives when the log outgrows the page
 

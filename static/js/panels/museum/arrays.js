@@ -6,8 +6,9 @@ import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
 import { kvHeadOf, kvHeadsOf } from "../../core/shape.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *
  * A value is max |K − K′| over the KV heads and their dimensions; null if a lane has no captured key.
@@ -34,7 +35,6 @@ const norm = (a) => Math.sqrt(dot(a, a));
 
 /**
  * Return a vector that a record computed, or null if it is not captured.
- *
  * @param {TraceLog} log
  * @param {KeyOrigin | null} source
  * @param {number} layer
@@ -51,7 +51,6 @@ export function vectorIn(log, source, layer, kind, head) {
 
 /**
  * Return the source of each key of `seqId` after `step` steps, by position.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -64,7 +63,6 @@ export function keySources(log, step, seqId) {
 
 /**
  * Compare the keys of `seqId` after `step` steps between the lanes.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -111,7 +109,6 @@ export const firstKeyDifference = firstOf((logs, at) => {
 
 /**
  * Return the weights of the query at `position`, computed in `record`, over all keys of the row, including later ones.
- *
  * @param {TraceLog} log
  * @param {number} record
  * @param {number} seqId
@@ -138,7 +135,6 @@ function wholeRow(log, record, seqId, layer, head, position) {
 /**
  * Return the attention rows of `seqId` up to the last one computed by `step`, by query; null for rows that are not
  * loaded.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -155,7 +151,6 @@ export function attentionRows(log, step, seqId, layer, head) {
 
 /**
  * Return the layer and head whose attention rows differ most between the lanes; `most` is 0 if none differ.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
@@ -180,7 +175,6 @@ export function mostTellingHead(logs, step, seqId) {
 
 /**
  * Return the largest weight that a query computed in the log's `step`-th step gives to a later key, or null.
- *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -207,7 +201,6 @@ export function aboveDiagonal(log, step) {
  * captured q and k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j,
  * over the keys that both have. Returns {by, layer, head, query, fits, unmoved}, the largest deviations with and
  * without the shift, for the head with the largest deviation without it. Returns null if a shift explains nothing.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -245,7 +238,6 @@ export function movedKeys(log, step, seqId) {
 /**
  * Return the largest |weight − softmax(scores shifted by `by`)| over the keys that have such a neighbour, both
  * normalized over those.
- *
  * @param {Vector} weights
  * @param {number[]} scores
  * @param {number} by
@@ -262,7 +254,6 @@ function deviation(weights, scores, by) {
  * Return the first position whose first-layer keys, computed by `seqId` itself in both lanes, have equal norms in every
  * head but different directions, which only a different rotation explains: {position, length, cosine} of the KV head
  * with the largest angle. Returns null if there is none.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId

@@ -4,15 +4,12 @@ import { kindOf } from "../../core/operation_kinds.js";
 import { operationsOf } from "../../core/operations.js";
 import { firstOf, recordAt, tookStep } from "../../runs/steps.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/operations.js").Entry} Entry
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Entry} from "../../core/operations.js" */
 
 /**
  * Return the decisions of each log in its `step`-th step that the other did not make, as [first, second]. Both are
  * empty if the logs agree.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}
@@ -24,7 +21,6 @@ export function differingDecisions(logs, step) {
 
 /**
  * Return the decisions that both logs made in their `step`-th step: [[entry of the first, entry of the second], …].
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}
@@ -37,11 +33,7 @@ export function sharedDecisions(logs, step) {
   });
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} step
- * @returns {Map<string, Entry>} entries by their content
- */
+/** @param {TraceLog} log @param {number} step @returns {Map<string, Entry>} entries by their content */
 function decisionsOf(log, step) {
   if (!tookStep(log, step)) return new Map();
   const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !kindOf(entry.type).routine);

@@ -3,11 +3,10 @@
 import { slotOf } from "../../core/metrics.js";
 import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Objection, StepRecord} from "../../core/trace.js" */
+
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../core/trace.js").Objection} Objection
- *
  * Several sequences wrote one slot.
  * @typedef {{kind: "shared_write", seqs: number[], block: number, offset: number}} SharedWrite
  * A sequence read blocks that others wrote with the tokens `there` (bytes) where it has `own`.
@@ -21,7 +20,6 @@ const EMPTY = new Uint8Array();
 
 /**
  * Return the objections of guards and checks in a record. Older logs have only sentences.
- *
  * @param {Partial<StepRecord>} record
  * @returns {Objection[]}
  */
@@ -35,7 +33,6 @@ export function objectionsIn({ integrity = "" }) {
 
 /**
  * Return the objections of a log up to its `step`-th step, each text once, with its `step`.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {(Objection & {step: number})[]}
@@ -50,7 +47,6 @@ export function objections(log, step) {
 
 /**
  * Return the last slot that each sequence wrote in the log's `step`-th step, per block group.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
@@ -69,7 +65,6 @@ export function lastWrites(log, step) {
 
 /**
  * Return the contradictions in the log's `step`-th step, independent of the engine that wrote it.
- *
  * @param {TraceLog} log
  * @param {number} step
  * @returns {Contradiction[]}
@@ -86,11 +81,7 @@ export const firstContradiction = firstOf(([, log], step) => {
   return first ? { ...first, seq_id: first.kind === "shared_write" ? first.seqs[0] : first.seq_id, step } : null;
 });
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {SharedWrite[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {SharedWrite[]} */
 function sharedWrites(log, index) {
   const { block_size: size } = log.tail;
   /** @type {Map<number, Set<number>>} slot -> sequences */
@@ -110,11 +101,7 @@ function sharedWrites(log, index) {
   }));
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {Foreign[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {Foreign[]} */
 function foreignBlocks(log, index) {
   const state = log.stateAt(index);
   const { block_size: size } = log.tail;
@@ -149,7 +136,6 @@ function foreignBlocks(log, index) {
 
 /**
  * Return the token that a slot's writer had there.
- *
  * @param {TraceLog} log
  * @param {{record: number, seq_id: number, position: number}} origin
  */
@@ -160,7 +146,6 @@ function computedToken(log, { record, seq_id, position }) {
 
 /**
  * Return the bytes of every token of any sequence of the run, by token id.
- *
  * @param {ReturnType<TraceLog["stateAt"]>} state
  * @returns {Map<number, Uint8Array>}
  */
@@ -171,11 +156,7 @@ function bytesById(state) {
   return known;
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} index
- * @returns {Forgotten[]}
- */
+/** @param {TraceLog} log @param {number} index @returns {Forgotten[]} */
 function forgottenTokens(log, index) {
   if (index < 1) return [];
   const before = log.stateAt(index - 1);

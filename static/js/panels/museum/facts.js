@@ -14,10 +14,10 @@ import { contradictions, lastWrites } from "./evidence.js";
 import { LANES } from "./model.js";
 import { figure, objectedAt } from "./words.js";
 
+/** @import {Entry} from "../../core/operations.js" */
+/** @import {Scene} from "./model.js" */
+
 /**
- * @typedef {import("./model.js").Scene} Scene
- * @typedef {import("./decisions.js").Entry} Entry
- *
  * `derived`: formula of the fact, if it is not in the log.
  * @typedef {{lane: "both" | "healthy" | "faulty", kind: string, text: string, fault?: boolean, derived?: string}} Fact
  */
@@ -44,12 +44,7 @@ function FactLine({ lane, kind, text, fault, derived }) {
   </li>`;
 }
 
-/**
- * Return the facts in order of importance.
- *
- * @param {Scene} now
- * @returns {Fact[]}
- */
+/** Return the facts in order of importance. @param {Scene} now @returns {Fact[]} */
 export function factsOf({ logs, step, seq }) {
   if (step === 0) return [];
   const [, faulty] = logs;
@@ -67,7 +62,6 @@ export function factsOf({ logs, step, seq }) {
 
 /**
  * A fact of the faulty run that cannot be right.
- *
  * @param {string} kind
  * @param {string} text
  * @param {string} [derived]
@@ -77,7 +71,6 @@ const wrong = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: tru
 
 /**
  * Return decisions of both runs that may conceal a fault. If their results differ, each run has its own fact.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}
@@ -91,19 +84,10 @@ function sharedFacts(logs, step) {
     });
 }
 
-/**
- * @param {import("./model.js").LaneName} lane
- * @param {Entry} entry
- * @returns {Fact}
- */
+/** @param {import("./model.js").LaneName} lane @param {Entry} entry @returns {Fact} */
 const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryText(entry) });
 
-/**
- * @param {Scene["logs"]} logs
- * @param {number} step
- * @param {number} seq
- * @returns {Fact[]}
- */
+/** @param {Scene["logs"]} logs @param {number} step @param {number} seq @returns {Fact[]} */
 function arrayFacts(logs, step, seq) {
   const [, faulty] = logs;
   const found = [];
@@ -126,7 +110,6 @@ function arrayFacts(logs, step, seq) {
 
 /**
  * Return the slots of the newest K and V according to the block tables, once if both runs agree.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  * @returns {Fact[]}

@@ -10,12 +10,12 @@ import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { recordAt } from "../../runs/steps.js";
 import { attentionRows, keySources, vectorIn } from "./arrays.js";
 
-/** @typedef {import("../../core/layer_differences.js").LayerDifference} LayerDifference */
+/** @import {LayerDifference} from "../../core/layer_differences.js" */
+/** @import {TraceLog} from "../../core/log.js" */
 
 /**
  * Return the length of the common token prefix; differences after it follow from different tokens.
- *
- * @param {import("../../core/log.js").TraceLog[]} logs
+ * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
  */
@@ -31,8 +31,7 @@ function sameTokens(logs, step, seqId) {
 /**
  * Return the differences of `seqId` after `step` steps per layer, over the common token prefix: of K and V in its
  * blocks, and of its attention rows.
- *
- * @param {import("../../core/log.js").TraceLog[]} logs
+ * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId
  * @returns {LayerDifference[]}

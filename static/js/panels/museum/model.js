@@ -71,15 +71,11 @@ effect(() => {
   player.begin(); // the previous run belongs to another exhibit
 });
 
-/**
- * @param {Exhibit} shown
- * @param {LaneName} lane
- */
+/** @param {Exhibit} shown @param {LaneName} lane */
 const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ? shown.id : null });
 
 /**
  * Return the request of both lanes, which differ only in the fault.
- *
  * @param {Exhibit} shown
  * @returns {import("../../runs/lockstep.js").Wish}
  */

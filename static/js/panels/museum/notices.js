@@ -10,7 +10,7 @@ import { contradictionWords } from "./facts.js";
 import { names, player } from "./model.js";
 import { figure, tokenWord } from "./words.js";
 
-/** @typedef {import("./model.js").Scene} Scene */
+/** @import {Scene} from "./model.js" */
 
 /** @param {{now: Scene}} props */
 export function Notices({ now }) {
@@ -26,10 +26,7 @@ export function Notices({ now }) {
  * @typedef {{name: string, kind: "captured" | "derived", formula?: string, step?: number, text: string}} Witness
  */
 
-/**
- * @param {Scene} now
- * @returns {Witness[]}
- */
+/** @param {Scene} now @returns {Witness[]} */
 export function witnesses({ logs, last, first: { log, keys, tokens } }) {
   const objected = objections(logs[1], last)[0];
   const decided = firstDecisionDifference(logs, last);
@@ -66,12 +63,11 @@ const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations t
 
 /**
  * Text of the most informative decision of each lane that the other did not make.
- *
  * @param {Scene["logs"]} logs
  * @param {number} step
  */
 function decisionText(logs, step) {
-  const rank = (/** @type {import("./decisions.js").Entry} */ { type }) =>
+  const rank = (/** @type {import("../../core/operations.js").Entry} */ { type }) =>
     TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length;
   const told = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));

@@ -16,9 +16,9 @@ import { chosenSeq, exhibit, follow, lanes, names, player, scene } from "./model
 import { Notices } from "./notices.js";
 import { Arrays } from "./pictures.js";
 
-// two logs. The fault is in the engine.
+/** @import {Scene} from "./model.js" */
 
-/** @typedef {import("./model.js").Scene} Scene */
+// two logs. The fault is in the engine.
 
 /** @param {{now: Scene}} props */
 function Texts({ now }) {

@@ -14,13 +14,9 @@ import { Layers, layerDifferences } from "./layers.js";
 import { LANES, names, player } from "./model.js";
 import { figure } from "./words.js";
 
-/**
- * @typedef {import("../../runs/picture.js").Size} Size
- * @typedef {import("../../runs/picture.js").Point} Point
- * @typedef {import("./model.js").Scene} Scene
- * @typedef {import("./arrays.js").KeyDifferences} KeyDifferences
- * @typedef {import("./arrays.js").Row} Row
- */
+/** @import {Point, Size} from "../../runs/picture.js" */
+/** @import {KeyDifferences, Row} from "./arrays.js" */
+/** @import {Scene} from "./model.js" */
 
 const GUTTER = 22; // px left of the layers for their names
 const AXIS = 16; // px below the layers for tokens
@@ -83,7 +79,6 @@ function Keys({ name, keys, labels, layers }) {
 
 /**
  * Labels of the sequence's tokens in a log after `step` steps.
- *
  * @param {import("../../core/log.js").TraceLog} log
  * @param {number} step
  * @param {number} seq
@@ -93,23 +88,13 @@ function labelsIn(log, step, seq) {
   return index < 0 ? [] : labelsOfBytes(log.stateAt(index).sequences.get(seq)?.token_bytes ?? []);
 }
 
-/**
- * Size of a cell in px; columns are positions, rows are layers.
- *
- * @param {Size} size
- * @param {KeyDifferences} keys
- */
+/** Size of a cell in px; columns are positions, rows are layers. @param {Size} size @param {KeyDifferences} keys */
 const geometry = ({ width, height }, { layers }) => ({
   column: (width - GUTTER) / Math.max(8, layers[0]?.length ?? 0),
   row: (height - AXIS) / Math.max(1, layers.length),
 });
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {KeyDifferences} keys
- * @param {string[]} labels
- */
+/** @param {CanvasRenderingContext2D} c @param {Size} size @param {KeyDifferences} keys @param {string[]} labels */
 function paintKeys(c, size, keys, labels) {
   const palette = colours();
   const { column, row } = geometry(size, keys);
@@ -171,11 +156,7 @@ function Rows({ id, name, rows }) {
   </figure>`;
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {number} size
- * @param {(Row | null)[]} rows
- */
+/** @param {CanvasRenderingContext2D} c @param {number} size @param {(Row | null)[]} rows */
 function paintRows(c, size, rows) {
   const palette = colours();
   const cell = size / Math.max(1, rows.length);

@@ -7,11 +7,9 @@ import { labelOf } from "../../runs/tokens.js";
 import { beforehand, quoted } from "../../runs/words.js";
 import { objectionsIn } from "./evidence.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../runs/tokens.js").Token} Token
- * @typedef {import("./model.js").Scene} Scene
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Token} from "../../runs/tokens.js" */
+/** @import {Scene} from "./model.js" */
 
 /** A sampled token in quotation marks, or that there is none. @param {Pick<Token, "token_bytes"> | undefined} token */
 export const tokenWord = (token) => (token ? quoted(labelOf(token.token_bytes)) : t("museum.say.nothing"));
@@ -20,23 +18,13 @@ export const tokenWord = (token) => (token ? quoted(labelOf(token.token_bytes)) 
 export const figure = (value) =>
   value === 0 ? "0" : value >= 0.001 ? Number(value.toPrecision(3)).toString() : value.toExponential(0);
 
-/**
- * Return all objections in the log's `step`-th step as text, or "".
- *
- * @param {TraceLog} log
- * @param {number} step
- */
+/** Return all objections in the log's `step`-th step as text, or "". @param {TraceLog} log @param {number} step */
 export function objectedAt(log, step) {
   if (!tookStep(log, step)) return "";
   return objectionsIn(log.records[recordAt(log, step)]).map(objectionWords).join(t("museum.objection.and"));
 }
 
-/**
- * Sentence about the shown step.
- *
- * @param {Scene | null} now
- * @param {import("../../runs/lockstep.js").Lockstep} lanes
- */
+/** Sentence about the shown step. @param {Scene | null} now @param {import("../../runs/lockstep.js").Lockstep} lanes */
 export function museumSentence(now, lanes) {
   const early = beforehand(lanes);
   if (early !== null || !now) return early ?? "";

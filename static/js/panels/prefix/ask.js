@@ -13,25 +13,21 @@ import { withValue } from "../../kit/inputs.js";
 import { canTokenize, tokensOf } from "../../net/commands.js";
 import { log, numRecords, shownSeq, state } from "../../state/store.js";
 
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {Hit} from "../../core/prefix_hit.js" */
+
 const WAIT = 250; // ms without typing before the server is asked to tokenize
 const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first
 const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's name
 
-/** @typedef {import("../../core/prefix_hit.js").Hit} Hit */
-
 /**
  * The looked-up prompt: a sequence of the run, or a text with its tokens (null until they arrive).
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<
+ * @type {Signal<
  *   {seq: number} | {text: string, tokens: number[] | null} | null>}
  */
 export const asked = signal(null);
 
-/**
- * Instance chosen by the reader; null: that of the sequence on stage.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
- */
+/** Instance chosen by the reader; null: that of the sequence on stage. @type {Signal<number | null>} */
 export const wanted = signal(null);
 /** Instance whose cache is drawn. */
 export const whose = computed(() => wanted.value ?? state.value?.sequences.get(shownSeq.value ?? -1)?.instance ?? 0);
@@ -44,7 +40,6 @@ const ablated = computed(() => Boolean(log.value && state.value && isAblated(log
 
 /**
  * Result of the lookup; null without a prompt or without a prediction.
- *
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
 export const answer = computed(() => {

@@ -33,7 +33,6 @@ export function Panel() {
 
 /**
  * Choice of the instance whose prefix cache is shown.
- *
  * @param {{instances: import("../../core/trace.js").InstanceFacts[]}} props
  */
 function Whose({ instances }) {

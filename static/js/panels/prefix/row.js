@@ -7,11 +7,9 @@ import { hideTip, showTip } from "../../kit/tooltip.js";
 import { connected, hovered, log, select, selected } from "../../state/store.js";
 import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowLines } from "./row_facts.js";
 
-/**
- * @typedef {import("../../core/prefix_branches.js").Row} Row
- * @typedef {import("../../core/prefix_tree.js").Node} Node
- * @typedef {import("../../state/store.js").State} State
- */
+/** @import {Row} from "../../core/prefix_branches.js" */
+/** @import {Node} from "../../core/prefix_tree.js" */
+/** @import {State} from "../../state/store.js" */
 
 const INDENT = 14; // px per level
 const DEEPEST = 12; // levels that are indented; deeper rows state their level
@@ -106,7 +104,6 @@ function Standing({ state, nodes }) {
 
 /**
  * Row of cells, one per block, in the colours of its holders; dashed without one.
- *
  * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
  */
 function Cells({ nodes, way, state }) {

@@ -7,23 +7,21 @@ import { hashText } from "../../i18n/operations.js";
 import { grouped, t } from "../../i18n/words.js";
 import { log } from "../../state/store.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Row} from "../../core/prefix_branches.js" */
+/** @import {Node} from "../../core/prefix_tree.js" */
+/** @import {State} from "../../state/store.js" */
+
 /** Whether the log omits texts and token ids and has only counts, blocks and times. */
 export const isPrivate = () => log.value?.header.engine.private === true;
 
 const FEW = 3; // maximum runs of block ids listed
 const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
-/**
- * @typedef {import("../../core/prefix_branches.js").Row} Row
- * @typedef {import("../../core/prefix_tree.js").Node} Node
- * @typedef {import("../../state/store.js").State} State
- * @typedef {import("../../state/store.js").TraceLog} TraceLog
- * @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated
- */
+/** @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated */
 
 /**
  * Return the tokens at the beginning of a row as text, split where the prompt ends.
- *
  * @param {State} state
  * @param {Node[]} nodes
  * @returns {Piece[]}
@@ -81,7 +79,6 @@ export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => bl
 
 /**
  * Return the last record in which one of the row's now free blocks was held; -1 if none was.
- *
  * @param {TraceLog} now
  * @param {State} state
  * @param {Node[]} nodes
@@ -95,7 +92,6 @@ export function heldUntil(now, state, nodes) {
 
 /**
  * Return the smallest place of a row's blocks in the free queue, from 1, or null if they are held.
- *
  * @param {State} state
  * @param {Node[]} nodes
  */
@@ -118,7 +114,6 @@ export function standingText(state, nodes) {
 
 /**
  * Describe a row, one fact per line.
- *
  * @param {TraceLog} now
  * @param {State} state
  * @param {Row} row

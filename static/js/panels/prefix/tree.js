@@ -12,7 +12,7 @@ import { hovered, select, state } from "../../state/store.js";
 import { answer, tree } from "./ask.js";
 import { TreeRow } from "./row.js";
 
-/** @typedef {import("../../core/prefix_branches.js").Row} Row */
+/** @import {Row} from "../../core/prefix_branches.js" */
 
 const ROW = 26; // px
 const THUMB = 48; // px of a row on touch screens, with two lines
@@ -23,11 +23,7 @@ const MEDIUM = 800; // px below which the text takes the place of the block ids
 const closed = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 
-/**
- * @param {typeof closed} which
- * @param {string} id
- * @param {boolean} isIn
- */
+/** @param {typeof closed} which @param {string} id @param {boolean} isIn */
 function put(which, id, isIn) {
   const next = new Set(which.value);
   if (isIn) next.add(id);

@@ -14,6 +14,9 @@ import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected, state } from "../../state/store.js";
 
+/** @import {LifeEvent, LinkOf, Selection} from "../../core/provenance/types.js" */
+/** @import {ChainLink} from "../../state/store.js" */
+
 /** @type {Record<string, string>} */
 const FORMULAS = {
   slot: "block_id · block_size + position mod block_size",
@@ -22,10 +25,6 @@ const FORMULAS = {
   figure: "slots · bytes per token",
   part: "slots · bytes per token",
 };
-/**
- * @typedef {import("../../state/store.js").Selection} Selection
- * @typedef {import("../../state/store.js").ChainLink} ChainLink
- */
 
 const MAX_EVENTS = 40;
 
@@ -122,9 +121,7 @@ function Owners({ owners }) {
   </ul>`;
 }
 
-/**
- * @param {{link: import("../../core/provenance/types.js").LinkOf<"blocks">}} props
- */
+/** @param {{link: LinkOf<"blocks">}} props */
 function Blocks({ link }) {
   return html`<p class="ways num">
     ${link.blocks.map(
@@ -134,11 +131,7 @@ function Blocks({ link }) {
   </p>`;
 }
 
-/**
- * Each running request under the three reservation schemes.
- *
- * @param {{link: import("../../core/provenance/types.js").LinkOf<"contiguous">}} props
- */
+/** Each running request under the three reservation schemes. @param {{link: LinkOf<"contiguous">}} props */
 function Requests({ link }) {
   if (!link.requests.length) return null;
   return html`<p class="hint">${t("chain.contiguous.columns")}</p>
@@ -155,10 +148,10 @@ function Requests({ link }) {
     </ul>`;
 }
 
-/** Slots filled by a write: " 3–5". @param {import("../../core/provenance/types.js").LifeEvent} event */
+/** Slots filled by a write: " 3–5". @param {LifeEvent} event */
 const slotsOf = ({ from, to }) => (from === undefined || to === undefined ? "" : ` ${from}–${to - 1}`);
 
-/** Events, newest first. @param {{events: import("../../core/provenance/types.js").LifeEvent[]}} props */
+/** Events, newest first. @param {{events: LifeEvent[]}} props */
 function Life({ events }) {
   const shown = events.slice(-MAX_EVENTS).reverse();
   return html`<ul class="provenance-list life num">

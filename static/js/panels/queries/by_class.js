@@ -8,11 +8,7 @@ import { withValue } from "../../kit/inputs.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
 import { pollAnswer } from "./poll_answer.js";
 
-/**
- * @typedef {import("./model.js").Answer} Answer
- * @typedef {import("./model.js").Class} Class
- * @typedef {import("./model.js").Column} Column
- */
+/** @import {Answer, Class, Column} from "./model.js" */
 
 /** @param {{address: string}} props */
 export function ByClass({ address }) {
@@ -142,7 +138,6 @@ function nameOf(name, by) {
 
 /**
  * Format a figure. `?`: the log does not report it; `–`: there is no value.
- *
  * @param {Class["a"]} figures @param {Column} column @param {Answer["runs"][number]} run
  */
 function figureText(figures, column, run) {

@@ -34,7 +34,6 @@ export const kindOf = (column) =>
 /**
  * Return the difference of `b` from `a`: for times their ratio minus one, for shares and counts b − a. Returns null if
  * either is missing.
- *
  * @param {Class} one
  * @param {Column} column
  */
@@ -48,7 +47,6 @@ export function differenceOf({ a, b }, column) {
 /**
  * Sort the classes by a column: for two runs by difference, for one by value; missing values last. Without a column,
  * the server's order is kept.
- *
  * @param {Class[]} classes
  * @param {Column | null} column
  * @param {boolean} down

@@ -7,7 +7,6 @@ const AGAIN = 500; // ms between two requests
 /**
  * Poll `address`. `take` receives each answer and returns whether it is the last, `refuse` receives the error that ends
  * polling, `wait` is called while there is no answer. Returns a function that stops polling.
- *
  * @param {string} address
  * @param {(answer: any) => boolean} take
  * @param {(problem: string) => void} refuse

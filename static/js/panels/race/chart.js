@@ -12,11 +12,9 @@ import { lanes, names, race, racing } from "./model.js";
 import { player } from "./player.js";
 import { promptLength } from "./words.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../runs/picture.js").Size} Size
- * @typedef {import("../../runs/picture.js").Point} Point
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Palette} from "../../kit/colour.js" */
+/** @import {Point, Size} from "../../runs/picture.js" */
 
 const MARGIN = { top: 8, bottom: 16 };
 /** px left and right of the bars for axis labels and the shown step's values; bytes have a unit. */
@@ -26,7 +24,6 @@ const SIDES = { tokens: { left: 42, right: 44 }, bytes: { left: 64, right: 62 } 
  * Chart of each set. `title`: message key; `values`: value of each step of a lane; `most`: expected maximum of the
  * first lane in `count` steps after a prompt of `prompt` tokens; `styles`: by lane.
  *
- * @typedef {import("../../kit/colour.js").Palette} Palette
  * @typedef {{
  *   title: string, formula: string, sides: {left: number, right: number}, text: (value: number) => string,
  *   values: (log: TraceLog) => number[], most: (log: TraceLog, prompt: number, count: number) => number,
@@ -74,12 +71,7 @@ const DRAWN = {
 };
 const drawn = () => DRAWN[racing.value];
 
-/**
- * Return the bytes of the blocks for `positions` positions.
- *
- * @param {TraceLog} log
- * @param {number} positions
- */
+/** Return the bytes of the blocks for `positions` positions. @param {TraceLog} log @param {number} positions */
 const expectedHeld = (log, positions) =>
   Math.ceil(positions / log.tail.block_size) * log.tail.block_size * log.header.kv_bytes_per_token;
 
@@ -112,10 +104,7 @@ export function RaceChart({ logs }) {
   </section>`;
 }
 
-/**
- * @param {TraceLog[]} logs
- * @param {number} step
- */
+/** @param {TraceLog[]} logs @param {number} step */
 function label(logs, step) {
   const at = (/** @type {TraceLog} */ log) => text(sums(log)[step - 1] ?? sums(log).at(-1) ?? 0);
   const values = names().map((name, i) => t("race.chart.value", { name, value: at(logs[i]) }));
@@ -124,7 +113,6 @@ function label(logs, step) {
 
 /**
  * Compute the axes for the whole race from the start, so that nothing is rescaled as it grows.
- *
  * @param {TraceLog[]} logs
  * @param {Size} size
  */
@@ -150,11 +138,7 @@ function roundAbove(value) {
   return Math.max(2, Math.ceil(value / power / 2) * 2 * power);
 }
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {TraceLog[] | null} logs
- */
+/** @param {CanvasRenderingContext2D} c @param {Size} size @param {TraceLog[] | null} logs */
 function paint(c, size, logs) {
   const palette = colours();
   const [left, right, foot] = [drawn().sides.left, size.width - drawn().sides.right, size.height - MARGIN.bottom];
@@ -189,7 +173,6 @@ const text = (value) => drawn().text(value);
 /**
  * Paint the lane without a cache behind at full width, and the two lanes with a cache in front at half width each.
  * Caches are side by side.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {number} i index of the step
@@ -213,7 +196,6 @@ function paintGroup(c, sums, i, x, y, styles) {
 
 /**
  * Paint the values of the shown step right of its bars: without a cache at the top, with a cache at the bottom.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {(step: number) => number} x
@@ -231,11 +213,7 @@ function paintValues(c, sums, x, y) {
   c.fillText(text(paged), x(step) + 4, y(0) - 2);
 }
 
-/**
- * @param {TraceLog[] | null} logs
- * @param {Point} point
- * @param {Size} size
- */
+/** @param {TraceLog[] | null} logs @param {Point} point @param {Size} size */
 function stepAt(logs, point, size) {
   if (!logs || !race.numSteps.value) return null;
   const { count, plot } = frame(logs, size);

@@ -5,8 +5,9 @@ import { bytesText, grouped, intensityText, secondsText, t } from "../../i18n/wo
 import { roofs } from "../../net/rooflines.js";
 import { racing } from "./model.js";
 
+/** @import {LaneFigures} from "./figures.js" */
+
 /**
- * @typedef {import("./figures.js").LaneFigures} LaneFigures
  * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
  * @typedef {"intensity" | "copied" | "storage" | "totalCopied"} CountedKey
  * @typedef {"step" | "perToken" | "blocks" | "states" | "weightBytes" | "kvBytes"} ModelKey
@@ -130,25 +131,18 @@ export const columns = () =>
     found.map((column, place) => ({ ...column, group, begins: at > 0 && place === 0 })),
   );
 
-/**
- * @param {LaneFigures} lane
- * @param {Key} key
- */
+/** @param {LaneFigures} lane @param {Key} key */
 function exactBytes(lane, key) {
   return [t("memory.exact", { n: grouped(lane[key] ?? 0) })];
 }
 
-/**
- * @param {LaneFigures} lane
- * @param {Key} key
- */
+/** @param {LaneFigures} lane @param {Key} key */
 function memoryAbout(lane, key) {
   return [...exactBytes(lane, key), t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) })];
 }
 
 /**
  * Bytes copied in a step, compared with the formula.
- *
  * @param {LaneFigures} lane
  * @param {Key} key
  * @param {string} strategy
@@ -163,7 +157,6 @@ function copiedAbout(lane, key, strategy) {
 /**
  * Whether memory or arithmetic bounds the step, relative to the machine's ridge. Omitted if the machine is not
  * measured.
- *
  * @param {LaneFigures} lane
  */
 function sideAbout({ flops, bytes, intensity }) {

@@ -7,10 +7,11 @@ import { bytesMoved, stepSeconds } from "../../core/metrics.js";
 import { stepRecords } from "../../runs/steps.js";
 import { align, sequencesAt } from "../../runs/tokens.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {StepRecord} from "../../core/trace.js" */
+/** @import {Aligned} from "../../runs/tokens.js" */
+
 /**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../runs/tokens.js").Aligned} Aligned
  * @typedef {ReturnType<typeof laneAt>} LaneFigures
  * @typedef {{step: number, lanes: LaneFigures[], tokens: Aligned, finished: boolean}} Race
  */
@@ -27,7 +28,6 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * cache. `blocks` of K and V, `states` bytes of the state after the step, `perToken` bytes of K and V of a position. Of
  * the bytes moved, `weightBytes` are weights and `kvBytes` are K and V read and written. `total*` are sums over the
  * steps so far.
- *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -89,10 +89,7 @@ export function laneAt(log, step) {
   return lane;
 }
 
-/**
- * @param {TraceLog} log
- * @param {number} count steps
- */
+/** @param {TraceLog} log @param {number} count steps */
 function totals(log, count) {
   const sums = { totalComputed: 0, totalFlops: 0, totalBytes: 0, totalCopied: 0, totalSeconds: 0 };
   for (const index of stepRecords(log).slice(0, count)) {
@@ -115,10 +112,7 @@ export const computedSoFar = (log) => soFar(log, tokensComputed);
 /** Return the bytes of K and V copied up to and including each step. @param {TraceLog} log */
 export const copiedSoFar = (log) => soFar(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
 
-/**
- * @param {TraceLog} log
- * @param {(record: StepRecord) => number} figure
- */
+/** @param {TraceLog} log @param {(record: StepRecord) => number} figure */
 function soFar(log, figure) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += figure(log.records[index])));
@@ -139,7 +133,6 @@ const heldBefore = new WeakMap();
 /**
  * Return how often each position of the lane's sequence was computed in its first `step` steps. Without a cache, a
  * position is computed in every step since its token exists; with one, once.
- *
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -154,7 +147,6 @@ export function timesComputed(log, step) {
 
 /**
  * Return all lanes after `step` steps, with their tokens.
- *
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Race}
@@ -168,7 +160,6 @@ export function raceAt(logs, step) {
 
 /**
  * Return the tokens computed for `count` output tokens after a prompt of `prompt` tokens, with and without a cache.
- *
  * @param {number} prompt
  * @param {number} count
  */
@@ -179,7 +170,6 @@ export function expectedComputed(prompt, count) {
 /**
  * Positions copied by concatenation in `count` steps after a prompt of `prompt` tokens: the i-th step after the first
  * copies prompt + i − 1 positions into a new tensor.
- *
  * @param {number} prompt
  * @param {number} count
  */
@@ -190,7 +180,6 @@ export const expectedCopied = (prompt, count) => ((count - 1) * (2 * prompt + co
  * are of sums over `step` steps; `plainStep` and `cachedStep` are medians of the steps after the first as `{tokens,
  * seconds}`; `slowest` is the cached lane's longest step. Medians exclude single steps slowed by other load on the
  * machine.
- *
  * @param {TraceLog} plain
  * @param {TraceLog} cached
  * @param {number} step

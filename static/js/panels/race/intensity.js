@@ -11,10 +11,8 @@ import { Picture } from "../../runs/picture.js";
 import { names, racing } from "./model.js";
 import { player } from "./player.js";
 
-/**
- * @typedef {import("./figures.js").Race} Race
- * @typedef {import("../../runs/picture.js").Size} Size
- */
+/** @import {Size} from "../../runs/picture.js" */
+/** @import {Race} from "./figures.js" */
 
 /** Decades that are always shown, typical for steps of a small model. */
 const DECADES = { low: -1, high: 3 };
@@ -45,7 +43,6 @@ export function Intensity({ now }) {
 
 /**
  * Paint a row per lane and the ridge.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {(number | null)[]} values by lane
@@ -98,7 +95,6 @@ export function decades(values) {
 
 /**
  * Paint a value right of its mark, or left if there is no room.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {string} text
  * @param {number} x
@@ -117,7 +113,6 @@ function paintValue(c, text, x, y, width) {
 
 /**
  * Paint the sides of the ridge: left of it memory bounds a step, right of it arithmetic.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {number} left px

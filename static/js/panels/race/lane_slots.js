@@ -11,11 +11,9 @@ import { timesComputed } from "./figures.js";
 import { lanes, race } from "./model.js";
 import { player } from "./player.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("../../runs/picture.js").Size} Size
- * @typedef {import("../../runs/picture.js").Point} Point
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Point, Size} from "../../runs/picture.js" */
+/** @import {LaneFigures} from "./figures.js" */
 
 const ROOM_FOR_GAPS = 3; // px of a slot from which squares have gaps
 const ROOM_FOR_BLOCKS = 5; // px of a block from which its frame is drawn
@@ -28,10 +26,7 @@ export function Legend() {
   </ul>`;
 }
 
-/**
- * @typedef {import("./figures.js").LaneFigures} LaneFigures
- * @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props
- */
+/** @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props */
 export function LaneSlots({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
   const again = lanes.value[index] === "none";
@@ -67,7 +62,6 @@ export function LaneSlots({ name, index, lane, logs }) {
 
 /**
  * Number of slots of the longest possible reservation, so that all lanes have one scale.
- *
  * @param {TraceLog[]} logs
  * @param {{reserved: number}} slots
  */
@@ -76,7 +70,6 @@ const capacityOf = (logs, slots) =>
 
 /**
  * Text of how often the prompt's tokens were computed, which is the same for all of them.
- *
  * @param {number[]} times
  * @param {number} prompt tokens
  */
@@ -88,7 +81,6 @@ const sum = (values) => values.reduce((all, one) => all + one, 0);
 /**
  * Paint a bar per position with the number of times it was computed; the first reaches full height at the end of the
  * race.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size of the area above the slots
  * @param {number[]} times

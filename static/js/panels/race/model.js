@@ -21,7 +21,6 @@ const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: n
  * `strategies`: from no cache to the least waste, compared on one sequence. `caches`: ways to store K and V:
  * concatenation, the two caches of transformers, pages. `models`: the bundled sibling models, three that differ only in
  * their KV heads, and the hybrid. `drafts`: one token per step, n-gram drafts, drafts by a model.
- *
  * @type {Record<SetName, LaneOf[]>}
  */
 export const SETS = {

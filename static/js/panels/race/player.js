@@ -40,7 +40,6 @@ export function changeLanes() {
 /**
  * Return the request of all lanes: the setup's prompt and sampling with one sample each and default batching, or the
  * lesson's.
- *
  * @returns {import("../../runs/lockstep.js").Wish}
  */
 function wish() {

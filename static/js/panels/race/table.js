@@ -15,13 +15,11 @@ import { LaneSlots, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {LaneFigures} from "./figures.js" */
+
 const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
-
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("./figures.js").LaneFigures} LaneFigures
- */
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function LaneTable({ logs, now }) {
@@ -77,7 +75,6 @@ function Go() {
 
 /**
  * Fidelity mark of a column, if it has one.
- *
  * @param {"captured" | "derived" | undefined} kind
  * @param {string} formula
  */
@@ -85,7 +82,6 @@ const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} for
 
 /**
  * Rows of a lane. A click shows the lane on the stage.
- *
  * @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props
  */
 function LaneRows({ name, index, lane, logs }) {
@@ -119,7 +115,6 @@ function LaneRows({ name, index, lane, logs }) {
 
 /**
  * Label of a figure without column heads; columns with their own name omit the group.
- *
  * @param {string} group
  * @param {string} column
  */

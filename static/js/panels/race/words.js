@@ -9,10 +9,8 @@ import { beforehand, choices, verdict } from "../../runs/words.js";
 import { copiedSoFar, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
 import { names, race, racing } from "./model.js";
 
-/**
- * @typedef {import("../../core/log.js").TraceLog} TraceLog
- * @typedef {import("./figures.js").Race} Race
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Race} from "./figures.js" */
 
 const NOISY = 3; // multiple of the median from which a slow step is attributed to the machine, not the model
 const NEAR = 0.7; // share of the operations' ratio from which time counts as following it
@@ -52,7 +50,6 @@ function copySentence({ step, lanes, tokens, finished }) {
 
 /**
  * The same for lanes with different models: each holds as many blocks, but generates its own text.
- *
  * @param {Race} now
  */
 function modelSentence({ step, lanes, tokens, finished }) {
@@ -76,7 +73,6 @@ function modelSentence({ step, lanes, tokens, finished }) {
 
 /**
  * The same for lanes with and without speculative decoding: length of each text, and tokens computed for it.
- *
  * @param {Race} now
  */
 function draftSentence({ step, lanes, tokens }) {
@@ -93,7 +89,6 @@ const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.dr
 
 /**
  * Composition of a token's K and V in each model, with these models' numbers.
- *
  * @param {{logs: TraceLog[] | null}} props
  */
 function ModelNote({ logs }) {
@@ -144,7 +139,6 @@ const ratioText = (value) => value.toFixed(value < 10 ? 1 : 0);
 
 /**
  * Explain with this run's numbers why times differ less than operations.
- *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function TimeNote({ logs, step }) {
@@ -169,7 +163,6 @@ export function TimeNote({ logs, step }) {
 
 /**
  * Explain with this run's numbers how copies are counted, and compare with the formula.
- *
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function CopyNote({ logs, step }) {

@@ -16,9 +16,10 @@ import { paintRun } from "../../kit/track_run.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
 
+/** @import {Segment} from "../../core/request_phases.js" */
+/** @import {Row} from "../../core/requests.js" */
+
 /**
- * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {import("../../core/request_phases.js").Segment} Segment
  * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: from the
  *   request's submission
  */
@@ -29,7 +30,6 @@ const PHASES = /** @type {const} */ (["waiting", "prefill", "receiving", "decode
 /**
  * Return the time range of the bars of `rows`: from the first submission to the last end, or, with `own`, from 0 to the
  * longest duration.
- *
  * @param {readonly Row[]} rows
  * @param {boolean} own
  * @returns {Scale}

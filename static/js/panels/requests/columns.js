@@ -6,8 +6,9 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { fitting, widthOf } from "../../kit/table.js";
 
+/** @import {Row} from "../../core/requests.js" */
+
 /**
- * @typedef {import("../../core/requests.js").Row} Row
  * @typedef {Exclude<keyof Row, "seq" | "parts" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column
  *   `width`: px
@@ -20,7 +21,6 @@ const nameOf = (row) => html`<${Swatch} id=${row.seq} /><span class="request-nam
 const count = (name) => (row) => grouped(row[name]);
 /**
  * Format a count; zero is shown as a dot.
- *
  * @type {(name: "hit" | "preempted" | "lost" | "slow") => (row: Row) => string}
  */
 const some = (name) => (row) => (row[name] ? grouped(row[name]) : "·");
@@ -69,7 +69,6 @@ const BAR = { least: 120, room: 480 }; // px of a bar; px of the table from whic
 /**
  * Return the columns that fit into `width` px beside the bars, and the width of a bar, 0 if there is no room. With
  * `timeline` the bar has priority. The column `only`, used as a filter, is kept.
- *
  * @param {number} width
  * @param {boolean} [timeline]
  * @param {readonly Row[]} [rows] columns that are empty in all of them are dropped
@@ -93,7 +92,6 @@ export function layoutFor(width, timeline = false, rows = [], only = null) {
 
 /**
  * Return the columns that fit into `width` px.
- *
  * @param {number} width
  * @param {Column[]} [columns]
  * @param {string | null} [only]
@@ -113,7 +111,6 @@ export const aside = signal(true);
 export const showsBars = signal(false);
 /**
  * Whether bars start at the request's submission instead of the start of the run; null: whichever shows more.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<boolean | null>}
  */
 export const ownStart = signal(null);

@@ -10,10 +10,10 @@ import { Term } from "../../kit/term.js";
 import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 
+/** @import {Slo} from "../../core/goodput.js" */
+
 const FEW = 5; // number of missed requests listed
 const OWN = "own";
-
-/** @typedef {import("../../core/goodput.js").Slo} Slo */
 
 /** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
 export function GoodputSection({ figures, open }) {

@@ -13,7 +13,7 @@ import { log } from "../../state/store.js";
 import { Legend } from "./bar.js";
 import { aside, showsBars } from "./columns.js";
 
-/** @typedef {import("../../core/requests.js").Row} Row */
+/** @import {Row} from "../../core/requests.js" */
 
 /** @type {[name: string, of: (row: Row) => import("../../core/csv.js").Cell][]} */
 const CELLS = [
@@ -45,9 +45,7 @@ const CELLS = [
 export const csvOfRows = (rows) =>
   csvText([CELLS.map(([name]) => name), ...rows.map((row) => CELLS.map(([, of]) => of(row)))]);
 
-/**
- * @typedef {"table" | "story" | "lists"} View visible part in layouts without room for all
- */
+/** @typedef {"table" | "story" | "lists"} View visible part in layouts without room for all */
 
 const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
 

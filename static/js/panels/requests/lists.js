@@ -21,7 +21,6 @@ const tokensText = (prefill, decode) =>
 
 /**
  * Lists of outliers. `queries`: panel of queries over the whole log, which needs a server.
- *
  * @param {{figures: Figures, open: (seq: number) => void, queries: import("../../kit/html.js").Component}} props
  */
 export function Lists({ figures, open, queries }) {

@@ -19,20 +19,18 @@ import { Lists } from "./lists.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 
-const WIDE = 860; // px from which table and story fit side by side
+/** @import {View} from "./head.js" */
 
-/** @typedef {import("./head.js").View} View */
+const WIDE = 860; // px from which table and story fit side by side
 
 /**
  * Visible part in narrow layouts. A link that names a sequence opens its story.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<View>}
  */
 const view = signal(settings.seq.peek() === null ? "table" : "story");
 
 /**
  * Show a sequence on the stage and open its story. If it is submitted later, move to its submission.
- *
  * @param {number} seq
  */
 function open(seq) {

@@ -13,10 +13,9 @@ import { shownSeq } from "../../state/store.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
 import { LETTERED, layoutFor, NAMES, ownStart, showsBars } from "./columns.js";
 
-/**
- * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {import("./columns.js").Column} Column
- */
+/** @import {Row} from "../../core/requests.js" */
+/** @import {Scale} from "./bar.js" */
+/** @import {Column} from "./columns.js" */
 
 const ROW = 24; // px
 const THUMB = 44; // px of a row on touch screens
@@ -60,8 +59,7 @@ export function Table({ rows, all, open }) {
 
 /**
  * Time range of the bars, and a toggle to start each at its request's submission.
- *
- * @param {{scale: import("./bar.js").Scale, width: number}} props
+ * @param {{scale: Scale, width: number}} props
  */
 function BarHead({ scale: { from, to, own }, width }) {
   return html`<th scope="col" data-column="bar" style=${{ width: `${width}px` }}>
@@ -80,7 +78,7 @@ const Head = ({ column: { name, width } }) =>
 /**
  * @param {{
  *   row: Row, at: number, columns: Column[], high: number, open: (seq: number) => void, focusable: boolean,
- *   scale: import("./bar.js").Scale, bar: number,
+ *   scale: Scale, bar: number,
  * }} props `at`: index of the row; `bar`: px of the bar, 0: none
  */
 function Line({ row, at, columns, high, open, focusable, scale, bar }) {

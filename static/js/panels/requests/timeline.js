@@ -14,7 +14,8 @@ import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { log, selected, viewIndex } from "../../state/store.js";
 
-/** @typedef {import("../../core/requests.js").Row} Row */
+/** @import {Row} from "../../core/requests.js" */
+/** @import {TimelineEvent, Wait} from "../../core/timeline.js" */
 
 /** @param {{row: Row, close: () => void}} props */
 export function Timeline({ row, close }) {
@@ -58,11 +59,7 @@ function figuresText(row) {
   return said.join(" · ");
 }
 
-/**
- * @param {{
- *   log: import("../../core/log.js").TraceLog, event: import("../../core/timeline.js").TimelineEvent, seq: number,
- * }} props
- */
+/** @param {{ log: import("../../core/log.js").TraceLog, event: TimelineEvent, seq: number, }} props */
 function Turn({ log: now, event, seq }) {
   const { record, at, step } = event;
   const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
@@ -88,11 +85,7 @@ function Turn({ log: now, event, seq }) {
 
 // texts.
 
-/**
- * @typedef {import("../../core/timeline.js").TimelineEvent} TimelineEvent
- * @typedef {import("../../core/timeline.js").Wait} Wait
- * @typedef {Parameters<typeof partsWhere>[0]} Log
- */
+/** @typedef {Parameters<typeof partsWhere>[0]} Log */
 
 /**
  * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.

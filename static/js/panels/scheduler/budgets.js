@@ -4,9 +4,11 @@ import { grouped, t } from "../../i18n/words.js";
 import { niceCeiling } from "../../kit/colour.js";
 import { budgetScale, GUTTER } from "./geometry.js";
 
+/** @import {At} from "./paint.js" */
+
 /** @typedef {import("./paint.js").At["tracks"]["columns"][number]} Column */
 
-/** @param {import("./paint.js").At} at */
+/** @param {At} at */
 export function paintBudgets(at) {
   const { c, palette, tracks, layout, limits, shown } = at;
   if (layout.top === 0) return;
@@ -43,8 +45,7 @@ export function paintBudgets(at) {
 
 /**
  * Paint one row of bars above its base line, and the limit as a dashed line if it is within the scale.
- *
- * @param {import("./paint.js").At} at
+ * @param {At} at
  * @param {number} y
  * @param {number} height
  * @param {number} scale

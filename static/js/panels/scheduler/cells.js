@@ -8,22 +8,20 @@ import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
 import { GUTTER, NAMES } from "./geometry.js";
 
-/**
- * @typedef {import("./paint.js").Tracks} Tracks
- */
+/** @import {TraceLog} from "../../core/log.js" */
+/** @import {Tracks} from "./paint.js" */
 
-/** @param {import("../../core/log.js").TraceLog} log */
+/** @param {TraceLog} log */
 export const limitsOf = ({ header }) => ({
   tokens: Number(header.engine.max_num_batched_tokens),
   seqs: Number(header.engine.max_num_seqs),
 });
 
-/** Width of the fixed left column. @param {import("../../core/log.js").TraceLog | null} log */
+/** Width of the fixed left column. @param {TraceLog | null} log */
 export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 
 /**
  * Choose a sequence by its name, a record by a cell, or an operation by its mark.
- *
  * @param {{record: number | null, track: number | null}} at
  * @param {Tracks} tracks
  */
@@ -37,7 +35,6 @@ export function pick({ record, track: row }, tracks) {
 
 /**
  * Describe a cell: position, work of the sequence, events, and budgets of the step.
- *
  * @param {Tracks} tracks
  * @param {number | null} row
  * @param {number} record

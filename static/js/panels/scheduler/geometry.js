@@ -14,7 +14,6 @@ const LEAST_FOR_BUDGETS = 96; // px below which the budgets are hidden
 
 /**
  * Return the heights of the budgets and their gaps, and the top of the first row. Low panels have no budgets.
- *
  * @param {number} height
  */
 function budgets(height) {
@@ -24,19 +23,12 @@ function budgets(height) {
   return { budget, top: budget.tokens + budget.gap + budget.seqs + budget.gap };
 }
 
-/**
- * Return the width of a record's cell.
- *
- * @param {number} records
- * @param {number} width
- * @param {number} [gutter]
- */
+/** Return the width of a record's cell. @param {number} records @param {number} width @param {number} [gutter] */
 const cellOf = (records, width, gutter = GUTTER) =>
   clamp(Math.floor(Math.max(0, width - gutter - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
 
 /**
  * Return the records visible in a window of `width` px at scroll offset `left`: [first, last].
- *
  * @param {number} records
  * @param {number} width
  * @param {number} left
@@ -48,18 +40,12 @@ export function recordsInSight(records, width, left, gutter = GUTTER) {
   return [Math.floor(left / cell), Math.min(records - 1, Math.ceil((left + width - gutter) / cell))];
 }
 
-/**
- * Whether all rows fit without scrolling.
- *
- * @param {number} tracks
- * @param {number} height
- */
+/** Whether all rows fit without scrolling. @param {number} tracks @param {number} height */
 export const rowsFit = (tracks, height) => tracks * MIN_ROW <= height - budgets(height).top - AXIS;
 
 /**
  * Lay out `records` columns and `tracks` rows in width × height px. `pinned`: the first row stays below the budgets,
  * which stay at the top.
- *
  * @param {{records: number, tracks: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
  */
 export function tracksLayout({ records, tracks, width, height, pinned = false, gutter = GUTTER }) {
@@ -79,12 +65,7 @@ export function tracksLayout({ records, tracks, width, height, pinned = false, g
     x: (record) => gutter + record * cell,
     /** @param {number} track */
     y: (track) => top + track * row,
-    /**
-     * Return record and track at a point of the plane; null outside.
-     *
-     * @param {number} x
-     * @param {number} y
-     */
+    /** Return record and track at a point of the plane; null outside. @param {number} x @param {number} y */
     at(x, y) {
       const record = Math.floor((x - gutter) / cell);
       const track = Math.floor((y - top) / row);
@@ -98,7 +79,6 @@ export function tracksLayout({ records, tracks, width, height, pinned = false, g
 
 /**
  * Return the maximum of a bar's axis: the limit if it is near, else slightly above the largest value.
- *
  * @param {number} most
  * @param {number} limit
  * @param {(value: number) => number} niceCeiling
@@ -109,7 +89,6 @@ export function budgetScale(most, limit, niceCeiling) {
 
 /**
  * Return the number of steps between axis labels that are at least `room` px apart: 1, 2 or 5 times a power of ten.
- *
  * @param {number} cell
  * @param {number} room
  */

@@ -1,13 +1,11 @@
 // Marks of events on a track.
 
-/**
- * @typedef {import("../../kit/colour.js").Palette} Palette
- * @typedef {(c: CanvasRenderingContext2D, palette: Palette, x: number, y: number) => void} Shape
- */
+/** @import {Palette} from "../../kit/colour.js" */
+
+/** @typedef {(c: CanvasRenderingContext2D, palette: Palette, x: number, y: number) => void} Shape */
 
 /**
  * Paint the mark of an event of a sequence in a record.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Palette} palette
  * @param {string} mark
@@ -92,12 +90,7 @@ const SHAPES = {
   },
 };
 
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {string} fill
- * @param {string} edge
- * @param {[number, number][]} points
- */
+/** @param {CanvasRenderingContext2D} c @param {string} fill @param {string} edge @param {[number, number][]} points */
 function polygon(c, fill, edge, points) {
   c.beginPath();
   points.forEach(([x, y], i) => (i ? c.lineTo(x, y) : c.moveTo(x, y)));

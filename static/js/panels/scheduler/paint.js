@@ -22,7 +22,7 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  *   tracks: Tracks, layout: import("./geometry.js").Layout, view: View,
  *   header: import("../../core/trace.js").Header, limits: {tokens: number, seqs: number}, shown: number,
  *   shownSeq: number | null,
- *   selected: import("../../state/store.js").Selection | null,
+ *   selected: import("../../core/provenance/types.js").Selection | null,
  * }} Plane
  * @typedef {Plane & {
  *   c: CanvasRenderingContext2D, palette: import("../../kit/colour.js").Palette, first: number, last: number,
@@ -32,7 +32,6 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
  * Paint the window `view` (scroll position and size) of the plane.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Plane} plane
  */
@@ -111,13 +110,7 @@ function paintRows(at) {
   paintRow(at, tracks.tracks[0], layout.top);
 }
 
-/**
- * Paint a track and its name.
- *
- * @param {At} at
- * @param {Track} track
- * @param {number} y
- */
+/** Paint a track and its name. @param {At} at @param {Track} track @param {number} y */
 function paintRow(at, track, y) {
   const { c, palette, layout, view, shownSeq } = at;
   clipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintTrack(at, track, y));
@@ -134,7 +127,6 @@ function paintRow(at, track, y) {
 
 /**
  * Paint an instance's name beside its first track, with a line above.
- *
  * @param {At} at
  * @param {Track} track
  * @param {number} y
@@ -150,11 +142,7 @@ function paintInstance({ c, palette, layout, view, header }, track, y, lined) {
   if (lined) c.fillRect(0, y, view.width, 1);
 }
 
-/**
- * @param {At} at
- * @param {Track} track
- * @param {number} y
- */
+/** @param {At} at @param {Track} track @param {number} y */
 function paintTrack(at, track, y) {
   const { c, layout, first, last, x } = at;
   for (let i = runFrom(track, first); i < track.runs.length && track.runs[i].from <= last; i++) {

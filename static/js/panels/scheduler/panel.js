@@ -21,17 +21,16 @@ import { AXIS, recordsInSight, rowsFit, tracksLayout } from "./geometry.js";
 import { Legend } from "./legend.js";
 import { paintTracks } from "./paint.js";
 
+/** @import {Layout} from "./geometry.js" */
+/** @import {Track, Tracks} from "./paint.js" */
+
 /**
  * @typedef {import("../../core/tracks.js").Tracks} AllTracks
- * @typedef {import("./paint.js").Tracks} Tracks
- * @typedef {import("./geometry.js").Layout} Layout
- * @typedef {import("./paint.js").Track} Track
  * @typedef {{track: number, record: number}} Place
  */
 
 /**
  * Cell of the keyboard cursor; null: the shown sequence in the shown record.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<Place | null>}
  */
 const cursor = signal(null);
@@ -61,7 +60,6 @@ export function Panel() {
 /**
  * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only those
  * alive in the visible records are shown, with the chosen one pinned on top.
- *
  * @param {{tracks: AllTracks}} props
  */
 function Plane({ tracks: all }) {
@@ -140,11 +138,7 @@ function Plane({ tracks: all }) {
   </div>`;
 }
 
-/**
- * @param {HTMLElement} plane
- * @param {HTMLElement | null} scroll
- * @param {{layout: Layout, tracks: Tracks}} latest
- */
+/** @param {HTMLElement} plane @param {HTMLElement | null} scroll @param {{layout: Layout, tracks: Tracks}} latest */
 function paint(plane, scroll, { layout, tracks }) {
   const canvas = plane.querySelector("canvas");
   if (!scroll || !canvas) return; // the panel was closed before the frame
@@ -170,7 +164,6 @@ function paint(plane, scroll, { layout, tracks }) {
 
 /**
  * Scroll horizontally if the shown record is not visible.
- *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
  * @param {number} record
@@ -185,7 +178,6 @@ function keepInView(scroll, layout, record) {
 
 /**
  * Scroll vertically if no track that runs in the shown record is visible. Budgets and axis are fixed.
- *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
  * @param {Tracks} tracks
@@ -206,7 +198,6 @@ function runningIntoView(scroll, layout, { tracks, pinned }, record) {
 
 /**
  * Return record and track under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
- *
  * @param {MouseEvent} event
  * @param {Layout} layout
  */
@@ -220,11 +211,7 @@ function pointAt(event, layout) {
   return x < layout.gutter - 4 ? { record: null, track: found.track } : found;
 }
 
-/**
- * @param {PointerEvent} event
- * @param {Tracks} tracks
- * @param {Layout} layout
- */
+/** @param {PointerEvent} event @param {Tracks} tracks @param {Layout} layout */
 function hover(event, tracks, layout) {
   const { record, track } = pointAt(event, layout);
   if (record === null) return hideTip();
@@ -243,7 +230,6 @@ const MOVES = {
 
 /**
  * A focusable button that moves over the cells, for keyboards and screen readers.
- *
  * @param {{tracks: Tracks, layout: Layout}} props
  */
 function Cursor({ tracks, layout }) {

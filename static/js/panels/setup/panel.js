@@ -19,7 +19,6 @@ import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, Schedul
 
 /**
  * Id of the previewed scene, "" for none; null: the scene that is played.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
 const looked = signal(null);

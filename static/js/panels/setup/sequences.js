@@ -17,7 +17,7 @@ import { textLine } from "../../kit/text_line.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, ownIsShown, shownSeq, state, status, viewIndex } from "../../state/store.js";
 
-/** @typedef {import("../../state/store.js").Sequence} Sequence */
+/** @import {Sequence} from "../../state/store.js" */
 
 const MANY = 6; // number of sequences from which the list has a filter and only the shown one has its text
 /** @type {Sequence["status"][]} */
@@ -127,7 +127,6 @@ function showIn(item) {
 
 /**
  * Bar of the computed prompt and the output, relative to the maximum length of the sequence.
- *
  * @param {{seq: Sequence, output: number}} props
  */
 function Progress({ seq, output }) {
@@ -171,10 +170,7 @@ function Times({ seq }) {
   </span>`;
 }
 
-/**
- * @param {string} text
- * @param {number} length
- */
+/** @param {string} text @param {number} length */
 function tail(text, length) {
   const characters = Array.from(text);
   return characters.length > length ? `…${characters.slice(-length).join("")}` : text;

@@ -11,12 +11,11 @@ import { boundsOf, LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
 
-/**
- * @typedef {import("../../state/options.js").OptionRow} OptionRow
- * @typedef {import("../../state/settings.js").OptionValue} OptionValue
- * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {OptionRow} from "../../state/options.js" */
+/** @import {OptionValue} from "../../state/settings.js" */
+
+/** @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field */
 
 export function CacheSettings() {
   const strategy = settings.strategy.value;
@@ -133,7 +132,6 @@ const labelOf = ({ name, control }) =>
 /**
  * Control of an engine option. An option that depends on another (`beside`) is hidden while that one is off; others are
  * disabled.
- *
  * @param {{row: OptionRow}} props
  */
 function EngineField({ row }) {
@@ -186,15 +184,11 @@ function SamplingField({ row }) {
     commit=${commit} />`;
 }
 
-/**
- * @param {number[]} usual
- * @param {OptionValue} value
- */
+/** @param {number[]} usual @param {OptionValue} value */
 const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sort((a, b) => a - b);
 
 /**
  * Select control with [value, text] choices.
- *
  * @param {Field & {value: OptionValue, choices: [string | number, string][], commit: (text: string) => void}} props
  */
 function SelectField({ id, label, hint, disabled, value, choices, commit, children }) {
@@ -233,7 +227,6 @@ function Usual({ row }) {
 
 /**
  * Number control. `none`: meaning of an empty field, if it is allowed.
- *
  * @param {Field & {
  *   value: number | null, bounds: import("../../state/options.js").Bounds, step?: number, none?: string,
  *   commit: (n: number | null) => void

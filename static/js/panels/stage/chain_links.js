@@ -7,6 +7,8 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { follow } from "../../state/selection.js";
 
+/** @import {ChainLink} from "../../state/store.js" */
+
 const SHORT = new Set([
   "query",
   "key",
@@ -31,7 +33,6 @@ const SHORT = new Set([
   "contiguous",
 ]);
 const CLICKABLE = new Set(["loaded", "moved", "written", "decision", "freed", "lookup", "outside"]);
-/** @typedef {import("../../state/store.js").ChainLink} ChainLink */
 
 const MAX = 9;
 

@@ -13,7 +13,6 @@ const MARGIN = 2; // columns rendered beyond the window
 
 /**
  * Return the width at which `count` columns fill a window of `width`, including gaps between blocks.
- *
  * @param {number} count
  * @param {number} blockSize
  * @param {number} width
@@ -27,7 +26,6 @@ export function fittedColumn(count, blockSize, width) {
  * Lay out the columns of a sequence: `x(position)`, `width`, `at(offset)` (position there, or null), `visible(left,
  * right)` (positions [first, last) in a window), `whole(room)` and `extent`, the scrollable width. `count` of
  * `expected` columns exist; if all expected columns fit, they fill the width.
- *
  * @param {{count: number, expected: number, blockSize: number, width: number, minimum: number, maximum: number}} room
  */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
@@ -72,7 +70,6 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
 /**
  * Return the scroll offset that shows the columns [first, last]: `offset` if they are visible. If they are wider than
  * the window, the newest part is shown. New columns get room for the next ones beside them.
- *
  * @param {Columns} layout
  * @param {number} offset
  * @param {number} width
@@ -95,7 +92,6 @@ const STATE = 18; // px of the state row
 /**
  * Return the rows of the token row in `height` px, top to bottom: attention, K, V, state if the model has one, Q. The
  * tokens follow below in the document. In low views only the attention row has a height.
- *
  * @param {number} height
  * @param {boolean} withState
  * @returns {Record<"attention" | "k" | "v" | "state" | "q", Band>}
@@ -121,7 +117,6 @@ export function rows(height, withState = false) {
 /**
  * Map the whole sequence to `width` px: `x(position)` and `position(x)`. The number of places rarely changes as the
  * sequence grows: the next power of two, at most the expected length.
- *
  * @param {number} count
  * @param {number} expected
  * @param {number} width
@@ -141,7 +136,6 @@ export function miniature(count, expected, width) {
 
 /**
  * Return the largest weight in each of `bins` px of the minimap; 0 where no key was read.
- *
  * @param {{keyStart: number, weights: Float32Array}} row
  * @param {Miniature} mini
  * @param {number} bins
@@ -160,7 +154,6 @@ const EDGE = 6; // px between a figure and the row names beside the token row
 
 /**
  * Return the figures `{weight, middle, half}` that do not overlap; larger weights win.
- *
  * @template {{weight: number, middle: number, half: number}} F
  * @param {F[]} figures
  */
@@ -175,7 +168,6 @@ export function figuresApart(figures) {
 /**
  * Return the centre of a figure at x with half width `half`: over its column, but entirely within `left` and `right`.
  * Returns null if its column of half width `column` is outside.
- *
  * @param {number} x
  * @param {number} half
  * @param {{left: number, right: number}} room
@@ -189,7 +181,6 @@ export function figureMiddle(x, half, { left, right }, column) {
 /**
  * Return how far key `i` of `count` is highlighted at `progress` of the reading. Keys are read in order, each during a
  * quarter of the time.
- *
  * @param {number} i
  * @param {number} count
  * @param {number} progress

@@ -10,11 +10,9 @@ import { paced } from "../../net/paced.js";
 import { settings } from "../../state/settings.js";
 import { bare, connection, log, ownIsShown, sequenceView } from "../../state/store.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../core/trace.js").Candidate} Candidate
- * @typedef {import("../../core/wire.js").ResidualStream} ResidualStream
- */
+/** @import {Candidate} from "../../core/trace.js" */
+/** @import {ResidualStream} from "../../core/wire.js" */
+/** @import {View} from "../../state/store.js" */
 
 const MAX_LENS = 256; // positions per request, as the server allows
 
@@ -32,7 +30,6 @@ export const lensIsPossible = computed(
 
 /**
  * The answers for one sequence and layer, by position.
- *
  * @type {import("../../../vendor/signals/signals.js").Signal<{
  *   key: string, tops: Map<number, Candidate[]>, problem: string,
  * }>}
@@ -47,7 +44,6 @@ const keyOf = (now) => [now.log.id, now.seq.seq_id, now.layer].join("/");
 /**
  * Return the most probable next tokens after the chosen layer at `position`, the most probable first; null while
  * unknown.
- *
  * @param {View} now
  * @param {number} position
  */
@@ -57,12 +53,7 @@ export const lensAt = (now, position) =>
 /** Reason why the lens of a view is unknown, or "". @param {View} now */
 export const lensProblem = (now) => (known.value.key === keyOf(now) ? known.value.problem : "");
 
-/**
- * Return a sentence of the lens at `position`, or null while unknown.
- *
- * @param {View} now
- * @param {number} position
- */
+/** Return a sentence of the lens at `position`, or null while unknown. @param {View} now @param {number} position */
 export function lensText(now, position) {
   const top = lensAt(now, position);
   if (!top) return null;
@@ -74,7 +65,6 @@ export function lensText(now, position) {
 
 /**
  * Whether the most probable token is the one that follows; null if none follows yet.
- *
  * @param {View} now
  * @param {number} position
  * @param {Candidate[]} top
@@ -88,7 +78,6 @@ const askSoon = paced(ask);
 
 /**
  * Request the unknown positions of a span after a delay. Returns a function that cancels it.
- *
  * @param {View | null} now
  * @param {[number, number]} span
  */

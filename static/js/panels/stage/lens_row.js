@@ -10,10 +10,8 @@ import { select } from "../../state/store.js";
 import { fetchLens, lensAt, lensIsOn, lensIsPossible, lensIsRight, lensProblem, lensText } from "./lens.js";
 import { fontSize, shownText } from "./token_row_columns.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./geometry.js").Columns} Columns
- */
+/** @import {View} from "../../state/store.js" */
+/** @import {Columns} from "./geometry.js" */
 
 const LARGEST = 14; // px of a guess's text
 
@@ -48,7 +46,6 @@ export function LensRow({ now, layout, span }) {
 
 /**
  * The most probable next token at a position; the token's column reads it out.
- *
  * @param {{now: View, layout: Columns, position: number}} props
  */
 function Guess({ now, layout, position }) {

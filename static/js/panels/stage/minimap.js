@@ -10,24 +10,18 @@ import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { pointed, sequenceView } from "../../state/store.js";
 import { miniature, pooledWeights } from "./geometry.js";
 
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {Columns, Miniature} from "./geometry.js" */
+
 const LINE = 3; // px of the line of prompt and generated tokens
 const EDGES_FROM = 4; // minimum px between block edges that are drawn
 const ARROW = 64; // px scrolled by an arrow key
 
-/**
- * @template T
- * @typedef {import("../../../vendor/signals/signals.js").Signal<T>} Signal
- */
-/**
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./geometry.js").Miniature} Miniature
- * @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport
- */
+/** @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport */
 
 /**
  * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
  * column. `width`: of the token row's window. `show(offset)` scrolls.
- *
  * @param {Viewport & {layout: Columns | null, follows: Signal<boolean>}} props
  */
 export function Minimap({ layout, offset, width, follows, show }) {
@@ -75,7 +69,6 @@ export function Minimap({ layout, offset, width, follows, show }) {
 
 /**
  * Return the px of the minimap that the token row's window covers: [left, right].
- *
  * @param {Columns} layout
  * @param {number} offset
  * @param {number} width
@@ -139,7 +132,6 @@ const heats = new WeakMap();
 
 /**
  * Return the attention row as an image of height 1 px.
- *
  * @param {{keyStart: number, weights: Float32Array, max: number}} row
  * @param {Miniature} mini
  * @param {number} bins
@@ -163,7 +155,6 @@ function heat(row, mini, bins) {
 
 /**
  * Drag the window; a press beside it moves it there first.
- *
  * @param {PointerEvent} event
  * @param {Columns} layout
  * @param {Viewport} viewport
@@ -185,10 +176,7 @@ function drag(event, layout, { offset, width, show }) {
     track.addEventListener(name, () => dragging.abort(), { signal: dragging.signal });
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {Viewport} viewport
- */
+/** @param {KeyboardEvent} event @param {Viewport} viewport */
 function key(event, { offset, width, show }) {
   /** @type {Record<string, number>} */
   const places = {

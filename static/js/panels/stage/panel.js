@@ -40,6 +40,8 @@ import {
 import { TokenRow } from "./token_row.js";
 import { done, sampledAt } from "./token_row_columns.js";
 
+/** @import {Children} from "../../kit/html.js" */
+
 const Links = lazy(async () => (await import("./chain_links.js")).Links);
 
 function Chain() {
@@ -54,8 +56,6 @@ function Chain() {
 function leave({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
-
-/** @typedef {import("../../kit/html.js").Children} Children */
 
 export function Panel() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1"
@@ -116,10 +116,7 @@ function Text() {
   </p>`;
 }
 
-/**
- * @param {string} a
- * @param {string} b
- */
+/** @param {string} a @param {string} b */
 function commonStart(a, b) {
   let n = 0;
   while (n < a.length && a[n] === b[n]) n++;

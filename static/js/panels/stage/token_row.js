@@ -25,10 +25,9 @@ import { paintOutline, paintTokenRow } from "./token_row_paint.js";
 import { columnTip } from "./token_row_tip.js";
 import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
-/**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry
- */
+/** @import {View} from "../../state/store.js" */
+
+/** @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry */
 
 const MAX_FETCHES = 64; // maximum number of arrays requested at once
 
@@ -237,19 +236,13 @@ function leave() {
   hideTip();
 }
 
-/**
- * @param {MouseEvent} event
- * @param {Pick<Geometry, "layout">} geometry
- */
+/** @param {MouseEvent} event @param {Pick<Geometry, "layout">} geometry */
 function positionAt(event, { layout }) {
   if (!layout) return null;
   return layout.at(pointIn(event, /** @type {HTMLElement} */ (event.currentTarget)).x + offset.peek());
 }
 
-/**
- * @param {PointerEvent} event
- * @param {Geometry} geometry
- */
+/** @param {PointerEvent} event @param {Geometry} geometry */
 function hover(event, { layout, size }) {
   const position = positionAt(event, { layout });
   if (position === null) return leave();
@@ -267,10 +260,7 @@ function hover(event, { layout, size }) {
   tipAt(event.clientX, event.clientY, columnTip(now, position, viewSub.value, kind, component));
 }
 
-/**
- * @param {MouseEvent} event
- * @param {Geometry} geometry
- */
+/** @param {MouseEvent} event @param {Geometry} geometry */
 function pick(event, geometry) {
   const position = positionAt(event, geometry);
   if (position !== null) select({ position });
@@ -278,7 +268,6 @@ function pick(event, geometry) {
 
 /**
  * Fetch arrays of this layer that were not sent with their records.
- *
  * @param {View | null} now
  * @param {[number, number]} span
  */

@@ -12,10 +12,11 @@ import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 import { lensText } from "./lens.js";
 
+/** @import {View} from "../../state/store.js" */
+
 /**
  * `missing`: reason why there is no vector, or null.
  *
- * @typedef {import("../../state/store.js").View} View
  * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
  * @typedef {"k" | "v" | "q"} Kind
  * @typedef {"unwritten" | "released" | "gone" | "loading" | "uncaptured"} Missing
@@ -37,7 +38,6 @@ const MAX = 4096; // maximum columns for which space is reserved
 
 /**
  * Return the rows of the token row, including a state row if the model has a state.
- *
  * @param {View | null} now
  * @param {number} height
  */
@@ -48,7 +48,6 @@ export const shownText = (label) => (label.of ? (label.char ?? label.hex) : labe
 
 /**
  * Return the font size of `text` in a column of `width`, or null if it does not fit.
- *
  * @param {string} text
  * @param {number} width
  */
@@ -56,7 +55,6 @@ export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
 
 /**
  * Whether a phase is complete in the shown sub-step `sub`; null: the whole record.
- *
  * @param {number | null} sub
  * @param {import("../../state/playhead.js").Phase} phase
  */
@@ -68,7 +66,6 @@ export const sampledAt = (now) => (now.output ? now.seq.token_ids.length - 1 : n
 /**
  * Return the draft status of a position: `draft` before verification, then `accepted` or `rejected`. Returns null if
  * there is no draft.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -80,18 +77,12 @@ export function draftAt({ drafts }, position, sub) {
   return place < drafts.accepted ? "accepted" : "rejected";
 }
 
-/**
- * Label of the draft token at a position.
- *
- * @param {View} now
- * @param {number} position
- */
+/** Label of the draft token at a position. @param {View} now @param {number} position */
 export const draftLabel = ({ drafts }, position) =>
   loneLabel(drafts?.token_bytes[position - drafts.start] ?? new Uint8Array());
 
 /**
  * Label of a column's token: the draft token before verification and after the last token.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -107,7 +98,6 @@ const needs = new WeakMap();
 /**
  * Return the width that a sequence's tokens need. It is computed from the prompt, so columns keep their width as the
  * sequence grows.
- *
  * @param {View} now
  */
 function neededWidth(now) {
@@ -126,7 +116,6 @@ function neededWidth(now) {
 
 /**
  * Return the column width at which `count` columns fit the window, not less than the minimum share of `needed`.
- *
  * @param {number} needed
  * @param {number} count
  * @param {number} blockSize
@@ -139,7 +128,6 @@ function tightened(needed, count, blockSize, width) {
 
 /**
  * Lay out the columns of the sequence on stage in a window of `width`; `withSampled`: including the token just sampled.
- *
  * @param {View} now
  * @param {number} width
  * @param {boolean} withSampled
@@ -165,7 +153,6 @@ const cells = new WeakMap();
  * Return the vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record.
  * Without a vector, `missing` is `unwritten` (no K and V yet), `released` (this layer's block is freed), `gone` (the
  * query of an earlier step), `loading` or `uncaptured`.
- *
  * @param {View} now
  * @param {Kind} kind
  * @param {number} position
@@ -179,12 +166,7 @@ export function cellOf(now, kind, position) {
   return cell;
 }
 
-/**
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
- * @returns {Cell}
- */
+/** @param {View} now @param {Kind} kind @param {number} position @returns {Cell} */
 function readCell(now, kind, position) {
   const origin = originOf(now, position);
   const vector = vectorOf(now, kind, position);
@@ -201,7 +183,6 @@ function readCell(now, kind, position) {
 
 /**
  * Return the vector as of sub-step `sub`; vectors computed later are unwritten.
- *
  * @param {View} now
  * @param {Kind} kind
  * @param {number} position
@@ -215,7 +196,6 @@ export function shownCell(now, kind, position, sub) {
 
 /**
  * Return the weight with which this record's query read the key at `position`, or null.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -228,7 +208,6 @@ export function weightAt(now, position, sub) {
 
 /**
  * Return block and slot of a position whose K and V are in the pool, else null.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -241,19 +220,12 @@ export function placeOf(now, position, sub) {
 
 /**
  * Reason why the layer's block group freed a block. Logs without block groups do not state the window.
- *
  * @param {View["log"]["groups"][number]} group
  */
 const releasedText = (group) =>
   group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
 
-/**
- * Describe a column, one fact per part.
- *
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
- */
+/** Describe a column, one fact per part. @param {View} now @param {number} position @param {number | null} sub */
 export function describe(now, position, sub) {
   const label = labelAt(now, position, sub);
   const parts = [t("stage.column", { token: labelText(label), position })];

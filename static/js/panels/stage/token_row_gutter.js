@@ -10,11 +10,9 @@ import { LensSwitch } from "./lens_row.js";
 import { done, rowsOf } from "./token_row_columns.js";
 import { legendOf, rangesOf } from "./token_row_paint.js";
 
-/**
- * @typedef {import("./token_row_columns.js").Kind} Kind
- * @typedef {import("../../kit/html.js").Children} Children
- * @typedef {import("../../state/store.js").View} View
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {Kind} from "./token_row_columns.js" */
 
 const TWO_LINES = 32; // px of a row with two lines
 

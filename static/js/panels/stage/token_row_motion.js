@@ -26,11 +26,7 @@ export function usePhaseVariables() {
   );
 }
 
-/**
- * @param {HTMLElement} element
- * @param {string} name
- * @param {number} value
- */
+/** @param {HTMLElement} element @param {string} name @param {number} value */
 function set(element, name, value) {
   const text = value.toFixed(3);
   if (element.style.getPropertyValue(name) !== text) element.style.setProperty(name, text);

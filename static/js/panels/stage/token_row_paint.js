@@ -12,6 +12,10 @@ import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
 import { paintNames } from "./token_row_names.js";
 import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
 
+/** @import {View} from "../../state/store.js" */
+/** @import {Band, Columns} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
+
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // largest magnitude of each row's scale, for its legend
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
@@ -23,10 +27,6 @@ const OUTLINE = 46; // maximum px of an outlined column
 export const rangesOf = () => ranges.value;
 
 /**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./token_row_columns.js").Kind} Kind
- * @typedef {import("./geometry.js").Band} Band
  * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
  * @typedef {{
  *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
@@ -45,7 +45,6 @@ export function legendOf(now) {
 
 /**
  * Paint the token row. `phases`: progress by name, from state/playhead.js.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {TokenRowView} row
  */
@@ -90,7 +89,6 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
 
 /**
  * Paint the stage before the first record: outlines of future keys and values in blocks, fading to the right.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {number} width
  * @param {number} height
@@ -106,7 +104,6 @@ export function paintOutline(c, width, height) {
 
 /**
  * Return how far the column at `position` is highlighted; keys are read in order during `attend`.
- *
  * @param {Pick<Scene, "now" | "phases">} scene
  * @param {number} position
  */
@@ -118,7 +115,6 @@ function lit({ now, phases }, position) {
 
 /**
  * Call `paint(position, share of the largest weight, progress)` for the visible keys that the query has read so far.
- *
  * @param {Scene} scene
  * @param {(position: number, share: number, progress: number) => void} paint
  */
@@ -132,7 +128,6 @@ function eachRead(scene, paint) {
 
 /**
  * Highlight each column as its key is read, as bright as its weight.
- *
  * @param {Scene} scene
  * @param {ReturnType<typeof rowsOf>} at
  */
@@ -149,7 +144,6 @@ function paintBeams(scene, at) {
 /**
  * Paint the recurrent state under the token after which it was computed. Earlier checkpoints, from which a prompt with
  * this prefix could continue, are outlined.
- *
  * @param {Scene} scene
  * @param {Band} box
  */
@@ -174,10 +168,7 @@ function paintStates({ c, palette, now, layout, phases }, box) {
   c.fill();
 }
 
-/**
- * @param {Scene} scene
- * @param {Band} box
- */
+/** @param {Scene} scene @param {Band} box */
 function paintAttention(scene, box) {
   const { c, palette, now, layout } = scene;
   const row = now.attention;
@@ -229,10 +220,7 @@ function largest(row) {
   return found;
 }
 
-/**
- * @param {Scene} scene
- * @param {ReturnType<typeof rowsOf>} at
- */
+/** @param {Scene} scene @param {ReturnType<typeof rowsOf>} at */
 function paintPointed({ c, palette, layout }, at) {
   const position = pointed.value?.position;
   if (position === undefined || position >= layout.count) return;
@@ -251,7 +239,6 @@ function paintPointed({ c, palette, layout }, at) {
 
 /**
  * Note in the query row that queries are not cached, if it fits.
- *
  * @param {Scene} scene
  * @param {Band} box
  * @param {number} offset

@@ -4,11 +4,9 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { describe, KINDS, shownCell } from "./token_row_columns.js";
 
-/**
- * @typedef {import("./token_row_columns.js").Kind} Kind
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("../../kit/html.js").Children} Children
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {Kind} from "./token_row_columns.js" */
 
 const SHOWN = 64; // numbers of a vector that are listed
 
@@ -24,7 +22,6 @@ export function norm(vector) {
 
 /**
  * Return the element type of K and V (as cached) or Q (as computed).
- *
  * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header
  * @param {Kind} kind
  */
@@ -37,7 +34,6 @@ export function elementType({ model, engine }, kind) {
 /**
  * Return the tooltip lines of a column: its description, then the vector `kind` in full, or without `kind` the norm of
  * each.
- *
  * @param {View} now
  * @param {number} position
  * @param {number | null} sub
@@ -116,7 +112,6 @@ function vectorLine(now, kind, position, sub, component) {
 
 /**
  * Describe a vector in one sentence, for screen readers.
- *
  * @param {View} now
  * @param {Kind} kind
  * @param {number} position

@@ -19,18 +19,16 @@ import {
 } from "./token_row_columns.js";
 import { columnTip, vectorSentence } from "./token_row_tip.js";
 
+/** @import {Signal} from "../../../vendor/signals/signals.js" */
+/** @import {View} from "../../state/store.js" */
+/** @import {Columns} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
+
 const PAGE = 10; // columns per Page Up or Page Down
 
-/**
- * Row whose numbers the keyboard reads, or null.
- *
- * @type {import("../../../vendor/signals/signals.js").Signal<Kind | null>}
- */
+/** Row whose numbers the keyboard reads, or null. @type {Signal<Kind | null>} */
 const readRow = signal(null);
 /**
- * @typedef {import("../../state/store.js").View} View
- * @typedef {import("./geometry.js").Columns} Columns
- * @typedef {import("./token_row_columns.js").Kind} Kind
  * @typedef {[first: number, last: number]} Span positions; `last` is exclusive
  * @typedef {{now: View, layout: Columns, sub: number | null, bring: (position: number) => void}} Shown
  */
@@ -38,12 +36,11 @@ const readRow = signal(null);
 /** @param {Event} event */
 const elementOf = (event) => /** @type {Element} */ (event.currentTarget);
 
-/** Focused column, or null. @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
+/** Focused column, or null. @type {Signal<number | null>} */
 const focused = signal(null);
 
 /**
  * Return the column in the tab order: the focused or pinned one if visible, else the newest visible one.
- *
  * @param {Span} span
  */
 function tabStop([first, last]) {
@@ -133,7 +130,6 @@ function Token({ now, layout, position, sub, stop, bring }) {
 
 /**
  * Move along the columns with left and right; choose the row to read with up and down.
- *
  * @param {KeyboardEvent} event
  * @param {Omit<Shown, "layout"> & {position: number, count: number}} at
  */

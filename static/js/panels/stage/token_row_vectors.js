@@ -5,11 +5,9 @@ import { wastePattern } from "../../kit/texture.js";
 import { cellOf, sampledAt } from "./token_row_columns.js";
 import { VectorImage } from "./vectors.js";
 
-/**
- * @typedef {import("./token_row_paint.js").Scene} Scene
- * @typedef {import("./geometry.js").Band} Band
- * @typedef {import("./token_row_columns.js").Kind} Kind
- */
+/** @import {Band} from "./geometry.js" */
+/** @import {Kind} from "./token_row_columns.js" */
+/** @import {Scene} from "./token_row_paint.js" */
 
 export const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
 
@@ -19,11 +17,7 @@ const TAKEN = 0.3; // opacity of a rejected draft's K and V
 
 const USED = 0.4; // opacity of a used query, which is not cached
 
-/**
- * @param {Scene} scene
- * @param {Band} box
- * @param {Kind} kind
- */
+/** @param {Scene} scene @param {Band} box @param {Kind} kind */
 export function paintVectors(scene, box, kind) {
   const { c, palette, now, layout, first, last, phases } = scene;
   const image = images[kind];
@@ -56,7 +50,6 @@ export function paintVectors(scene, box, kind) {
 
 /**
  * Paint a dash for a vector whose block is freed.
- *
  * @param {CanvasRenderingContext2D} c
  * @param {Scene["palette"]} palette
  * @param {number} x
@@ -69,7 +62,6 @@ function paintReleased(c, palette, x, box) {
 
 /**
  * Paint K and V of this step: computed in `qkv`, filling their slot in `write`.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -94,7 +86,6 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
 
 /**
  * Paint K and V of a rejected draft, leaving their slot.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -116,7 +107,6 @@ function paintTaken(scene, image, p, x, box, taken) {
 
 /**
  * Paint Q of this step: computed in `qkv`, used in `attend`, not needed afterwards.
- *
  * @param {Scene} scene
  * @param {VectorImage} image
  * @param {number} p
@@ -141,7 +131,6 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
 
 /**
  * Paint the outline of a key and a value that do not exist yet.
- *
  * @param {Pick<Scene, "c" | "palette"> & {layout: {width: number}}} scene
  * @param {number} x
  * @param {Band} box

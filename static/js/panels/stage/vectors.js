@@ -21,7 +21,6 @@ export class VectorImage {
 
   /**
    * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
-   *
    * @param {string} key
    * @param {number} theme
    */
@@ -40,7 +39,6 @@ export class VectorImage {
 
   /**
    * Set the vector at `position`. `source` names its origin; setting the same source again is a no-op.
-   *
    * @param {number} position
    * @param {string} source
    * @param {Float32Array} vector
@@ -84,10 +82,7 @@ export class VectorImage {
     this.held.forEach((held, place) => held && this.#paint(place, held.vector));
   }
 
-  /**
-   * @param {number} place
-   * @param {Float32Array} vector
-   */
+  /** @param {number} place @param {Float32Array} vector */
   #paint(place, vector) {
     if (!this.canvas) return;
     const context = contextOf(this.canvas);
@@ -104,7 +99,6 @@ export class VectorImage {
 
 /**
  * Return the diverging scale as pixels by value: [-1, 1] in SHADES steps.
- *
  * @param {import("../../kit/colour.js").Scale} scale
  */
 function shadesOf(scale) {

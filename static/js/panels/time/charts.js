@@ -6,11 +6,13 @@ import { memoryFigure, memoryValues } from "./memory.js";
 import { rooflineFigure, rooflineValues } from "./roofline.js";
 import { sequenceFigure } from "./sequences.js";
 
+/** @import {TraceLog} from "../../core/log.js" */
+
 /**
  * Inputs of all charts.
  *
  * @typedef {{
- *   log: import("../../core/log.js").TraceLog | null, index: number,
+ *   log: TraceLog | null, index: number,
  *   record: import("../../core/trace.js").StepRecord | null, roofs: import("../../net/rooflines.js").Roofs | null,
  * }} At
  * @typedef {[key: string, name: string, text: string, title?: string]} Value of the record shown
@@ -20,9 +22,8 @@ import { sequenceFigure } from "./sequences.js";
 /**
  * Chart definitions. `figure` builds a Plotly figure from the rows, `values` lists values of the shown record, `csv` is
  * the file name. Rows are private to each chart.
- *
  * @type {Record<ChartName, {
- *   rows: (at: At & {log: import("../../core/log.js").TraceLog}) => any[],
+ *   rows: (at: At & {log: TraceLog}) => any[],
  *   fidelity: "captured" | "derived",
  *   formula?: string,
  *   figure: (at: At, rows: any[]) => {data: object[], layout: object},

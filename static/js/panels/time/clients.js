@@ -12,7 +12,7 @@ import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { connection, following, log, ownIsShown, status, viewIndex } from "../../state/store.js";
 
-/** @typedef {import("../../core/client_queues.js").ClientRow} ClientRow */
+/** @import {ClientRow} from "../../core/client_queues.js" */
 
 const MAX_CLIENTS = 8; // clients shown, those with the highest load; the number of others is stated
 const MAX_MARKS = 6; // marks per cell of requests and tokens

@@ -12,9 +12,11 @@ import { PHASES, viewSub } from "../../state/playhead.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { ClientLanes } from "./clients.js";
 
+/** @import {Flow} from "../../core/flow.js" */
+
 const FEW_IDS = 4; // ids of a prompt shown
 const MAX_TEXT = 24; // characters
-/** @typedef {import("../../core/flow.js").Flow} Flow */
+
 /**
  * `vllm`: class and method in vLLM that do this. `subs`: sub-steps in which the component works.
  *

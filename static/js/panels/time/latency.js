@@ -6,20 +6,15 @@ import { colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
 import { MS, PHASES, rowAt } from "./rows.js";
 
-/**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").Value} Value
- * @typedef {import("../../kit/colour.js").Palette} Palette
- * @typedef {ReturnType<typeof stepRows>[number]} Row
- */
+/** @import {Palette} from "../../kit/colour.js" */
+/** @import {At, Value} from "./charts.js" */
+
+/** @typedef {ReturnType<typeof stepRows>[number]} Row */
 
 /** @type {("sample" | "prepare" | "schedule")[]} above the forward pass */
 const PARTS = ["sample", "prepare", "schedule"];
 
-/**
- * @param {At} at
- * @param {Row[]} rows
- */
+/** @param {At} at @param {Row[]} rows */
 export function latencyFigure({ record }, rows) {
   const palette = colours();
   /** @type {(name: string, of: Row[], values: number[], marker: object) => {x: number[], [field: string]: unknown}} */
@@ -62,10 +57,7 @@ export function latencyFigure({ record }, rows) {
 /** Return axis settings with ticks at whole numbers for short axes; 0 is no step. @param {number} last */
 const whole = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : { range: [0, last + 1] });
 
-/**
- * @param {Palette} palette
- * @param {import("./rows.js").StepPhase} phase
- */
+/** @param {Palette} palette @param {import("./rows.js").StepPhase} phase */
 function phaseMarker(palette, phase) {
   if (phase !== "mixed") return { color: phase === "prefill" ? palette.prompt : palette.generated };
   return {
@@ -81,10 +73,7 @@ function phaseMarker(palette, phase) {
   };
 }
 
-/**
- * @param {Palette} palette
- * @param {typeof PARTS[number]} part
- */
+/** @param {Palette} palette @param {typeof PARTS[number]} part */
 function partMarker(palette, part) {
   const shape = { sample: ".", prepare: "/", schedule: "" }[part];
   return {
@@ -100,11 +89,7 @@ function partMarker(palette, part) {
   };
 }
 
-/**
- * @param {At} at
- * @param {Row[]} rows
- * @returns {Value[]}
- */
+/** @param {At} at @param {Row[]} rows @returns {Value[]} */
 export function latencyValues({ index }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

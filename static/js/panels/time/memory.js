@@ -6,9 +6,9 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
 import { rowAt } from "./rows.js";
 
+/** @import {At, Value} from "./charts.js" */
+
 /**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").Value} Value
  * @typedef {ReturnType<typeof memoryRows>[number]} Row
  * @typedef {"used" | "wasted" | "held" | "cached" | "pool"} Field
  */
@@ -16,10 +16,7 @@ import { rowAt } from "./rows.js";
 /** @type {Field[]} */
 const FIELDS = ["used", "wasted", "held", "cached", "pool"];
 
-/**
- * @param {At} at
- * @param {Row[]} everything
- */
+/** @param {At} at @param {Row[]} everything */
 export function memoryFigure({ record }, everything) {
   const palette = colours();
   // stacked areas need distinct steps: use the last record of each
@@ -73,11 +70,7 @@ export function memoryFigure({ record }, everything) {
   return { data, layout };
 }
 
-/**
- * @param {At} at
- * @param {Row[]} rows
- * @returns {Value[]}
- */
+/** @param {At} at @param {Row[]} rows @returns {Value[]} */
 export function memoryValues({ index }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

@@ -18,10 +18,8 @@ import { Latencies } from "./latencies.js";
 import { Plot } from "./plot.js";
 import { Values } from "./values.js";
 
-/**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").ChartName} ChartName
- */
+/** @import {Children} from "../../kit/html.js" */
+/** @import {At, ChartName} from "./charts.js" */
 
 const IMAGE = { width: 1200, height: 675 };
 
@@ -48,7 +46,7 @@ function Downloads({ name, at, rows }) {
       { format, filename: file, ...IMAGE, scale: format === "png" ? 2 : 1 },
     );
   };
-  /** @type {(format: string, action: () => void) => import("../../kit/html.js").Children} */
+  /** @type {(format: string, action: () => void) => Children} */
   const button = (format, action) =>
     html`<button class="link" disabled=${!rows.length} aria-label=${t("time.download_as", { format })}
       title=${t("time.download_as", { format })} onClick=${action}>${format}</button>`;
@@ -58,11 +56,7 @@ function Downloads({ name, at, rows }) {
     }${button("CSV", () => saveText(csvOf(rows), `${file}.csv`))}</div>`;
 }
 
-/**
- * Return the inputs of all charts: the loaded log, the shown record, and the roofs if known.
- *
- * @returns {import("./charts.js").At}
- */
+/** Return the inputs of all charts: the loaded log, the shown record, and the roofs if known. @returns {At} */
 function lookedAt() {
   numRecords.value; // dependency: the log grows in place
   const index = viewIndex.value;
@@ -83,7 +77,7 @@ export function Panel() {
   return html`<div class="time" data-chart=${name}><${Rail} name=${name} /><${EngineFlow} /></div>`;
 }
 
-/** @param {{name: string, children?: import("../../kit/html.js").Children}} props */
+/** @param {{name: string, children?: Children}} props */
 function Rail({ name, children }) {
   return html`<div class="chart-rail" role="group" aria-label=${t("time.choose")}>
     ${NAMES.map(
@@ -96,7 +90,7 @@ function Rail({ name, children }) {
   </div>`;
 }
 
-/** @param {{name: import("./charts.js").ChartName}} props */
+/** @param {{name: ChartName}} props */
 function ChartPanel({ name }) {
   const chart = CHARTS[name];
   const at = lookedAt();

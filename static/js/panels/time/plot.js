@@ -12,9 +12,9 @@ import { settings } from "../../state/settings.js";
 import { goTo } from "../../state/store.js";
 import { CHARTS } from "./charts.js";
 
+/** @import {At, ChartName} from "./charts.js" */
+
 /**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").ChartName} ChartName
  * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
  * @typedef {{event: PointerEvent, points: Point[]}} Happening
  * @typedef {HTMLElement & {data?: object[], on: (event: string, heard: (what: Happening) => void) => void}} PlotElement
@@ -88,11 +88,7 @@ export function Plot({ name, at, rows }) {
   </div>`;
 }
 
-/**
- * @param {PlotElement} element
- * @param {ChartName} name
- * @param {{current: Drawn}} latest
- */
+/** @param {PlotElement} element @param {ChartName} name @param {{current: Drawn}} latest */
 function listen(element, name, latest) {
   element.on("plotly_hover", ({ event, points }) =>
     tipAt(event.clientX, event.clientY, tipOf(name, latest.current, points[0])),
@@ -104,13 +100,7 @@ function listen(element, name, latest) {
   });
 }
 
-/**
- * Return the exact values of a point.
- *
- * @param {ChartName} name
- * @param {Drawn} drawn
- * @param {Point} point
- */
+/** Return the exact values of a point. @param {ChartName} name @param {Drawn} drawn @param {Point} point */
 function tipOf(name, { at, rows }, { customdata, data }) {
   if (Array.isArray(customdata)) {
     const [id, token, seconds] = customdata;
@@ -134,7 +124,6 @@ function tipOf(name, { at, rows }, { customdata, data }) {
 
 /**
  * Describe the chart: its name and the values of the shown record.
- *
  * @param {ChartName} name
  * @param {At} at
  * @param {any[]} rows

@@ -7,18 +7,13 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { PHASES, rateText, rowAt } from "./rows.js";
 
-/**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").Value} Value
- * @typedef {ReturnType<typeof rooflineRows>[number]} Row
- */
+/** @import {At, Value} from "./charts.js" */
+
+/** @typedef {ReturnType<typeof rooflineRows>[number]} Row */
 
 const SYMBOLS = { prefill: "square", decode: "circle", mixed: "diamond" };
 
-/**
- * @param {At} at
- * @param {Row[]} rows
- */
+/** @param {At} at @param {Row[]} rows */
 export function rooflineFigure({ index, roofs }, rows) {
   const palette = colours();
   /** @type {object[]} */
@@ -110,11 +105,7 @@ export function rooflineFigure({ index, roofs }, rows) {
   };
 }
 
-/**
- * @param {At} at
- * @param {Row[]} rows
- * @returns {Value[]}
- */
+/** @param {At} at @param {Row[]} rows @returns {Value[]} */
 export function rooflineValues({ index, roofs }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

@@ -8,7 +8,6 @@ export const MS = 1000;
 
 /**
  * Return the row of record `index` in rows sorted by record, or undefined.
- *
  * @template {{record: number}} R
  * @param {R[]} rows
  * @param {number} index

@@ -6,20 +6,16 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { MS } from "./rows.js";
 
-/**
- * @typedef {import("./charts.js").At} At
- * @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row
- */
+/** @import {At} from "./charts.js" */
+
+/** @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row */
 
 /**
  * Approximate maximum number of gaps drawn. Each is a DOM element, and a thousand requests have about seventy thousand.
  */
 export const MAX_GAPS = 4000;
 
-/**
- * @param {At} _
- * @param {Row[]} rows
- */
+/** @param {At} _ @param {Row[]} rows */
 export function sequenceFigure(_, rows) {
   const palette = colours();
   const names = rows.map((row) => String(row.seq));

@@ -10,10 +10,7 @@ import { log } from "../../state/store.js";
 import { CHARTS } from "./charts.js";
 import { rateText } from "./rows.js";
 
-/**
- * @typedef {import("./charts.js").At} At
- * @typedef {import("./charts.js").ChartName} ChartName
- */
+/** @import {At, ChartName} from "./charts.js" */
 
 /** @param {{name: ChartName, children: import("../../kit/html.js").Children}} props */
 function Title({ name, children }) {

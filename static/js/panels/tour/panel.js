@@ -122,7 +122,6 @@ function freeRoom() {
 /**
  * Scroll the target into view. Not with `scrollIntoView`, which moves Chromium's starting point for Tab, so that the
  * keyboard would no longer reach the card.
- *
  * @param {Element} target
  * @param {HTMLElement} card
  */
@@ -148,7 +147,6 @@ const sizeOf = (card) => ({ width: card.offsetWidth, height: card.offsetHeight }
 
 /**
  * Place the ring around the target and the card beside it, or on phones above the transport.
- *
  * @param {Element | null} target
  * @param {HTMLElement | null} card
  * @param {HTMLElement | null} ring

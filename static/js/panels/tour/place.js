@@ -19,7 +19,6 @@ const SIDES = ["right", "left", "below", "above"];
 /**
  * Place the card on `side` of the target, or on the first side with room; if none has room, as near to `side` as the
  * window allows.
- *
  * @param {Box} box of the target
  * @param {Size} size of the card
  * @param {FreeSpace} room
@@ -60,7 +59,6 @@ export function beside(box, size, room, side) {
 /**
  * Place the card above the transport on phones. `scroll`: px to scroll so that the target ends above the card, or
  * begins below the tabs if it is too tall.
- *
  * @param {Box} box
  * @param {Size} size
  * @param {FreeSpace} room

@@ -5,12 +5,12 @@ import { jumpOpen } from "../../control/keyboard.js";
 import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf } from "../../control/playback.js";
 import { KINDS } from "../../core/events.js";
 import { grouped, t } from "../../i18n/words.js";
-import { SIGNS } from "../../kit/event_marks.js";
 import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Typed } from "../../kit/inputs.js";
 import { log, numRecords, shownSeq, toast, viewIndex } from "../../state/store.js";
+import { SIGNS } from "./scrubber.js";
 
 /** Dialog that takes the focus when it opens, restores it when it closes, and closes on clicks outside. */
 export function Jump() {
@@ -84,7 +84,6 @@ function NumberField({ id, label, count, first, go }) {
 
 /**
  * A kind of event: its sign, its number of records, and buttons to the previous and next one.
- *
  * @param {{kind: string, label: string}} props
  */
 function Event({ kind, label }) {
@@ -121,7 +120,6 @@ function Sign({ kind }) {
 
 /**
  * Move between kinds with up and down; go to the previous or next event of the focused kind with left and right.
- *
  * @param {KeyboardEvent} event
  */
 function walk(event) {

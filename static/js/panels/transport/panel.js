@@ -36,6 +36,8 @@ import {
 import { Scrubber } from "./scrubber.js";
 import { Sentence } from "./sentence.js";
 
+/** @import {Children} from "../../kit/html.js" */
+
 const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 
 /** Whether a small screen shows the secondary controls: sub-steps, speed, first and last, reset, fork. */
@@ -122,7 +124,7 @@ function Main() {
     play: numRecords.value === 0,
     stop: false,
   };
-  /** @type {(name: keyof typeof off, icon: string) => import("../../kit/html.js").Children} */
+  /** @type {(name: keyof typeof off, icon: string) => Children} */
   const button = (name, icon) => html`<button
     class=${`command main-${name}`}
     id=${`btn-${name}`}
@@ -224,11 +226,7 @@ function More() {
     title=${label} onClick=${() => (moreOpen.value = !moreOpen.value)}><${Icon} name="more" /></button>`;
 }
 
-/**
- * Note on data that has not arrived yet, else the children.
- *
- * @param {{index: number, children: import("../../kit/html.js").Children}} props
- */
+/** Note on data that has not arrived yet, else the children. @param {{index: number, children: Children}} props */
 function Late({ index, children }) {
   captureVersion.value;
   if (connection.value === "live" && behind.value > 64)

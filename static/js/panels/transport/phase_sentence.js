@@ -22,18 +22,19 @@ import {
 } from "../../i18n/sentence.js";
 import { hasText } from "../../i18n/words.js";
 
+/** @import {MessageKey} from "../../core/messages.js" */
+/** @import {BatchEntry, Op} from "../../core/trace.js" */
+/** @import {Register} from "../../i18n/operations.js" */
+
 /**
- * @typedef {import("../../core/messages.js").MessageKey} MessageKey
  * @typedef {import("../../core/log.js").TraceLog} Log
- * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
- * @typedef {import("../../i18n/operations.js").Register} Register
  * @typedef {object} At a sub-step
  * @property {Register} register register of operation texts
  * @property {Log} log
  * @property {number} index
  * @property {import("../../core/trace.js").StepRecord} record
- * @property {import("../../core/trace.js").Op[]} ops
+ * @property {Op[]} ops
  * @property {BatchEntry[]} batch
  * @property {BatchEntry | null} entry batch entry of the described sequence; null: nothing was computed
  * @property {number} end position after its last token
@@ -58,7 +59,6 @@ const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`)
 /**
  * Return `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be
  * chosen. `attention`: {keyStart, weights, layer, head} of the shown query if captured, else null.
- *
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
  * @param {Attention | null} [attention] @param {Register} [register] "plain" or "short"
  * @returns {MessageKey[]}
@@ -119,7 +119,6 @@ function schedule(at) {
 
 /**
  * Describe the blocks taken from the free queue, and its length before and after.
- *
  * @param {Computed} at @returns {MessageKey[]}
  */
 function allocate(at) {
@@ -129,8 +128,7 @@ function allocate(at) {
   const found = [];
   found.push(...briefly(log, index, (op) => op.type === "evict", register));
   log.groups.forEach((group, at) => {
-    const inGroup = (/** @type {import("../../core/trace.js").Op} */ op) =>
-      groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
+    const inGroup = (/** @type {Op} */ op) => groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
     const ids = taken.filter(inGroup).map((op) => op.block_id);
     if (!ids.length) return;
     const before = log.stateAt(index - 1).free_queues[at].length;
@@ -151,8 +149,7 @@ function allocate(at) {
 /**
  * Return the change of the free queue's length up to the last operation that took a block. Blocks freed by finished
  * sequences are returned later.
- *
- * @param {import("../../core/trace.js").Op[]} ops
+ * @param {Op[]} ops
  */
 function queueChange(ops) {
   let change = 0;

@@ -38,7 +38,6 @@ function subSteps() {
 
 /**
  * Return the sentences of record `index`, of sub-step `sub` or of the whole record (null), in the page's language.
- *
  * @param {number} index
  * @param {number | null} sub
  * @param {any} [attention] attention row for sub-steps about it
@@ -94,7 +93,6 @@ function mark(element) {
 
 /**
  * Return the attention row of the chosen layer and head in sub-step `attend`; null if it is not captured.
- *
  * @param {number} index
  * @param {number | null} sub
  */
@@ -110,7 +108,6 @@ function attentionShown(index, sub) {
 
 /**
  * Announce the sentence to screen readers once it is stable, so that fast playback does not announce every step.
- *
  * @param {{text: string}} props
  */
 function Announcement({ text }) {
@@ -133,7 +130,6 @@ const LONGEST = 5000; // ms between two announcements while sentences keep arriv
 
 /**
  * Return a function that takes every sentence and calls `say` with those to announce; the last one is always announced.
- *
  * @param {(text: string) => void} say
  * @param {{quiet?: number, longest?: number, clock?: Clock}} [options] times in ms
  */

@@ -147,24 +147,11 @@ def test_a_file_of_another_user_is_not_used_and_not_deleted(tier: DiskTier, monk
     assert tier.load(key(1)) == payload(1)
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
-def test_a_file_that_cannot_be_opened_just_now_stays(
-    tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    tier.store(key(1), payload(1))
-
-    def refuse(*_: object) -> bytes:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(disk_tier, "read_block", refuse)
-    assert tier.load(key(1)) is None and reasons(tier) == {"unreadable": 1}
-    monkeypatch.undo()
-    assert tier.load(key(1)) == payload(1)
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
-def test_a_file_that_the_disk_does_not_give_is_dropped(
-    tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int
+@pytest.mark.parametrize(
+    ("number", "stays"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False), (errno.EIO, False)]
+)
+def test_a_file_that_cannot_be_opened_just_now_stays_and_one_that_the_disk_does_not_give_is_dropped(
+    tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int, stays: bool
 ) -> None:
     tier.store(key(1), payload(1))
 
@@ -174,7 +161,9 @@ def test_a_file_that_the_disk_does_not_give_is_dropped(
     monkeypatch.setattr(disk_tier, "read_block", refuse)
     assert tier.load(key(1)) is None and reasons(tier) == {"unreadable": 1}
     assert tier.book.drops()[0].detail == os.strerror(number)
-    assert not block_files(tier.folder.path)
+    monkeypatch.undo()
+    assert tier.load(key(1)) == (payload(1) if stays else None)
+    assert bool(block_files(tier.folder.path)) == stays
 
 
 @pytest.mark.parametrize(

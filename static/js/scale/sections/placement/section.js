@@ -39,10 +39,7 @@ function Trial({ way, asked, share }) {
   </p>`;
 }
 
-/**
- * @param {Tried} tried
- * @param {number} share
- */
+/** @param {Tried} tried @param {number} share */
 function told(tried, share) {
   return t("scale.placement.tried", {
     requests: tried.num_requests,

@@ -7,12 +7,9 @@ import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
 import { Plot } from "../../plot.js";
 
-/**
- * @typedef {import("./section.js").Answer} Answer
- * @typedef {import("./section.js").Degree} Degree
- * @typedef {import("./section.js").Arrangement} Arrangement
- * @typedef {"latency" | "throughput"} What
- */
+/** @import {Answer, Arrangement, Degree} from "./section.js" */
+
+/** @typedef {"latency" | "throughput"} What */
 
 const SPLIT = /** @type {Arrangement[]} */ (["inter", "intra"]); // with more than one GPU
 const ALL = /** @type {Arrangement[]} */ (["one", "inter", "intra"]);
@@ -27,7 +24,6 @@ function of(degree, arrangement, what) {
 
 /**
  * Plot of seconds per step, or tokens per second, over the number of GPUs.
- *
  * @param {{answer: Answer, what: What}} props
  */
 export function OverDegrees({ answer, what }) {

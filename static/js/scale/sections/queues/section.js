@@ -14,6 +14,8 @@ import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 import { ASKS, TABLE as SPLIT, Split } from "./split.js";
 
+/** @import {Derived} from "../../number.js" */
+
 const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
 const SEQUENCES = { one: 5, inter: 4, intra: 2 };
@@ -81,7 +83,6 @@ export const TABLE = {
 const values = inputs(TABLE);
 
 /**
- * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"one" | "inter" | "intra"} Arrangement
  * @typedef {{load: number, rate: number, seconds: number}} CurvePoint
  * @typedef {{

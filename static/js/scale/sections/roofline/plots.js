@@ -7,11 +7,9 @@ import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
 import { lineAt, Plot } from "../../plot.js";
 
-/**
- * @typedef {import("./section.js").Answer} Answer
- * @typedef {import("./section.js").Phase} Phase
- * @typedef {{answer: Answer}} Props
- */
+/** @import {Answer, Phase, StepPoint} from "./section.js" */
+
+/** @typedef {{answer: Answer}} Props */
 
 const PHASES = /** @type {Phase[]} */ (["decode", "prefill"]);
 const COLOURS = { decode: 4, prefill: 2 }; // indices in the palette of sequences
@@ -19,7 +17,6 @@ const SYMBOLS = { decode: "circle", prefill: "square" };
 
 /**
  * Return a plot of this section.
- *
  * @param {string} id
  * @param {Answer} answer
  * @param {(answer: Answer) => {data: object[], layout: object}} figure
@@ -40,7 +37,7 @@ const heads = (...ids) => ids.map((id) => t(`scale.roofline.${id}`));
 /** @param {Phase} phase */
 const phaseText = (phase) => t(`scale.roofline.measured.${phase}`);
 
-/** Return the last columns of a family's row. @param {import("./section.js").StepPoint} point */
+/** Return the last columns of a family's row. @param {StepPoint} point */
 const told = (point) => [
   point.intensity,
   point.flops_per_second,
@@ -104,7 +101,6 @@ function roofs({ roof, ridge, dots, chosen }) {
 
 /**
  * Return a family of curves: the limits of the roofs, one per entry of `lines`.
- *
  * @param {{name: string, points: {x: number, y: number}[]}[]} lines
  * @param {string} x
  * @param {Answer} answer
@@ -124,7 +120,7 @@ function family(lines, x, { roof }) {
   return { data, layout };
 }
 
-/** @param {import("./section.js").StepPoint[]} points */
+/** @param {StepPoint[]} points */
 const rates = (points, /** @type {"batch" | "tokens"} */ over) =>
   points.map((point) => ({ x: point[over], y: point.flops_per_second }));
 

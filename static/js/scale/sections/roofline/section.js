@@ -9,6 +9,8 @@ import { decimalText, ScaleNumber } from "../../number.js";
 import { useResult } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
+/** @import {Derived} from "../../number.js" */
+
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   r_model: { type: name, initial: "", place: true },
@@ -27,7 +29,6 @@ const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the 
 /**
  * As defined in `app/scale/steps.py`.
  *
- * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"prefill" | "decode"} Phase
  * @typedef {{
  *   batch: number, tokens: number, context: number, intensity: number, flops_per_second: number,
@@ -95,7 +96,6 @@ export function Section() {
 
 /**
  * Data type of the GPU's multiplications; by default the model's own if the GPU supports it.
- *
  * @param {{dtypes: string[], chosen: string}} props
  */
 function Dtype({ dtypes, chosen }) {

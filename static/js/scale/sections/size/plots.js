@@ -7,7 +7,7 @@ import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
 import { Plot } from "../../plot.js";
 
-/** @typedef {import("./section.js").Answer} Answer */
+/** @import {Answer} from "./section.js" */
 
 const GIB = 2 ** 30;
 const TERMS = ["weights", "kv_batch", "activations", "reserve"];

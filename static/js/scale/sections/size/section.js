@@ -13,6 +13,8 @@ import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 import { Ranks } from "./ranks.js";
 
+/** @import {Derived, Mistake} from "../../number.js" */
+
 /**
  * As defined in `engine/accounting/cited.py`.
  *
@@ -113,12 +115,10 @@ const config = {
 /**
  * As defined in `app/scale/size.py`.
  *
- * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} ListOption
  * @typedef {ListOption & {sources: import("../../sources.js").Told[]}} Sourced
  * @typedef {Sourced & {announced: string | null, memory_bytes: number, room_bytes: number, numbers: Derived[]}} Gpu
  * @typedef {Sourced & {announced: string | null, numbers: Derived[], wrong: Derived | null}} Link
- * @typedef {import("../../number.js").Mistake} Mistake
  * @typedef {{
  *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number, unread: string[],
  *     layers: {kind: string, num_layers: number}[]},
@@ -236,10 +236,7 @@ function modelText(model) {
   return `${model.name}: ${params}${used} ${layers.join(" + ")}`;
 }
 
-/**
- * @param {string} id
- * @param {ListOption[]} choices
- */
+/** @param {string} id @param {ListOption[]} choices */
 const choice = (id, choices) => html`<${Choose} section="size" id=${id} held=${values[id]} choices=${choices} />`;
 
 /** @param {{gpus: Gpu[]}} props */
