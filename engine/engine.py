@@ -76,7 +76,7 @@ from engine.trace.records import (
 from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
 
-FEWER_TOKENS = "use a smaller max_num_batched_tokens or num_blocks, or a lower gpu_memory_utilization"
+FEWER_TOKENS = sentence("memory.fewer_tokens")
 
 
 class NothingToDo(RuntimeError):
@@ -494,7 +494,7 @@ class Engine:
                 self._append_record("step", batch=batch, work=self._work.of(batch))
             else:
                 self._append_record("abort")
-            if lack := out_of_memory(error, self.model.device, "the step", FEWER_TOKENS):
+            if lack := out_of_memory(error, self.model.device, sentence("memory.step"), FEWER_TOKENS):
                 raise lack from error
             raise
         if self.config.strategy == "none":

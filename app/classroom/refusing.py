@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from app.ground.errors import AppError, Code
+from engine.options.refusal import Sentences
 
-TEXTS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "refusals.json").read_text(encoding="utf-8"))
+sentence = Sentences(Path(__file__).with_name("refusals.json"))
 
 
 def refusal(code: Code, key: str, **values: str | int) -> AppError:
     """Return the refusal with that key in refusals.json; `values` for what stands in braces there."""
-    said = {language: text.format(**values) for language, text in TEXTS[key].items()}
-    return AppError(code, said.pop("en"), said=said)
+    return AppError(code, sentence(key, **values))

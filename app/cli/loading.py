@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.cli.hub import ask_hub
 from app.cli.options import UserError
 from app.cli.terminal import say
+from app.ground.errors import sentence_of
 from app.ground.settings import ServerSettings
 from app.ground.working import working
 from engine.model.gguf_file import is_gguf
@@ -64,7 +65,7 @@ def load(
     try:
         return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)
     except ValueError as error:  # ModelError
-        raise UserError(str(error)) from error
+        raise UserError(sentence_of(error)) from error
     finally:
         working("")
 

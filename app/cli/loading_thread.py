@@ -12,7 +12,7 @@ from app.cli.layer_bytes import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say
-from app.ground.errors import one_sentence
+from app.ground.errors import sentence_of
 from app.ground.settings import ServerSettings
 from app.models.model_entry import ModelEntry
 from app.models.registry import served_name
@@ -111,7 +111,7 @@ class LoadingThread:
                 raise UserError(str(error)) from error
         except BaseException as error:  # a bug ends the server, too, and is reported as one
             self.error = error
-            self._first.fail(one_sentence(error))
+            self._first.fail(sentence_of(error))
             stop.set()
             return
         self._have(self._first, model, is_compiled=True)

@@ -50,10 +50,10 @@ def add_parser(commands: Any) -> None:
         commands,
         "simulate",
         "serve the requests of a file on a model and GPUs that are not here",
-        "  kvtheater simulate requests.jsonl --model llama-2-7b --gpu a100-80gb --record run.kvtrace\n"
-        "  kvtheater simulate requests.jsonl --model llama-2-70b --gpu h100-80gb --tp 4 --prefill 1 --decode 1\n"
-        "  kvtheater simulate requests.jsonl --scale 32 --like run.kvtrace\n"
-        "  kvtheater simulate requests.jsonl --model llama-2-7b --gpu a100-80gb --sweep stretch=0.5,1,2 \\\n"
+        "  kvtheater simulate workload.jsonl --model llama-2-7b --gpu a100-80gb --record run.kvtrace\n"
+        "  kvtheater simulate workload.jsonl --model llama-2-70b --gpu h100-80gb --tp 4 --prefill 1 --decode 1\n"
+        "  kvtheater simulate workload.jsonl --scale 32 --like run.kvtrace\n"
+        "  kvtheater simulate workload.jsonl --model llama-2-7b --gpu a100-80gb --sweep stretch=0.5,1,2 \\\n"
         "      --sweep enable-prefix-caching=on,off\n",
     )
     parser.add_argument(

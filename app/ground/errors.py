@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
-from engine.options.refusal import Sentence, worded
+from engine.options.refusal import Sentence, Sentences
 from engine.trace.log import LogLimitError
 from engine.trace.records import Objection
 
@@ -47,7 +45,7 @@ HTTP_STATUS: dict[str, int] = {
     "loading": 503,
     "unavailable": 503,
 }
-FILE = Path(__file__).with_name("refusals.json")  # the sentences of `refuse`, in each language
+said = Sentences(Path(__file__).with_name("refusals.json"))
 RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 
 
@@ -74,18 +72,6 @@ class AppError(Exception):
         if self.said:
             error["said"] = dict(self.said)
         return {"error": error}
-
-
-@functools.cache
-def texts() -> dict[str, dict[str, str]]:
-    """key -> language -> sentence of a refusal, with names in braces for what is put in."""
-    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
-
-
-def said(key: str, **values: object) -> Sentence:
-    """Return the sentence with that key in refusals.json; `values` for what stands in braces there."""
-    return worded(texts()[key], values)
 
 
 def refuse(code: Code, key: str, **values: object) -> AppError:
@@ -115,7 +101,13 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 def refused(error: Exception) -> AppError:
     """Return the refusal for what the engine refuses, in every language that it says that in."""
-    return AppError("refused", one_sentence(error), said=getattr(error, "said", None))
+    return AppError("refused", sentence_of(error))
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return an error's sentence, in every language that it is said in; otherwise `one_sentence`."""
+    message = error.args[0] if error.args else ""
+    return message if isinstance(message, Sentence) else one_sentence(error)
 
 
 def one_sentence(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 from app.ground.errors import refuse
 from app.models.engine_face import ServedModel
 from engine.model.loading_stages import IN_WORDS, LOADING_STAGES, LoadingStage
+from engine.options.refusal import Sentence
 from engine.trace.records import ModelFacts
 
 ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
@@ -27,6 +28,7 @@ class ModelStatus(TypedDict):
     seconds: float  # since loading began, until it was over
     compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
     error: str  # why it failed, or why it was not compiled: one sentence, or nothing
+    said: dict[str, str]  # the error in other languages, by their codes
     place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
     bytes: int  # that its weights take now
 
@@ -141,7 +143,8 @@ class ModelEntry:
                 "stages": list(LOADING_STAGES),
                 "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
                 "compiled": self._compiled,
-                "error": self._error,
+                "error": str(self._error),
+                "said": dict(self._error.said) if isinstance(self._error, Sentence) else {},
                 "place": self.place,
                 "bytes": self.num_bytes,
             }

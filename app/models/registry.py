@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol
 
-from app.ground.errors import one_sentence, refuse
+from app.ground.errors import refuse, sentence_of
 from app.ground.settings import MIB
 from app.models.engine_face import ServedModel
 from app.models.model_entry import ModelEntry, ModelStatus
@@ -215,7 +215,7 @@ class Models:
         except Exception as error:
             if not isinstance(error, ValueError):
                 logger.exception("opening %s", served.name)
-            served.fail(one_sentence(error))
+            served.fail(sentence_of(error))
             with self._changed:
                 self._untold.add(served)
         finally:

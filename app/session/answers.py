@@ -66,6 +66,7 @@ class Status(TypedDict):
     coming: list[int]  # of each prompt that comes later: after so many more steps
     viewers: int
     error: str | None
+    said: dict[str, str]  # the error in other languages, by their codes
     objection: Annotated[dict[str, Any], Meta(extra={"fields_of": Objection})] | None
     notice: str | None
     fork: ForkStatus | None

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from app.ground.errors import AppError, one_sentence, refusal_of, refuse
+from app.ground.errors import AppError, one_sentence, refusal_of, refuse, said, sentence_of
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.models.pool_bytes import pool_bytes
@@ -19,7 +19,7 @@ from app.session.jobs import Fork, ForkJob, StepJob
 from app.session.request_source import RequestSource
 from app.session.run import Run
 from engine.config import EngineConfig, SamplingParams
-from engine.trace.records import Objection, StepRecord
+from engine.trace.records import StepRecord
 
 Mode = Literal["paused", "running"]
 logger = logging.getLogger(__name__)
@@ -52,8 +52,7 @@ class EngineLoop:
         self.model = ""  # name of the run's model
         self.mode: Mode = "paused"
         self.speed = 0.0  # steps a second; 0: as fast as possible
-        self.error: str | None = None
-        self.objection: Objection | None = None  # of the error, if a guard of the engine raised it
+        self.error: AppError | None = None  # of the last step
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # set if this run is a fork
@@ -108,7 +107,7 @@ class EngineLoop:
         run.whole.subscribe(lambda record: self._appended(record, run.whole.num_waiting))
         self.end_jobs()
         self.mode, self.notice, self.unfinished = "paused" if self.source is None else self.mode, None, 0
-        self.error = self.objection = None
+        self.error = None
         self.fork = self._over = None
         self._later, self._steps = [], 0
         self._next_epoch += 1
@@ -188,7 +187,7 @@ class EngineLoop:
         if now:
             with self._writing():
                 requests = engine.submit(now, sampling)
-        self.error = self.objection = None
+        self.error = None
         self.unfinished = engine.num_unfinished()
         for steps in sorted({prompt.after_steps for prompt in prompts} - {0}):
             those = [prompt for prompt in prompts if prompt.after_steps == steps]
@@ -252,7 +251,7 @@ class EngineLoop:
             with self._writing():
                 self.current.engine.rest()
         self.mode, self.speed, self._next_step_at = "running", speed, time.monotonic()
-        self.error = self.objection = None
+        self.error = None
 
     def pause(self) -> None:
         """Stop stepping."""
@@ -297,7 +296,7 @@ class EngineLoop:
         except AppError as error:
             job.end(error)
             going = False
-            self._fail(error.message)
+            self._fail(error)
         self.unfinished = self.current.engine.num_unfinished()
         if not going and job in self._jobs:
             self._jobs.remove(job)
@@ -338,7 +337,7 @@ class EngineLoop:
                 run.was_halted = not is_free
             self._steps += record is not None
             self.unfinished = self.current.engine.num_unfinished()
-            self.error = self.objection = None
+            self.error = None
             self._let_in()
             return record
         except Exception as error:
@@ -346,11 +345,12 @@ class EngineLoop:
             if refusal is None:
                 logger.exception("a step")
                 objection = getattr(error, "objection", None)
-                refusal = AppError("internal", f"the step failed: {one_sentence(error)}", objection)
+                failed = said("step.failed", error=sentence_of(error))
+                refusal = AppError("internal", failed, objection)
             if self.source is None:
-                self._fail(refusal.message, refusal.objection)
+                self._fail(refusal)
             else:  # its batch was aborted; other requests continue
-                self.error, self.unfinished = refusal.message, self.current.engine.num_unfinished()
+                self.error, self.unfinished = refusal, self.current.engine.num_unfinished()
                 if self._over:
                     self.source.failed(refusal)
             raise refusal from None
@@ -373,8 +373,8 @@ class EngineLoop:
             self._over = refusal_of(error)
             raise
 
-    def _fail(self, message: str, objection: Objection | None = None) -> None:
-        self.mode, self.error, self.objection = "paused", message, objection
+    def _fail(self, error: AppError) -> None:
+        self.mode, self.error = "paused", error
         self._changed()
 
     def _check_not_forking(self) -> None:

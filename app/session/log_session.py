@@ -53,6 +53,7 @@ class LogSession:
             "coming": [],
             "viewers": self.num_viewers,
             "error": self.error,
+            "said": {},
             "objection": None,
             "notice": None,
             "fork": None,

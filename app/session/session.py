@@ -153,7 +153,7 @@ class Session:
         """Return the payload of the `status` event."""
         loop, run = self._loop, self.run
         held_back = run.is_held_back  # the result of a hidden step is not published yet
-        objection = None if held_back else loop.objection
+        error = None if held_back else loop.error
         return {
             "theater": self.session_id,
             "epoch": run.epoch,
@@ -163,8 +163,9 @@ class Session:
             "unfinished": run.shown_unfinished() if held_back else loop.unfinished,
             "coming": [] if held_back else loop.coming(),
             "viewers": self.num_viewers,
-            "error": None if held_back else loop.error,
-            "objection": structs.asdict(objection) if objection else None,
+            "error": error.message if error else None,
+            "said": dict(error.said or {}) if error else {},
+            "objection": structs.asdict(error.objection) if error and error.objection else None,
             "notice": loop.notice,
             "fork": loop.fork.status() if loop.fork else None,
             "recording": self._recorder.status() if self._recorder else None,

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from pathlib import Path
 
-FILE = Path(__file__).with_name("impossible.json")
+from engine.options.refusal import Refused, Sentence, Sentences
+
+sentence = Sentences(Path(__file__).with_name("impossible.json"))
 
 
-class ImpossibleInput(ValueError):
-    """The message is English; `said` has the other languages' by their codes. `key` names the sentence."""
+class ImpossibleInput(Refused):
+    """An input that cannot be. `key` names the sentence."""
 
-    def __init__(self, key: str, said: dict[str, str]) -> None:
-        super().__init__(said["en"])
+    def __init__(self, key: str, message: Sentence) -> None:
+        super().__init__(message)
         self.key = key
-        self.said = {language: text for language, text in said.items() if language != "en"}
 
 
-@functools.cache
-def sentences() -> dict[str, dict[str, str]]:
-    """key -> language -> sentence, with names in braces for what is put in."""
-    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
-
-
-def impossible(key: str, **values: str | float) -> ImpossibleInput:
+def impossible(key: str, **values: object) -> ImpossibleInput:
     """Return the refusal with that key; `values` for what stands in braces there."""
-    return ImpossibleInput(key, {language: text.format(**values) for language, text in sentences()[key].items()})
+    return ImpossibleInput(key, sentence(key, **values))

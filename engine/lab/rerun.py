@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from engine import __version__
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.lab.change import (
@@ -44,6 +45,8 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.records import Header, StepRecord
 
+# Versions that draw, schedule and round alike, this one included: each reruns the logs of the others.
+SAME_RUNS = frozenset(f"kvtheater {version}" for version in ("0.3.0", __version__))
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
     "head_dim", "v_head_dim", "vocab_size", "max_position", "dtype",
@@ -274,7 +277,7 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
     """
     if logged.engine.get("private"):
         raise RerunError(sentence("rerun.private"))
-    if logged.generator != here.generator:
+    if logged.generator != here.generator and not {logged.generator, here.generator} <= SAME_RUNS:
         raise RerunError(sentence("rerun.generator", generator=logged.generator, generator_1=here.generator))
     for name in FACTS:
         if getattr(logged.model, name) != getattr(here.model, name):

@@ -24,6 +24,7 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall, Atte
 from engine.model.batch import StepBatch
 from engine.model.errors import ModelError
 from engine.model.light_transformers import AttentionInterface
+from engine.options.refusal import joined, sentence
 
 ATTENTION_NAME = "kv_paged"
 # Attribute of an attention module: its index among the layers with keys, where other layers have a state instead.
@@ -150,16 +151,16 @@ def paged_attention(
         AttentionRefused: the attention needs more than causality, a window, a softcap and sinks.
     """
     if attention_mask is not None:
-        raise AttentionRefused("makes an attention mask of its own")
+        raise AttentionRefused(sentence("attention.mask"))
     if not kwargs.pop("is_causal", True) or not getattr(module, "is_causal", True):
-        raise AttentionRefused("attends to later tokens too, as an encoder does")
+        raise AttentionRefused(sentence("attention.later"))
     given = (name for name, value in kwargs.items() if value is not None and value is not False)
     if strange := [name for name in given if name not in HARMLESS]:
-        raise AttentionRefused(f"hands its attention {' and '.join(strange)}, which no backend here knows")
+        raise AttentionRefused(sentence("attention.keywords", names=joined(strange)))
     context = current()
     layer: Any = module.__dict__.get(NUMBER_AMONG_KEYS, module.layer_idx)
     if layer is None or layer < 0:
-        raise AttentionRefused("shares one attention among several layers, without a number that says which one runs")
+        raise AttentionRefused(sentence("attention.shared"))
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
     call = AttentionCall(int(layer), scaling, sliding_window, softcap, s_aux)

@@ -14,6 +14,7 @@ import torch
 
 from engine.model.device_facts import DeviceFacts
 from engine.model.errors import ModelError
+from engine.options.refusal import sentence
 from engine.system.cgroup import memory
 
 MIB = 1 << 20
@@ -111,11 +112,9 @@ def out_of_memory(error: BaseException, device: torch.device, what: str, instead
         return None
     memory = ALLOCATOR.memory(device)
     asked = _asked_bytes(text)
-    wanted = f"{size(asked)} more were asked for, and " if asked else ""
-    return OutOfMemory(
-        f"{what} needs more memory than {device.type} has: {wanted}"
-        f"{size(memory.free)} of {size(memory.total)} are free; {instead}"
-    )
+    lacks = sentence("memory.asked", asked=size(asked)) if asked else ""
+    sizes = {"free": size(memory.free), "total": size(memory.total)}
+    return OutOfMemory(sentence("memory", what=what, device=device.type, lacks=lacks, **sizes, instead=instead))
 
 
 def size(num_bytes: float) -> str:

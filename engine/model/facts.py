@@ -26,6 +26,7 @@ from engine.model.state_layers import (
     keeps_keys,
     keeps_state,
 )
+from engine.options.refusal import sentence
 from engine.trace.records import LayerKeeps, ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
@@ -42,24 +43,16 @@ def refuse_unsupported(model_class: Any, config: Any) -> None:
     """
     name = model_class.__name__
     if getattr(config, "is_encoder_decoder", False):
-        raise ModelError(f"{name} is an encoder-decoder; only decoder-only language models can be loaded")
+        raise ModelError(sentence("model.encoder_decoder", name=name))
     states = has_states(config)
     if states and not _layers_with_keys(config):
-        raise ModelError(
-            f"{name} keeps states alone: it has no layer with keys and values, which are what is paged here"
-        )
+        raise ModelError(sentence("model.states_alone", name=name))
     if not getattr(model_class, "_supports_attention_backend", False) and not (states and _uses_interface(model_class)):
-        raise ModelError(
-            f"{name} does not use transformers' attention interface, so its KV cache cannot be paged; "
-            "choose a family that does, such as Llama, Qwen, Mistral, Gemma, Phi-3 or GPT-2"
-        )
+        raise ModelError(sentence("model.no_interface", name=name))
     supported = SUPPORTED_LAYER_TYPES | (STATE_LAYER_TYPES if states else set())
     unsupported = set(getattr(config.get_text_config(), "layer_types", None) or []) - supported
     if unsupported:
-        raise ModelError(
-            f"{name} has layers of type {', '.join(sorted(unsupported))}; "
-            "only full and sliding-window attention have a paged KV cache here"
-        )
+        raise ModelError(sentence("model.layer_types", name=name, types=", ".join(sorted(unsupported))))
 
 
 def has_states(config: Any) -> bool:
@@ -96,31 +89,25 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
             with attending(context):
                 module(input_ids=tokens % config.vocab_size, position_ids=tokens, use_cache=False)
     except AttentionRefused as error:
-        raise ModelError(
-            f"{name} {error}; attention over a paged KV cache is causal, perhaps with windows and sinks, and no more"
-        ) from error
+        raise ModelError(sentence("model.attention", name=name, error=error)) from error
     except Exception as error:
-        raise ModelError(
-            f"{name} does not take tokens of several sequences in one row, which a paged KV cache packs them in: "
-            f"its code ends with “{_reason(error)}”"
-        ) from error
+        raise ModelError(sentence("model.packed", name=name, reason=_reason(error))) from error
     layers, calls = config.num_hidden_layers, Counter(call.layer for call, *_ in context.calls)
     expected = _layers_with_keys(module.config)
     if set(calls) != set(expected):
         raise ModelError(
-            f"{name} cannot be paged: {len(calls)} of its {layers} layers use the attention interface, "
-            f"and every one {'with keys ' if len(expected) < layers else ''}must"
+            sentence(
+                "model.layers_called",
+                name=name,
+                number=len(calls),
+                layers=layers,
+                which=sentence("model.layers_with_keys" if len(expected) < layers else "model.layers_all"),
+            )
         )
     if several := [layer for layer, count in calls.items() if count > 1]:
-        raise ModelError(
-            f"{name} cannot be paged: layer {min(several)} attends {calls[min(several)]} times in one pass, "
-            "and a cache holds the keys and values of one"
-        )
+        raise ModelError(sentence("model.layer_twice", name=name, layer=min(several), times=calls[min(several)]))
     if counted:
-        raise ModelError(
-            f"{name} counts a token's place in the packed row instead of its position (layer {min(counted)}), so what "
-            "it computes for one sequence would hang on the others beside it"
-        )
+        raise ModelError(sentence("model.packed_places", name=name, layer=min(counted)))
     context.calls.sort(key=lambda entry: entry[0].layer)
     _check_windows(name, config, {call.layer: call.sliding_window for call, *_ in context.calls})
     _number_layers(module, context)
@@ -167,11 +154,9 @@ def probe_states(module: Any, device: torch.device) -> StateLayers | None:
     try:
         return find_states(module, PROBED, run)
     except StateRefused as error:
-        raise ModelError(f"{name} {error}; a packed step has no place for that") from error
+        raise ModelError(sentence("model.states", name=name, error=error)) from error
     except Exception as error:
-        raise ModelError(
-            f"{name} does not run with a cache of states: its code ends with “{_reason(error)}”"
-        ) from error
+        raise ModelError(sentence("model.states_code", name=name, reason=_reason(error))) from error
 
 
 def _reason(error: Exception) -> str:
@@ -188,7 +173,7 @@ def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> No
     else:
         told = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows.values())
     if not told:
-        raise ModelError(f"{name} has a sliding window that it does not tell its attention function")
+        raise ModelError(sentence("model.window", name=name))
 
 
 def layer_shapes(context: ProbeContext) -> list[LayerShape]:

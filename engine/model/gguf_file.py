@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.model.errors import ModelError
+from engine.options.refusal import sentence
 
 SUFFIX = ".gguf"
 
@@ -30,7 +31,7 @@ def check_gguf_package() -> None:
     ModelError: the package is not installed.
     """
     if importlib.util.find_spec("gguf") is None:
-        raise ModelError("a GGUF file is read by the package gguf, which is missing: pip install 'kvtheater[gguf]'")
+        raise ModelError(sentence("gguf.package"))
 
 
 def gguf_weights(path: str | Path) -> GgufWeights:
@@ -45,10 +46,10 @@ def gguf_weights(path: str | Path) -> GgufWeights:
     try:
         tensors = GGUFReader(Path(path).expanduser()).tensors
     except Exception as error:  # of whatever the bytes are taken for
-        raise ModelError(f"{path} is no GGUF file that can be read: {' '.join(str(error).split())[:200]}") from error
+        raise ModelError(sentence("gguf.unreadable", path=path, reason=" ".join(str(error).split())[:200])) from error
     forms = Counter[str]()
     for tensor in tensors:
         forms[tensor.tensor_type.name] += int(tensor.n_elements)
     if not forms:
-        raise ModelError(f"{path} has no weights")
+        raise ModelError(sentence("gguf.empty", path=path))
     return GgufWeights(forms.most_common(1)[0][0], sum(int(one.n_bytes) for one in tensors), forms.total())

@@ -8,6 +8,7 @@ from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 
 from engine.model.errors import ModelError
 from engine.model.gguf_file import SUFFIX
+from engine.options.refusal import sentence
 
 NO_MODEL = "mmproj"  # begins the name of a projector for pictures
 
@@ -21,16 +22,16 @@ def hub_gguf(name: str, revision: str | None = None) -> Path:
     repository, _, form = name.partition(":")
     files = gguf_forms(repository, revision)
     if not files:
-        raise ModelError(
-            f"no GGUF file of {repository} was found: the Hugging Face hub cannot be reached, or has none there"
-        )
+        raise ModelError(sentence("gguf.none", repository=repository))
     found = [path for named, path in files.items() if named.lower() == form.lower()]
     if len(found) != 1:
-        raise ModelError(f"{repository} has no GGUF file {form!r}; it has {', '.join(files)}")
+        raise ModelError(sentence("gguf.form", repository=repository, form=form, forms=", ".join(files)))
     try:
         return Path(hf_hub_download(repository, found[0], revision=revision))
     except Exception as error:  # each of its clients has errors of its own
-        raise ModelError(f"{found[0]} of {repository} cannot be downloaded: {_sentence(error)}") from error
+        raise ModelError(
+            sentence("gguf.download", file=found[0], repository=repository, reason=_sentence(error))
+        ) from error
 
 
 def gguf_forms(repository: str, revision: str | None = None) -> dict[str, str]:

@@ -35,6 +35,7 @@ from engine.model.stored_class import as_stored
 from engine.model.stored_weights import stored_weights
 from engine.model.text_part import idle_parts_dropped
 from engine.model.tokenizer import Tokenizer
+from engine.options.refusal import sentence
 from engine.trace.records import TokenizerFacts
 
 
@@ -90,7 +91,7 @@ def load_model(
             named = name if shipped else model_name(name)
             loaded = from_module(module.to(target), tokenizer, named, kept, FLOATS if is_packed else FLOATS[:1])
         except Exception as error:
-            if lack := out_of_memory(error, target, f"model {name!r}", SMALLER):
+            if lack := out_of_memory(error, target, sentence("memory.model", name=name), SMALLER):
                 raise lack from error
             raise
     loaded.opened, loaded.stored = Opened(name, dtype, revision), stored
@@ -139,10 +140,7 @@ def from_module(
     pack_linears(module, weights, dtypes)
     packed = {part.panels.dtype for part in module.modules() if isinstance(part, PackedLinear)}
     if weights in ROUNDED_TO and weights not in packed:
-        raise ModelError(
-            f"no linear layer of {name} can be kept in {ROUNDED_TO[weights]}: that takes float32 weights on the CPU, "
-            "outputs in multiples of 16 (for int4 also inputs in multiples of 32), and a C compiler"
-        )
+        raise ModelError(sentence("model.rounded", name=name, kept=ROUNDED_TO[weights]))
     began = time.perf_counter()
     with plain_products(module):
         with idle_parts_dropped(module) as dropped:
@@ -211,13 +209,13 @@ def resolve_device(device: str) -> torch.device:
     try:
         resolved = torch.device(device)
     except RuntimeError:
-        raise ModelError(f"device {device!r} is unknown; use auto, cpu or cuda") from None
+        raise ModelError(sentence("device.unknown", device=device)) from None
     if resolved.type not in ("cpu", "cuda"):
-        raise ModelError(f"device {device!r} is not supported; use auto, cpu or cuda")
+        raise ModelError(sentence("device.unsupported", device=device))
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"device {device!r} was asked for, but torch {torch.__version__} sees no GPU; use cpu")
+        raise ModelError(sentence("device.no_gpu", device=device, version=torch.__version__))
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        raise ModelError(f"device {device!r} does not exist: this machine has {torch.cuda.device_count()} GPU(s)")
+        raise ModelError(sentence("device.gpus", device=device, number=torch.cuda.device_count()))
     return resolved
 
 
@@ -228,13 +226,13 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
         ModelError: unknown, or of `WEIGHTS` on a GPU.
     """
     if dtype in WEIGHTS and device.type != "cpu":
-        raise ModelError(f"{dtype} are for the CPU; on a GPU choose {', '.join(DTYPES)}")
+        raise ModelError(sentence("dtype.cpu", dtype=dtype, dtypes=", ".join(DTYPES)))
     if dtype in WEIGHTS:
         return torch.float32
     if dtype == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
     if dtype not in DTYPES:
-        raise ModelError(f"dtype {dtype!r} is unknown; use auto, {', '.join((*DTYPES, *WEIGHTS))}")
+        raise ModelError(sentence("dtype.unknown", dtype=dtype, dtypes=", ".join((*DTYPES, *WEIGHTS))))
     return DTYPES[dtype]
 
 

@@ -6,7 +6,7 @@ Weights are read from safetensors and GGUF files only, and no code of the model'
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from huggingface_hub import HfApi
@@ -19,8 +19,10 @@ from engine.model.gguf_file import SUFFIX, check_gguf_package, is_gguf
 from engine.model.gguf_hub import gguf_forms, hub_gguf
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from engine.model.shipped import shipped_model
+from engine.options.refusal import sentence
 
-SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
+FileKind = Literal["configuration", "tokenizer", "weights"]
+SMALLER = sentence("memory.smaller")
 
 
 class ModelFiles(NamedTuple):
@@ -38,7 +40,7 @@ class ModelFiles(NamedTuple):
         found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
         return found if self.gguf is None else {**found, "gguf_file": self.gguf}
 
-    def read(self, what: str, read: Any, **options: Any) -> Any:
+    def read(self, what: FileKind, read: Any, **options: Any) -> Any:
         """Call one of transformers' `from_pretrained`.
 
         Raises:
@@ -47,24 +49,21 @@ class ModelFiles(NamedTuple):
         try:
             return read(self.source, **self.options, **options)
         except Exception as error:
-            if lack := out_of_memory(error, torch.device("cpu"), f"reading model {self.name!r}", SMALLER):
+            if lack := out_of_memory(error, torch.device("cpu"), sentence("memory.reading", name=self.name), SMALLER):
                 raise lack from error
             reason = " ".join(str(error).split(". ")[0].split())[:300]
             if what == "configuration" and isinstance(error, OSError) and not self.is_local:
                 if forms := gguf_forms(self.source, self.revision):
                     example = f"{self.name}:{next(iter(forms))}"
                     raise ModelError(
-                        f"{self.name} has GGUF files only ({', '.join(forms)}): name one, as {example}"
+                        sentence("model.gguf_only", name=self.name, forms=", ".join(forms), example=example)
                     ) from error
-                raise ModelError(
-                    f"model {self.name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be "
-                    "reached or has no such model"
-                ) from error
+                raise ModelError(sentence("model.not_found", name=self.name)) from error
             if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
-                raise ModelError(
-                    f"model {self.name!r} has no safetensors weights, the only format that is read"
-                ) from error
-            raise ModelError(f"the {what} of model {self.name!r} cannot be read: {reason}") from error
+                raise ModelError(sentence("model.safetensors", name=self.name)) from error
+            raise ModelError(
+                sentence("model.unreadable", what=sentence(f"model.part.{what}"), name=self.name, reason=reason)
+            ) from error
 
     def config(self) -> Any:
         """Return the transformers configuration of a model that can be loaded.
@@ -77,7 +76,7 @@ class ModelFiles(NamedTuple):
             config.dtype = torch.bfloat16
         model_class = auto_class(config)._model_mapping.get(type(config), None)
         if model_class is None:
-            raise ModelError(f"{self.name} is a {config.model_type} model, which is not a causal language model")
+            raise ModelError(sentence("model.not_causal", name=self.name, kind=config.model_type))
         # A mapping entry may be a tuple of alternatives; the first is the default.
         refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
         return config
@@ -114,7 +113,7 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
         return ModelFiles(name, str(shipped.folder), True, revision)
     if Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
-            raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
+            raise ModelError(sentence("model.no_config", name=name))
         return ModelFiles(name, name, True, revision)
     if is_gguf(name):
         check_gguf_package()
@@ -125,7 +124,7 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
         path = hub_gguf(name, revision)
         return ModelFiles(name, str(path.parent), True, gguf=path.name)
     if name.startswith((".", "/", "~")) or name.endswith(SUFFIX) or name.count("/") > 1:
-        raise ModelError(f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {name}")
+        raise ModelError(sentence("model.no_file" if name.endswith(SUFFIX) else "model.no_folder", name=name))
     return ModelFiles(name, name, False, revision)
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.model.errors import ModelError
+from engine.options.refusal import sentence
 
 # Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. The order of
 # summation differs. In half precision roundings differ too, and a router's near tie may choose another expert: there
@@ -70,13 +71,11 @@ def plain_logits(module: Any) -> PlainLogits:
             logits = [module(input_ids=torch.tensor([ids], device=device), use_cache=False).logits for ids in token_ids]
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise ModelError(
-            f"{type(module).__name__} does not compute a next token from tokens alone: its code ends with “{reason}”"
-        ) from error
+        raise ModelError(sentence("model.tokens_alone", name=type(module).__name__, reason=reason)) from error
     finally:
         module.set_attn_implementation(before)
     if any(rows.shape[:2] != (1, len(ids)) for rows, ids in zip(logits, token_ids, strict=True)):
-        raise ModelError(f"{type(module).__name__} does not compute logits for every token")
+        raise ModelError(sentence("model.logits", name=type(module).__name__))
     return PlainLogits(token_ids, [rows[0].float().cpu() for rows in logits])
 
 

@@ -35,6 +35,7 @@ from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
 from engine.model.state_layers import StateStep
 from engine.model.state_segments import segments_of
+from engine.options.refusal import sentence
 from engine.trace.records import LayerCapture
 
 
@@ -100,11 +101,16 @@ class ModelRunner:
         """
         if max_model_len > model.facts.max_position:
             raise ModelError(
-                f"max_model_len {max_model_len} is over the {model.facts.max_position} positions of {model.facts.name}"
+                sentence(
+                    "model.positions",
+                    max_model_len=max_model_len,
+                    positions=model.facts.max_position,
+                    name=model.facts.name,
+                )
             )
         if kv_cache_dtype not in ("auto", *DTYPES, *QUANTIZED):
             known = ", ".join(("auto", *DTYPES, *QUANTIZED))
-            raise ModelError(f"kv_cache_dtype {kv_cache_dtype!r} is unknown; use {known}")
+            raise ModelError(sentence("kv_cache_dtype", dtype=kv_cache_dtype, known=known))
         kind = model.dtype if kv_cache_dtype == "auto" else DTYPES.get(kv_cache_dtype, kv_cache_dtype)
         self.model = model
         self.max_model_len = max_model_len
@@ -155,7 +161,7 @@ class ModelRunner:
                 )
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
-                f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
+                sentence("pool.memory", number=num_blocks, size=block_size, device=model.device)
             ) from error
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
         self.compiled: CompiledForward | None = None  # None: eager. Changes while a sequence runs only for an ablation
@@ -257,8 +263,12 @@ class ModelRunner:
         logits = self.forward(batch, context)
         if context.layers_called != self.kv_store.num_layers:
             raise ModelError(
-                f"{self.model.facts.name} called the attention function in {context.layers_called} of "
-                f"{self.kv_store.num_layers} layers"
+                sentence(
+                    "model.layers_of_step",
+                    name=self.model.facts.name,
+                    number=context.layers_called,
+                    layers=self.kv_store.num_layers,
+                )
             )
         return logits
 

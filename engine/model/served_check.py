@@ -15,6 +15,7 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.plain_check import BLOCK_SIZE, LENGTHS, ROUNDINGS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
+from engine.options.refusal import sentence
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
     elif model.states is not None and found.is_rounding:  # half precision: a state that is lost shows in few rows
         worst = compare_logits(served, model.plain.logits, torch.float32).share
         found = Difference(worst, HALF_WORST) if worst > HALF_WORST else found
-    _refuse(model, found, "compiled" if compiled else "packed over a paged KV cache", "by itself")
+    _refuse(model, found, sentence("served.compiled" if compiled else "served.packed"), sentence("served.itself"))
     if compiled is None:
         model.differences["auto"] = found
 
@@ -60,7 +61,7 @@ def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: Comp
     expected = _served(model, kv_cache_dtype, None, ReferenceAttention())
     found = compare_logits(_served(model, kv_cache_dtype, compiled), expected, model.dtype)
     found = found._replace(tolerance=max(found.tolerance, KINDS[kv_cache_dtype.removesuffix("_e4m3")]))
-    _refuse(model, found, f"over a cache of {kv_cache_dtype}", "by the formula over that cache")
+    _refuse(model, found, sentence("served.cache", dtype=kv_cache_dtype), sentence("served.formula"))
     if compiled is None:
         model.differences[kv_cache_dtype] = found
 
@@ -108,6 +109,7 @@ def _refuse(model: LoadedModel, found: Difference, served: str, compared: str) -
         return
     name = type(model.module).__name__
     raise ModelError(
-        f"{name} computes something else {served} than {compared}: its logits differ by {found.share:.2g} of "
-        f"their spread, and {found.tolerance:g} could be rounding; it is not served, for what it says would be wrong"
+        sentence(
+            "model.differs", name=name, served=served, compared=compared, share=found.share, tolerance=found.tolerance
+        )
     )

@@ -13,6 +13,7 @@ from msgspec import convert
 
 from engine.model.errors import ModelError
 from engine.model.tokenizer import normalize_prompt
+from engine.options.refusal import sentence
 from engine.trace.records import HeadPattern
 
 _HERE = Path(__file__).parent
@@ -45,7 +46,7 @@ def shipped_model(name: str) -> ShippedModel | None:
     """
     found = SHIPPED.get(name)
     if found and not (found.folder / "config.json").is_file():
-        raise ModelError(f"the model {name} is missing from this installation; name another model")
+        raise ModelError(sentence("model.missing", name=name))
     return found
 
 

@@ -28,6 +28,7 @@ from engine.model.attention import current
 from engine.model.errors import ModelError
 from engine.model.light_transformers import Cache, DynamicCache, LinearAttentionLayer
 from engine.model.state_segments import RowSegment
+from engine.options.refusal import joined, sentence
 
 Key = int | str  # of an argument: its position, or its name
 Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
@@ -188,11 +189,11 @@ def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], N
     owners: dict[str, list[tuple[int, int]]] = {}
     for (layer, index), paths in noting.calls.items():
         if len(paths) > 1:
-            raise StateRefused(f"shares the state of layer {layer} between {' and '.join(paths)}")
+            raise StateRefused(sentence("state.shared", layer=layer, names=joined(paths)))
         owners.setdefault(next(iter(paths)), []).append((layer, index))
     silent = [index for index in with_state if not any(layer == index for layer, _ in noting.calls)]
     if silent:
-        raise StateRefused(f"keeps the state of layer {silent[0]} elsewhere than in the cache that it is given")
+        raise StateRefused(sentence("state.elsewhere", layer=silent[0]))
     found, first = [], 0
     for path, states in owners.items():
         kept = _state_module(path, states, cache, noting)
@@ -216,23 +217,21 @@ def _noted(method: Callable[..., Any], noting: _Noting, name: str) -> Callable[.
 def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: _Noting) -> StateModule:
     layer = states[0][0]
     if any(other != layer for other, _ in states):
-        raise StateRefused(f"keeps the states of several layers in {path}")
+        raise StateRefused(sentence("state.several", path=path))
     if path in noting.attending:
-        raise StateRefused(
-            f"keeps a state within the attention of layer {layer}, which runs over all sequences at once"
-        )
+        raise StateRefused(sentence("state.within", layer=layer))
     arguments = noting.arguments[path]
     keys = [key for key, value in arguments.items() if value is cache]
     result = noting.results.get(path)
     if len(keys) != 1 or result is None:
-        raise StateRefused(f"does not hand {path} the cache, or gets no tokens from it")
+        raise StateRefused(sentence("state.no_cache", path=path))
     kept, tensors = cache.layers[layer], list[StateTensor]()
     for _, index in sorted(states):
         for kind in TENSORS:
             tensor = getattr(kept, kind).get(index)
             if tensor is not None:
                 if tensor.shape[0] != 1:
-                    raise StateRefused(f"keeps a state of shape {list(tensor.shape)} in layer {layer}")
+                    raise StateRefused(sentence("state.shape", shape=list(tensor.shape), layer=layer))
                 tensors.append(StateTensor(kind, index, StateShape(tuple(tensor.shape[1:]), tensor.dtype)))
     rows = {key: found for key, value in arguments.items() if (found := _rows(value, noting._num_tokens)) is not None}
     return StateModule(

@@ -26,6 +26,7 @@ from engine.model.gguf_file import gguf_weights
 from engine.model.loaded import WEIGHTS, StoredWeights
 from engine.model.model_files import SMALLER, ModelFiles, auto_class
 from engine.model.packed_linears import packed_bytes
+from engine.options.refusal import sentence
 
 # transformers warns where its own settings of a checkpoint are handed back to it
 warnings.filterwarnings("ignore", message="You passed `quantization_config`")
@@ -55,23 +56,20 @@ def stored_weights(
     num_params = sum(parameter.numel() for parameter in module.parameters())
     # what is expanded is seldom a number of bfloat16, in which "auto" would keep it
     taken = _taken(module, config, wanted, "float32" if dtype == "auto" else dtype, device)
-    has = f"the weights of {files.name} are in {form}" + (f" ({devices.size(stored)})" if stored else "")
+    has = sentence("stored.form", name=files.name, form=form, size=f" ({devices.size(stored)})" if stored else "")
     try:
         settings = GgufConfig(dequantize=True) if given is None else _settings(given, device)
     except Exception as error:
         reason = " ".join(str(error).split(". ")[0].split()).removesuffix(".")[:200]
-        raise ModelError(
-            f"{has}, which is not read here: {reason}; as plain numbers they would take {devices.size(taken)}"
-        ) from error
+        raise ModelError(sentence("stored.unread", has=has, reason=reason, size=devices.size(taken))) from error
     if given is not None and not getattr(settings, "dequantize", False):
         return StoredWeights(form, stored, stored or taken, settings, num_params)
     kind = str(_kind(config, wanted)).removeprefix("torch.")
     memory = devices.ALLOCATOR.memory(device)
     if taken > memory.free:
-        raise ModelError(
-            f"{has}, which can only be expanded on {device.type}: to {devices.size(taken)} of {kind}, and "
-            f"{devices.size(memory.free)} of {devices.size(memory.total)} are free; {SMALLER}"
-        )
+        bytes_of = {"taken": taken, "free": memory.free, "total": memory.total}
+        sizes = {name: devices.size(num_bytes) for name, num_bytes in bytes_of.items()}
+        raise ModelError(sentence("stored.room", has=has, device=device.type, kind=kind, **sizes, instead=SMALLER))
     return StoredWeights(form, stored, taken, settings, num_params, kind)
 
 

@@ -1,14 +1,12 @@
-"""Refusals of settings, requests and re-runs, each one sentence in every language: they lie in `refusals.json`."""
+"""Refusals of settings, requests, re-runs and models, each one sentence in every language, in `refusals.json`."""
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Self
-
-FILE = Path(__file__).with_name("refusals.json")
 
 
 class Sentence(str):
@@ -34,33 +32,35 @@ class Refused(ValueError):
         self.said = dict(message.said) if isinstance(message, Sentence) else {}
 
 
-@functools.cache
-def sentences() -> dict[str, dict[str, str]]:
-    """key -> language -> sentence, with names in braces for what is put in."""
-    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+class Sentences:
+    """The sentences of a JSON file: key -> language -> text, with names in braces for what is put in."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @cached_property
+    def texts(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = json.loads(self._file.read_text(encoding="utf-8"))
+        return found
+
+    def __call__(self, key: str, **values: object) -> Sentence:
+        """Return the sentence with that key; `values` for what stands in braces there, sentences themselves or not."""
+        return Sentence.of(
+            {
+                lang: text.format(**{name: _text(value, lang) for name, value in values.items()})
+                for lang, text in self.texts[key].items()
+            }
+        )
 
 
-def sentence(key: str, **values: object) -> Sentence:
-    """Return the sentence with that key; `values` for what stands in braces there, sentences themselves or not."""
-    return worded(sentences()[key], values)
-
-
-def worded(texts: Mapping[str, str], values: Mapping[str, object]) -> Sentence:
-    """Return the sentence of these texts by language; `values` for what stands in braces, in each language its own."""
-    return Sentence.of(
-        {
-            lang: text.format(**{name: _text(value, lang) for name, value in values.items()})
-            for lang, text in texts.items()
-        }
-    )
+sentence = Sentences(Path(__file__).with_name("refusals.json"))
 
 
 def joined(parts: Iterable[str]) -> Sentence:
     """Return parts of a sentence as a list in words."""
     listed = list(parts)
     return Sentence.of(
-        {lang: word.join(str(_text(part, lang)) for part in listed) for lang, word in sentences()["and"].items()}
+        {lang: word.join(str(_text(part, lang)) for part in listed) for lang, word in sentence.texts["and"].items()}
     )
 
 

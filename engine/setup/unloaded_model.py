@@ -77,7 +77,7 @@ def _of_gguf(name: str) -> Architecture:
     try:
         config, found = model_files(name).config(), gguf_weights(name)
     except ModelError as error:
-        raise impossible("no_model", name=name[:80], reason=str(error)) from error
+        raise impossible("no_model", name=name[:80], reason=error) from error
     each = found.num_bytes / found.num_weights
     given = json.loads(config.to_json_string(use_diff=False))
     return replace(described(given, Path(name).name), shipped=WeightStore(each=each, plain=each))

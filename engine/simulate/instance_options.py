@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.impossible import ImpossibleInput, sentence
 from engine.accounting.work import attended_keys
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
@@ -100,8 +100,7 @@ class PlacementError(ImpossibleInput):
 
 def refused(key: str, **values: str | float) -> PlacementError:
     """Return why nothing serves it, in the words of `impossible.json`."""
-    found = impossible(key, **values)
-    return PlacementError(key, {"en": str(found), **found.said})
+    return PlacementError(key, sentence(key, **values))
 
 
 def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option]:

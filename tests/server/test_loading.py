@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from app.ground.errors import RETRY_AFTER
+from app.ground.errors import RETRY_AFTER, sentence_of
 from app.ground.settings import ServerSettings
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models
@@ -19,7 +19,9 @@ from app.server.events import EVENTS
 from app.server.lesson_events import LESSON_EVENTS
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
+from engine.model.errors import ModelError
 from engine.model.loading_stages import IN_WORDS, LOADING_STAGES
+from engine.options.refusal import sentence
 from tests.conftest import ROOT
 from tests.server.conftest import Client, wait_for
 from tests.server.fake import FakeModel
@@ -161,14 +163,16 @@ def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
 
 def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
     early.served.begin("weights")
-    early.served.fail("its weights are no safetensors")
-    sentence = "the model held could not be opened: its weights are no safetensors"
+    early.served.fail(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
+    text = "the model held could not be opened: held.gguf has no weights"
     refused = early.viewer.refused("create")
-    assert (refused["code"], refused["message"]) == ("refused", sentence)
+    assert (refused["code"], refused["message"]) == ("refused", text)
+    assert refused["said"]["zh"].endswith("held.gguf 中没有权重")
     answer = early.get("/api/model")
     assert answer.status_code == 422 and "Retry-After" not in answer.headers
-    assert answer.json()["error"]["message"] == sentence
+    assert answer.json()["error"]["message"] == text
     wait_for(lambda: early.viewer.models[-1]["state"] == "failed")
+    assert early.viewer.models[-1]["said"] == {"zh": "held.gguf 中没有权重"}
     assert early.viewer.models[-1]["stage"] == "weights"  # at which it failed
 
 

@@ -2,9 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from app.server.dispatch import ALL_EVENTS
+from app.session.messages import Change
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 
@@ -24,3 +25,9 @@ def test_every_event_is_in_the_protocol():
     text = PROTOCOL.read_text(encoding="utf-8")
     missing = [name for name in ALL_EVENTS if f"| `{name}` |" not in text]
     assert not missing
+
+
+def test_every_change_of_a_fork_is_in_the_protocol():
+    text = PROTOCOL.read_text(encoding="utf-8")
+    kinds = [kind.__struct_config__.tag for kind in get_args(Change)]
+    assert len(kinds) > 5 and not [kind for kind in kinds if f'{{kind: "{kind}"' not in text]

@@ -204,6 +204,7 @@ def test_an_error_in_a_step_pauses_and_loses_nothing(server, client, theater):
     status = client.statuses[-1]
     assert status["mode"] == "paused"
     assert status["error"] == "the step failed: the fake device caught fire"
+    assert status["said"] == {"zh": "这一步失败了：the fake device caught fire"}
     wait_for(lambda: len(client.records()) == 6)
     assert client.do("step", theater=theater)["performed"] == 1
     wait_for(lambda: client.statuses[-1]["error"] is None)

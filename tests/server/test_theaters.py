@@ -44,7 +44,7 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
     client.do("leave", theater=left)
     wait_for(lambda: is_gone(run.log))
     assert [t.session_id for t in server.theaters.all()] == [kept]
-    with pytest.raises(AppError, match="epoch 0 of this theater is over"):
+    with pytest.raises(AppError, match="epoch 0 of this session is over"):
         run.engine  # noqa: B018
 
 

@@ -107,6 +107,7 @@ SAYS_NOTHING: Status = {
     "api": None,
     "viewers": 0,
     "error": None,
+    "said": {},
     "objection": None,
     "notice": None,
     "fork": None,

@@ -3,7 +3,7 @@
 import re
 from string import Formatter
 
-from app.classroom.refusing import TEXTS, refusal
+from app.classroom.refusing import refusal, sentence
 from app.ground.errors import AppError
 from app.page.words import languages
 from tests.conftest import ROOT
@@ -18,8 +18,7 @@ def fields(text: str) -> set[str]:
 
 
 def test_each_sentence_is_there_in_each_language_and_is_said() -> None:
-    for key in TEXTS:
-        texts = TEXTS[key]
+    for key, texts in sentence.texts.items():
         assert sorted(texts) == languages()
         assert len({frozenset(fields(text)) for text in texts.values()}) == 1
         assert all(text.strip() and not text.endswith((".", "。")) for text in texts.values())
@@ -28,7 +27,7 @@ def test_each_sentence_is_there_in_each_language_and_is_said() -> None:
 
 def test_nothing_is_said_that_is_not_there() -> None:
     keys = re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', CODE)
-    assert set(keys) == TEXTS.keys()
+    assert set(keys) == sentence.texts.keys()
 
 
 def test_it_travels_in_both() -> None:

@@ -3,14 +3,14 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from string import Formatter
 
 import pytest
 
-from app.ground.errors import FILE, AppError, refuse, refused, texts
+from app.ground.errors import AppError, one_sentence, refuse, refused, said, sentence_of
 from app.page.words import languages
-from engine.options.refusal import Refused, Sentence, sentence, sentences
+from engine.model.errors import ModelError
+from engine.options.refusal import Refused, Sentence, Sentences, sentence
 from engine.requests.request_spec import RequestError
 from tests.conftest import ROOT
 
@@ -55,7 +55,15 @@ def literal(node: ast.expr) -> str:
 
 
 def test_the_classes_of_refusals_are_those_that_the_page_is_told() -> None:
-    assert {"ConfigError", "RequestError", "RecomputeError", "RerunError", "ProjectionError"} <= classes()
+    assert {
+        "ConfigError",
+        "RequestError",
+        "RecomputeError",
+        "RerunError",
+        "ProjectionError",
+        "ModelError",
+        "OutOfMemory",
+    } <= classes()
 
 
 def test_no_refusal_of_the_engine_has_words_of_one_language() -> None:
@@ -73,22 +81,22 @@ def test_no_refusal_of_the_application_has_words_of_one_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "names", "place"), [(FILE, ("refuse", "said"), 1), (Path(), ("sentence",), 0)], ids=["app", "engine"]
+    ("file", "names", "place"), [(said, ("refuse", "said"), 1), (sentence, ("sentence",), 0)], ids=["app", "engine"]
 )
-def test_each_key_is_said_and_each_that_is_said_is_there(file: Path, names: tuple[str, ...], place: int) -> None:
-    known = texts() if file == FILE else sentences()
+def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names: tuple[str, ...], place: int) -> None:
+    known = file.texts
     code = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
     used = {
         literal(call.args[0 if call.func.id == "said" else place])  # type: ignore[attr-defined]
         for where, call in calls(*names)
-        if call.args and where.startswith("app/") == (file == FILE)
+        if call.args and where.startswith("app/") == (file is said)
     }
     assert {key for key in used if key} <= known.keys()
     made = re.findall(r'f"([a-z_]+\.)\{', code)  # keys of a kind, put together
     assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(made))] == []
 
 
-@pytest.mark.parametrize("known", [texts(), sentences()], ids=["app", "engine"])
+@pytest.mark.parametrize("known", [said.texts, sentence.texts], ids=["app", "engine"])
 def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]]) -> None:
     for key, by_language in known.items():
         assert sorted(by_language) == languages(), key
@@ -108,3 +116,10 @@ def test_a_refusal_goes_through_others_in_its_language() -> None:
     assert refused(inner).said == inner.said
     assert AppError("refused", Sentence.of({"en": "no", "zh": "不"})).as_map()["error"]["said"] == {"zh": "不"}
     assert Refused("no").said == {}
+
+
+def test_a_failure_in_one_line_keeps_its_languages() -> None:
+    failed = sentence_of(ModelError(sentence("model.no_folder", name="./mine")))
+    assert isinstance(failed, Sentence) and failed.said == {"zh": "没有文件夹 ./mine"}
+    assert type(one_sentence(ModelError(failed))) is str
+    assert said("step.failed", error=failed).said == {"zh": "这一步失败了：没有文件夹 ./mine"}

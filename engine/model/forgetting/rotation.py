@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.model.errors import ModelError
+from engine.options.refusal import sentence
 
 
 class Rotation:
@@ -28,9 +29,9 @@ class Rotation:
             fits = half is not None and torch.equal(half(probe), _rotate_half(probe))
             fits = fits and self.at(0, 1)[0].shape == (1, head_dim)
         except Exception as error:
-            raise ModelError(f"{REFUSED}: {type(error).__name__}") from error
+            raise ModelError(sentence("forget.rotation", reason=type(error).__name__)) from error
         if not fits:
-            raise ModelError(f"{REFUSED}: its rotary embedding is not Llama's, over the whole head")
+            raise ModelError(sentence("forget.rotation", reason=sentence("forget.rotary")))
 
     def at(self, start: int, count: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [count, D] of positions from `start` on, in float32."""
@@ -49,9 +50,6 @@ class Rotation:
         cos, sin = (x.mean(0) for x in self.at(start, count))
         eye = torch.eye(self._head_dim, dtype=cos.dtype, device=cos.device)
         return cos[:, None] * eye + sin[:, None] * _rotate_half(eye).T
-
-
-REFUSED = "expected attention cannot estimate the later queries of this model"
 
 
 def _rotate_half(x: Tensor) -> Tensor:

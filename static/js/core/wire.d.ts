@@ -724,6 +724,7 @@ export interface ModelStatus {
   error: string;
   name: string;
   place: "at_hand" | "first" | "named";
+  said: Record<string, string>;
   seconds: number;
   stage: "check" | "torch" | "vocabulary" | "weights" | null;
   stages: ("check" | "torch" | "vocabulary" | "weights")[];
@@ -1068,6 +1069,7 @@ export interface Status {
   num_records: number;
   objection: Objection | null;
   recording: RecordingStatus | null;
+  said: Record<string, string>;
   speed: number;
   theater: string;
   unfinished: number;

@@ -1,6 +1,6 @@
 // Socket client: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
 
-import { language } from "../i18n/language.js";
+import { refusalText } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
 
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
@@ -21,8 +21,8 @@ const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebS
  */
 export class Refusal extends Error {
   /** @param {{code: string, message: string, objection?: Objection | null, said?: Record<string, string>}} error */
-  constructor({ code, message, objection = null, said = {} }) {
-    super(said[language.peek() ?? ""] ?? message);
+  constructor({ code, message, objection = null, said }) {
+    super(refusalText({ message, said }));
     this.code = code;
     this.objection = objection;
   }

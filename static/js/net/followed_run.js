@@ -3,6 +3,7 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes, decodeAs } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
+import { refusalText } from "../i18n/language.js";
 import { grouped, t } from "../i18n/words.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -136,7 +137,8 @@ export class FollowedRun {
     const before = store.status.value;
     store.status.value = message;
     if (store.own.large.value) store.own.numRecords.value = message.num_records; // the records are not sent
-    if (message.error && message.error !== before?.error) showError(message.error, message.objection);
+    if (message.error && message.error !== before?.error)
+      showError(refusalText({ message: message.error, said: message.said }), message.objection);
     if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
   }
 

@@ -1,6 +1,7 @@
 // The server's recordings: list and operations. See docs/reference/protocol.md, "Recordings".
 
 import { computed, signal } from "../../vendor/signals/signals.js";
+import { refusalText } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
 import { isEmbedded } from "../state/embedded.js";
 import { markPlace } from "../state/settings.js";
@@ -148,7 +149,7 @@ function upload(file) {
     );
     request.addEventListener("load", () => {
       if (request.status === 201) done(request.response);
-      else refused(new Error(request.response?.error?.message ?? String(request.status)));
+      else refused(new Error(refusalText(request.response?.error ?? { message: String(request.status) })));
     });
     request.addEventListener("error", () => refused(new Error(t("error.no_answer"))));
     request.addEventListener("loadend", () => (uploading.value = null));
@@ -169,7 +170,7 @@ async function ask(address, options) {
     throw new Error(t("error.no_answer"));
   }
   const body = await answer.json();
-  if (!answer.ok) throw new Error(body.error.message);
+  if (!answer.ok) throw new Error(refusalText(body.error));
   return body;
 }
 

@@ -1,7 +1,7 @@
 // Hook for the server's results on a section's current inputs.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
-import { language } from "../i18n/language.js";
+import { refusalText } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
 
 const WAIT = 80; // ms; debounces slider movements
@@ -43,5 +43,5 @@ export function useResult(section, inputs, body = null) {
     };
   }, [section, query, body]);
   const { value, refused } = now;
-  return { value, problem: refused && (refused.said?.[language.value] ?? refused.message) };
+  return { value, problem: refused && refusalText(refused) };
 }

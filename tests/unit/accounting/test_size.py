@@ -7,7 +7,7 @@ import pytest
 
 from app.scale.size import answer
 from engine.accounting.derived import Derived, Factor
-from engine.accounting.impossible import ImpossibleInput, sentences
+from engine.accounting.impossible import ImpossibleInput, sentence
 from engine.accounting.kv_shape import Architecture, KvShape
 from engine.accounting.layer_bytes import Kept, kv_token
 from engine.accounting.presets import gpu_presets, presets
@@ -220,6 +220,6 @@ def test_what_cannot_be_is_said_in_one_sentence_of_each_language(
 def test_all_sentences_are_there_in_both_languages_with_the_same_blanks() -> None:
     from string import Formatter
 
-    for key, said in sentences().items():
+    for key, said in sentence.texts.items():
         blanks = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in said.values()]
         assert said.keys() == {"en", "zh"} and blanks[0] == blanks[1], key

@@ -1,5 +1,6 @@
 // Differences of two runs: the first token and the first operation that differ, and notes for reading the comparison.
 
+import { refusalText } from "../../i18n/language.js";
 import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -115,7 +116,7 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
     ...(same_machine || isOutside(unsaid) ? [] : [t("compare.other_machine")]),
     ...runs.flatMap(({ status }) => [
       ...(status.fork?.left_out ?? []),
-      ...(status.fork && status.error ? [status.error] : []),
+      ...(status.fork && status.error ? [refusalText({ message: status.error, said: status.said })] : []),
     ]),
   ];
 }

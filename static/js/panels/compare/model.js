@@ -2,6 +2,7 @@
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/deep_link.js";
+import { refusalText } from "../../i18n/language.js";
 import { command } from "../../net/commands.js";
 import { createdSessions } from "../../net/created_sessions.js";
 import { isRecording } from "../../net/followed_run.js";
@@ -68,7 +69,7 @@ export function followComparison() {
       if (mine < answered || now.a !== a || now.b !== b) return;
       answered = mine;
       runs.value = listed;
-      problem.value = answer && "error" in answer ? answer.error.message : null;
+      problem.value = answer && "error" in answer ? refusalText(answer.error) : null;
       comparison.value = answer && !("error" in answer) ? answer : null;
       if (comparison.value?.runs?.some(grows)) later(AGAIN);
     } catch {

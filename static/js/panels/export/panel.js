@@ -3,6 +3,7 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { exportOpen } from "../../control/models.js";
+import { refusalText } from "../../i18n/language.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
@@ -40,7 +41,7 @@ async function takePage(address) {
   making.value = true;
   try {
     const answer = await fetch(address ?? "");
-    if (!answer.ok) throw new Error((await answer.json()).error.message);
+    if (!answer.ok) throw new Error(refusalText((await answer.json()).error));
     const [, name = "kvtheater.html"] =
       /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "") ?? [];
     save(await answer.blob(), name);

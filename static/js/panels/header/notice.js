@@ -3,6 +3,7 @@
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { blackout } from "../../control/keyboard.js";
 import { runOfOnesOwn, startAgain } from "../../control/restart.js";
+import { refusalText } from "../../i18n/language.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -55,8 +56,9 @@ const Foreign = () => html`<p class="toast" id="notice-foreign">
 
 /** Reason for the lost connection, as far as the server reported one. */
 function whyLost() {
-  const { state, error } = serverModel.value ?? {};
-  if (state === "failed") return t("connection.failed", { error: error ?? "" });
+  const model = serverModel.value;
+  if (model?.state === "failed")
+    return t("connection.failed", { error: refusalText({ message: model.error, said: model.said }) });
   return t(numRecords.value ? "connection.lost_long" : "connection.lost_empty");
 }
 

@@ -17,9 +17,9 @@ export function LessonList() {
   return html`<div class="path" ref=${box}>
     <h1 class="lesson-title">${t("lesson.path")}</h1>
     <p class="path-lead">${t("lesson.path_lead")}</p>
-    ${all === null ? html`<p role="status">${t("lesson.wait")}</p>` : null}
     <ol class="path-list">
       ${isEmbedded ? null : html`<${Tour} />`}
+      ${all === null ? html`<li class="path-lead"><span role="status">${t("lesson.wait")}</span></li>` : null}
       ${all?.length === 0 ? html`<li class="path-lead">${t("lesson.none")}</li>` : null}
       ${(all ?? []).map((card) => [
         card.kind === "after" ? html`<${OnceMore} key="again" />` : null,

@@ -4,6 +4,7 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.js";
 import { sizeOf } from "../../core/shape.js";
+import { refusalText } from "../../i18n/language.js";
 import { bytesText, countText, grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Sidebar } from "../../kit/sidebar.js";
@@ -130,7 +131,7 @@ async function letGo(name) {
     const found = await fetch(`api/models/${encodeURIComponent(name)}`, { method: "DELETE" });
     const said = await found.json();
     if (found.ok) answer.value = said;
-    kept.value = found.ok ? null : { name, text: said.error.message };
+    kept.value = found.ok ? null : { name, text: refusalText(said.error) };
   } catch (error) {
     if (!(error instanceof TypeError)) showFailure(error);
   }

@@ -1,5 +1,7 @@
 // Polls a slow server request until it is answered, rejected or cancelled.
 
+import { refusalText } from "../../i18n/language.js";
+
 const AGAIN = 500; // ms between two requests
 
 /**
@@ -21,7 +23,7 @@ export function pollAnswer(address, take, refuse, wait = () => {}) {
         if (over) return;
         if (answer.ok && take(found)) return;
         if (!answer.ok) {
-          if (!["loading", "busy"].includes(found.error.code)) return refuse(found.error.message);
+          if (!["loading", "busy"].includes(found.error.code)) return refuse(refusalText(found.error));
           wait();
         }
       } catch (error) {

@@ -1,7 +1,7 @@
 // Placement: GPUs needed for a demand, with prefill and decode on separate nodes, side by side in a node, or together.
 
 import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js";
-import { language } from "../../../i18n/language.js";
+import { refusalText } from "../../../i18n/language.js";
 import { grouped, inLanguage, secondsText, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
 import { Choose, Count, Slider } from "../../controls.js";
@@ -25,9 +25,7 @@ function Trial({ way, asked, share }) {
     try {
       const answer = await fetch(`api/scale/tried?${query}`);
       const body = await answer.json();
-      setState(
-        answer.ok ? { tried: body.tried } : { problem: body.error.said?.[language.value] ?? body.error.message },
-      );
+      setState(answer.ok ? { tried: body.tried } : { problem: refusalText(body.error) });
     } catch {
       setState({ problem: t("error.no_answer") });
     }
