@@ -21,7 +21,7 @@ from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, Au
 from engine.model.shipped import shipped_model
 from engine.options.refusal import sentence
 
-ModelPart = Literal["configuration", "tokenizer", "weights"]
+FileKind = Literal["configuration", "tokenizer", "weights"]
 SMALLER = sentence("memory.smaller")
 
 
@@ -40,7 +40,7 @@ class ModelFiles(NamedTuple):
         found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
         return found if self.gguf is None else {**found, "gguf_file": self.gguf}
 
-    def read(self, what: ModelPart, read: Any, **options: Any) -> Any:
+    def read(self, what: FileKind, read: Any, **options: Any) -> Any:
         """Call one of transformers' `from_pretrained`.
 
         Raises:
