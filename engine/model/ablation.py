@@ -47,10 +47,6 @@ class Ablation:
         self._begins.update((off, (next_seq_id, dict(num_computed))) for off in due)
         return bool(due)
 
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._begins)
-
     def first(self, off: Off, seq_id: int) -> int:
         """Return the first position of a sequence at which it is off."""
         if off not in self._begins:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from torch import Tensor
 from engine.model.light_transformers import Cache, DynamicCache, StaticLayer, bring_compiler
 
 CacheKind = Literal["concat", "dynamic", "static"]
-CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 
 Place = tuple[int, int, str]  # of a tensor: sequence, layer, "k" or "v"
 
