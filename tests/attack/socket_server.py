@@ -17,7 +17,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from app.models.registry import Models
-from app.models.model_entry import Served
+from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings

@@ -16,7 +16,7 @@ SERVE = """
 import os, signal, sys, threading
 from pathlib import Path
 from app.models.registry import Models
-from app.models.model_entry import Served
+from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings
@@ -24,7 +24,7 @@ from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 token, data = os.environ.get("MORTAL_TOKEN"), os.environ.get("MORTAL_DATA")
 settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), token=token, data_dir=data and Path(data))
-app = create_app(Models(Served(FakeModel())), settings)
+app = create_app(Models(ModelEntry(FakeModel())), settings)
 listener = Listener(app, bind("127.0.0.1", int(sys.argv[1])))
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -18,21 +18,21 @@ from tests.browser.message_server import ToldServer
 SERVE = """
 import sys
 from app.models.registry import Models
-from app.models.model_entry import Served
+from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
-from engine.model.loading_stages import STAGES
+from engine.model.loading_stages import LOADING_STAGES
 from tests.server.fake import FakeModel
-served = Served.loading("held")
+served = ModelEntry.loading("held")
 COMPILED = {"compiling": "under_way", "compiled": "done"}
 app = create_app(Models(served), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 listener = Listener(app, bind("127.0.0.1", 0))
 print(listener.port, flush=True)
 for line in sys.stdin:
     word = line.strip()
-    if word in STAGES:
+    if word in LOADING_STAGES:
         served.begin(word)
     elif word == "ready":
         served.have(FakeModel())

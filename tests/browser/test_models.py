@@ -104,7 +104,7 @@ def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width:
 SERVE = """
 import sys
 from app.models.registry import Models
-from app.models.model_entry import Served
+from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings
@@ -118,8 +118,8 @@ class Opener:
         if sys.stdin.readline().strip() == "break":
             raise ValueError("it has no safetensors")
         served.have(FakeModel(served.name, 8 << 20))
-others = [Served.unloaded(name, "named") for name in ("second", "third")]
-models = Models(Served(FakeModel("first", 8 << 20)), others, Opener(), lambda: 64 << 20)
+others = [ModelEntry.unloaded(name, "named") for name in ("second", "third")]
+models = Models(ModelEntry(FakeModel("first", 8 << 20)), others, Opener(), lambda: 64 << 20)
 app = create_app(models, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 listener = Listener(app, bind("127.0.0.1", 0))
 print(listener.port, flush=True)

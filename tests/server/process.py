@@ -18,7 +18,7 @@ import sys, threading
 from pathlib import Path
 from typing import Any
 from app.models.registry import Models
-from app.models.model_entry import Served
+from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.ground.settings import ServerSettings
@@ -26,7 +26,7 @@ from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 
 settings = ServerSettings(data_dir=Path(sys.argv[1]), config=EngineConfig(block_size=4, num_blocks=512))
-app = create_app(Models(Served(FakeModel())), settings)
+app = create_app(Models(ModelEntry(FakeModel())), settings)
 listener = Listener(app, bind("127.0.0.1", 0))
 print(f"http://127.0.0.1:{listener.port}", flush=True)
 threading.Event().wait()

@@ -1,5 +1,6 @@
 """Rules of the house: import contracts, and an engine that runs without any web package."""
 
+import ast
 import json
 import re
 import subprocess
@@ -101,3 +102,27 @@ def test_workflows_and_forms_are_yaml() -> None:
         assert isinstance(found, dict), path
         for job in found.get("jobs", {}).values():
             assert job["runs-on"] and all(("uses" in step) != ("run" in step) for step in job["steps"]), path
+
+
+IMPORTED = re.compile(r"^from ((?:app|engine|kvtheater|tests)[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+
+
+def test_programs_in_strings_import_what_is_there() -> None:
+    """Tests run such programs in processes of their own, where no checker reads them."""
+    found = set[tuple[str, str]]()
+    for path in [path for folder in ("app", "engine", "tests") for path in (ROOT / folder).rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        strings = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+        for module, names in [one for text in strings if isinstance(text, str) for one in IMPORTED.findall(text)]:
+            found |= {(module, name.split(" as ")[0].strip()) for name in names.split(",")}
+    assert len(found) > 20
+    missing = [f"{module}.{name}" for module, name in sorted(found) if not _is_there(module, name)]
+    assert missing == []
+
+
+def _is_there(module: str, name: str) -> bool:
+    file = ROOT.joinpath(*module.split("."))
+    if any(file.joinpath(name + ending).exists() for ending in ("", ".py")):
+        return True
+    code = file.with_suffix(".py") if file.with_suffix(".py").exists() else file / "__init__.py"
+    return code.exists() and re.search(rf"\b{name}\b", code.read_text(encoding="utf-8")) is not None
