@@ -30,7 +30,7 @@ model.step_seconds, FakeEngine.capture_width = float(sys.argv[2]), int(sys.argv[
 folder = Path(sys.argv[3])
 config = EngineConfig(block_size=4, num_blocks=256)
 settings = ServerSettings(config=config, limits=limits, data_dir=folder, token=sys.argv[4] or None)
-listener = Listener(create_app(Models(Served(model)), settings), bind("127.0.0.1", 0))
+listener = Listener(create_app(Models(ModelEntry(model)), settings), bind("127.0.0.1", 0))
 print(listener.port, flush=True)
 sys.stdin.read()
 listener.close()
