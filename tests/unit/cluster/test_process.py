@@ -332,11 +332,11 @@ def test_who_never_comes_into_being_stays_away(
 
 PARENT = """
 import sys, time
-from engine.cluster.messages import Source
+from engine.cluster.messages import ModelSource
 from engine.cluster.processes import Processes
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
-processes = Processes(Workers(Source(sys.argv[1])))
+processes = Processes(Workers(ModelSource(sys.argv[1])))
 config = EngineConfig(block_size=4, num_blocks=40)
 both = [processes.start(name, "mixed", config) for name in ("a", "b")]
 both[0].wait_until_ready()
