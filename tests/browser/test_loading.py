@@ -123,7 +123,7 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
     page.click("#opening-skip")
     expect(page.locator("#intro-step")).to_be_enabled()
     page.click("#intro-step")
-    wait_until(page, "Number(document.getElementById('look').dataset.records) > 0")
+    wait_until(page, "Number(document.getElementById('intro').dataset.records) > 0")
 
 
 def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: ToldServer) -> None:
