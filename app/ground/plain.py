@@ -10,7 +10,7 @@ import numpy as np
 
 def plain(value: Any) -> Any:
     """Maps, lists, numbers and text only. Maps of operations keep their `type`."""
-    return _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_array_as_list, str_keys=True))
+    return _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_builtin, str_keys=True))
 
 
 def to_json(value: Any) -> bytes:
@@ -18,9 +18,11 @@ def to_json(value: Any) -> bytes:
     return msgspec.json.encode(plain(value))
 
 
-def _array_as_list(value: Any) -> Any:
+def _as_builtin(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, str):  # a `Sentence`
+        return str(value)
     raise TypeError(f"no JSON form of {type(value).__name__}")
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from app.ground.paths import static_dir
+from app.ground.plain import to_json
 from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
 from app.lessons.lesson import Lesson
@@ -119,7 +120,7 @@ def write_lessons(folder: Path, lessons: Sequence[Lesson]) -> None:
     for recorded in found:
         write_recorded(recorded, folder / LESSONS)
     listed = cards([recorded.transcript for recorded in found])
-    (folder / "api/lessons").write_bytes(msgspec.json.encode({"lessons": listed, "faults": []}))
+    (folder / "api/lessons").write_bytes(to_json({"lessons": listed, "faults": []}))
 
 
 def _write_static(folder: Path) -> None:

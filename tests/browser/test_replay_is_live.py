@@ -4,9 +4,10 @@ from playwright.sync_api import expect
 
 from tests.browser.driving import OpenPage
 
+# not the switch of the lens, which asks a live model
 PLACES = """() => [...document.querySelectorAll(
     '#region-stage *, .matrix .panel-canvas, .overview *, .candidate, .candidate > *, #region-memory *')]
-  .filter((e) => e.checkVisibility() && !e.closest('.candidate-take, .candidate-token'))
+  .filter((e) => e.checkVisibility() && !e.closest('.candidate-take, .candidate-token, .gutter-lens-switch'))
   .map((e) => { const r = e.getBoundingClientRect();
     return [e.className.baseVal ?? e.className, r.left, r.top, r.width, r.height].join(' '); })"""
 

@@ -236,10 +236,10 @@ def test_of_forty_lanes_those_stand_there_that_are_alive_and_the_chosen_one_stay
     drop_recording(page, many)
     lanes = page.locator(".tracks-scroll")
     expect(page.locator(".tracks-hidden")).to_contain_text("not alive here")
-    shown = int(lanes.get_attribute("data-lanes") or 0)
+    shown = int(lanes.get_attribute("data-tracks") or 0)
     assert 2 <= shown < REQUESTS
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.seq.value = 3))")
-    expect(lanes).to_have_attribute("data-lanes", str(shown + 1))
+    expect(lanes).to_have_attribute("data-tracks", str(shown + 1))
     expect(page.locator(".tracks-cursor")).to_have_attribute("aria-label", re.compile("^seq 3, "))
     expect(page.locator("#stage-past")).to_contain_text("seq 3 has finished")
     page.click("#stage-past button")

@@ -8,6 +8,7 @@ from string import Formatter
 import pytest
 
 from app.ground.errors import AppError, one_sentence, refuse, refused, said, sentence_of
+from app.ground.plain import to_json
 from app.page.words import languages
 from engine.model.errors import ModelError
 from engine.options.refusal import Refused, Sentence, Sentences, sentence
@@ -123,3 +124,7 @@ def test_a_failure_in_one_line_keeps_its_languages() -> None:
     assert isinstance(failed, Sentence) and failed.said == {"zh": "没有文件夹 ./mine"}
     assert type(one_sentence(ModelError(failed))) is str
     assert said("step.failed", error=failed).said == {"zh": "这一步失败了：没有文件夹 ./mine"}
+
+
+def test_a_sentence_in_json_is_its_english_text() -> None:
+    assert to_json({"refused": Sentence.of({"en": "no", "zh": "不"})}) == b'{"refused":"no"}'
