@@ -211,7 +211,7 @@ def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
             yield key, text
 
 
-LESSON = "embedded-lesson"  # the element of what static/js/state/embedded.js reads; runs: -<language>-<run> after it
+LESSON = "embedded-lesson"  # an element that static/js/state/without_server.js reads; runs: -<language>-<run> after it
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:

@@ -9,8 +9,8 @@ import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
-import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
+import { embeddedTrace, hasTrace } from "../../state/without_server.js";
 import { pngOf, save, sharply, sheetOf } from "./sheet.js";
 import { MAX, zipOfRecords } from "./steps.js";
 

@@ -7,7 +7,7 @@ import { isElsewhere } from "../../core/slot_origins.js";
 import { keysText } from "../../i18n/groups.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
-import { fittedSize } from "../../kit/fitted_text.js";
+import { fittedSize } from "../../kit/measure.js";
 import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 import { lensText } from "./lens.js";
