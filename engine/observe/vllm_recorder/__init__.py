@@ -17,9 +17,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.observe.vllm_recorder.errors import WatchError
-
 __all__ = ["WatchError", "watched"]
+
+
+class WatchError(ValueError):
+    """A run that a trace cannot say; one sentence that says why."""
 
 
 def watched(path: str | Path) -> Any:
