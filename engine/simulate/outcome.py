@@ -25,6 +25,17 @@ class Wanted(Protocol):
     def is_whole(self) -> bool: ...  # the prompt holds what was said before
 
 
+class SimulatedRequest(NamedTuple):
+    """A `Wanted` as plain values."""
+
+    prompt: list[int]
+    output_tokens: int
+    at: float = 0.0
+    after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
+
+
 class LinkSpeed(NamedTuple):
     """Link speed between nodes; each sends one transfer at a time, and receives one at a time."""
 
