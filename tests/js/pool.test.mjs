@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { writeProgress } from "../../static/js/kit/anchors.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
@@ -14,9 +15,26 @@ import { runsOf } from "../../static/js/panels/memory/queue.js";
 import { phaseProgress } from "../../static/js/state/playhead.js";
 import { evicted, forked, hybrid, loaded, logOf, preempted, released, reused, shared } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
-import { lookOf, plain } from "./looks.mjs";
 
 const RUNS = { evicted, forked, hybrid, loaded, preempted, released, reused, shared };
+
+/** The look of a block of `state` while nothing moves. */
+const lookOf = (state, id) =>
+  restingLook(
+    state.blocks[id],
+    ownersOf({ state }, id)
+      .map((o) => o.seq)
+      .sort(),
+    state.block_size,
+  );
+
+/** A look without what only a motion has, in an order that can be compared. */
+const plain = (look) => ({
+  ...look,
+  owners: look.owners.map((o) => [o.seq, o.share]).sort(),
+  fresh: undefined,
+  renewed: undefined,
+});
 
 /** Looks of all blocks when record `index` is shown as far as `at` (0…6). */
 function looksAt(log, index, at) {
