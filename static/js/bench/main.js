@@ -65,7 +65,7 @@ function Headline({ entry, finding, first }) {
   </tr>`;
 }
 
-export function App() {
+function App() {
   return html`<a class="skip" href="#bench-main">${t("bench.skip")}</a>
     <${Header} />
     <div class="bench">

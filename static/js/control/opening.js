@@ -35,7 +35,7 @@ export const futures = signal([]);
 export const failed = signal(false);
 
 /** Language of the recording: the page's, or English. */
-export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
+const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
 
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;

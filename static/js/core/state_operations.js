@@ -26,7 +26,7 @@ import { TOKENS } from "./state_tokens.js";
 /** @import {Op} from "./trace.js" */
 
 /** Number of last lookups that determine the hit rate. */
-export const RECENT_LOOKUPS = 100;
+const RECENT_LOOKUPS = 100;
 
 /**
  * @typedef {import("./state.js").RecordOutputs} Outputs

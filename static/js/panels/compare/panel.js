@@ -71,7 +71,7 @@ function Missing() {
 
 const ALL = 10_000; // steps; more than any run has left
 
-export function Head() {
+function Head() {
   const swapping = t("compare.swap");
   const open = formOpen.value;
   return html`<div class="compare-head">

@@ -217,7 +217,7 @@ export function panels() {
 }
 
 /** @param {string} key */
-export const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
+const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
 
 /** @param {Element} element */
 const visible = (element) => element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;

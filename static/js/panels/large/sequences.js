@@ -209,7 +209,7 @@ function statusText(one, at) {
 const NEAR = 1000; // records shown before and after the shown one
 
 /** @param {number} kind of a span */
-export const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPTED ? "preempted" : "waiting");
+const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPTED ? "preempted" : "waiting");
 
 /**
  * Return the range of the bars: records around `at`, or, with `own`, from 0 to the duration of the longest request.
@@ -219,7 +219,7 @@ export const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPT
  * @param {number} count number of known records
  * @returns {Scale}
  */
-export function scaleOf(rows, own, at, count) {
+function scaleOf(rows, own, at, count) {
   if (!own) return { from: Math.max(0, at - NEAR), to: Math.min(count, at + NEAR), own };
   let to = 1;
   for (const { submitted_in, finished_in } of rows)
@@ -228,7 +228,7 @@ export function scaleOf(rows, own, at, count) {
 }
 
 /** @param {{one: SequenceRow, at: number, scale: Scale, go: (record: number) => void}} props */
-export function Spans({ one, at, scale, go }) {
+function Spans({ one, at, scale, go }) {
   const since = scale.own ? one.submitted_in : 0;
   const [from, to] = [scale.from + since, scale.to + since];
   /** @param {number} record */

@@ -129,7 +129,7 @@ function Label({ shown }) {
  * The lanes by name, side by side; the one on stage is pressed.
  * @param {{player: import("../../runs/player.js").LanesPlayer, names: string[]}} props
  */
-export const LaneChoice = ({ player, names }) => html`<span
+const LaneChoice = ({ player, names }) => html`<span
   class="segmented-small runs-choice"
   role="group"
   aria-label=${t("runs.choose")}

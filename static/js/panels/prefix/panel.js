@@ -80,7 +80,7 @@ function act({ id, nodes }) {
   else if (blocks.length) select({ block: blocks[0].block_id });
 }
 
-export function Tree() {
+function Tree() {
   const [box, size] = useBox();
   const [cache, hit, now] = [tree.value, answer.value, state.value];
   const way = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);

@@ -37,7 +37,7 @@ const WIDEST = 24; // maximum characters of a cell; the tooltip has all
 const NOTHING = { answer: null, problem: null, waits: null };
 
 /** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */
-export function QueryForm({ observed }) {
+function QueryForm({ observed }) {
   const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
   const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query

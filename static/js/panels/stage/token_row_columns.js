@@ -200,7 +200,7 @@ export function shownCell(now, kind, position, sub) {
  * @param {number} position
  * @param {number | null} sub
  */
-export function weightAt(now, position, sub) {
+function weightAt(now, position, sub) {
   const row = now.attention;
   if (!row || !done(sub, "attend") || position < row.keyStart) return null;
   return row.weights[position - row.keyStart] ?? null;
