@@ -51,7 +51,6 @@ class ServedRequest(TokenTimes):
     prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
     token_ids: list[int] = field(default_factory=list)
     prompt: list[int] = field(default_factory=list)  # whole, with the turns before
-    is_rejected: bool = False
 
 
 @dataclass(slots=True)

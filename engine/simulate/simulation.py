@@ -180,7 +180,6 @@ class Simulation:
         try:
             self._dispatch.add([flight])
         except RejectedError:
-            served.is_rejected = True
             self._done[index].succeed()
             return
         self._send(flight.instance, flight.asked, None)
