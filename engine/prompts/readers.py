@@ -336,7 +336,7 @@ SHAPES: dict[str, Callable[[dict[str, Any]], Sent | None]] = {
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of OpenTelemetry's messages as a block."""
+    """Convert a part of an OpenTelemetry message to a block."""
     match part.get("type"):
         case "text":
             return {"type": "text", "text": part.get("content", "")}
@@ -350,7 +350,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage_in(answer: Any) -> dict[str, Any]:
-    """Return the usage that an answer reports: an object, its text, or the text or list of a stream's events."""
+    """Return the usage of a response: an object, its text, or the text or list of a stream's events."""
     if isinstance(answer, str):
         if not answer.lstrip().startswith("{"):
             data = [line[5:].strip() for line in answer.splitlines() if line.startswith("data:")]
@@ -365,7 +365,7 @@ def _usage_in(answer: Any) -> dict[str, Any]:
 
 
 def usage_of(answer: Any) -> dict[str, Any] | None:
-    """Return the usage in an answer, or in an event of a stream: Anthropic's first, the last of Responses."""
+    """Return the usage in a response, or in an event of a stream: Anthropic's first, the last of Responses."""
     inner = (answer, *map(answer.get, ("message", "response", "data"))) if isinstance(answer, dict) else ()
     found = (one.get("usage") for one in inner if isinstance(one, dict))
     usage = next((one for one in found if isinstance(one, dict)), None)
@@ -399,7 +399,7 @@ def _count(value: Any) -> int | None:
 
 
 def _seconds(when: Any) -> float | None:
-    """Return seconds since the epoch of a number of seconds, or of an ISO 8601 time, which is UTC unless it says."""
+    """Return seconds since the epoch from a number, or from an ISO 8601 time, by default UTC."""
     if isinstance(when, str):
         read = datetime.fromisoformat(when)
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

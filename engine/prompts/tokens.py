@@ -22,7 +22,7 @@ def open_encoder(name: str | None = None) -> Encode:
     """Return the encoder of a folder's tokenizer.json, a GGUF file or a hub name; None: the bundled model's.
 
     Raises:
-    ValueError: there is no tokenizer; one sentence.
+        ValueError: there is no tokenizer; one sentence.
     """
     folder = SHIPPED["bundled"].folder if name is None else Path(name)
     try:
