@@ -116,7 +116,7 @@ class Blocks:
         """Append empty blocks to the table and evict their old content."""
         for block_id in block_ids:
             block = self._block(block_id)
-            _expect(block.ref_count == 0, f"block {block_id} is allocated while {block.ref_count} sequences hold it")
+            _expect(block.ref_count == 0, f"block {block_id} is allocated with ref_count {block.ref_count}")
             if block.block_hash is not None:
                 self._num_cached -= 1
                 self.evict(block_id, table.seq_id)

@@ -129,7 +129,7 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     ("change", "sentence"),
     [
         (("[1, 512, 4096]", "[1, 512]"), "needs a time for each number of tokens"),
-        (("[1, 512, 4096]", "[512, 1, 4096]"), "must begin above 0 and rise"),
+        (("[1, 512, 4096]", "[512, 1, 4096]"), "must be above 0 and ascending"),
         (("0.5, 2.0", "0.0, 2.0"), "must be above 0"),
         (("tensor_parallel = 1", "tensor_parallel = 2"), "needs all_reduce"),
     ],
