@@ -155,7 +155,10 @@ def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: t
             "num_params of mine has no source",
         ),
         (OWN.replace('"my notes"', '" "'), "needs `says`"),
-        (OWN.replace('usable_bytes"]', 'flops_per_second.int8"]'), "'flops_per_second.int8', which is no figure"),
+        (
+            OWN.replace('usable_bytes"]', 'flops_per_second.int8"]'),
+            "'flops_per_second.int8', which is not one of its figures",
+        ),
         (OWN.replace("figures = ", "# "), "the rest of t4 has 2 sources"),
         (OWN.replace('["usable_bytes"]', '["usable_bytes", "usable_bytes"]'), "usable_bytes of t4 has 2 sources"),
     ],

@@ -186,9 +186,7 @@ def test_it_is_said_that_a_session_without_hashes_has_new_tokens_alone(tmp_path:
     path = tmp_path / "requests"
     row = {"timestamp": 0, "input_length": 40, "output_length": 4, "session_id": "a"}
     path.write_text("\n".join(json.dumps(row) for _ in range(2)))
-    assert read_requests(path).reading.endswith(
-        "1 sent after the previous answer, with lengths of new tokens only"
-    )
+    assert read_requests(path).reading.endswith("1 sent after the previous answer, with lengths of new tokens only")
     path.write_text("\n".join(json.dumps(row | {"hash_ids": [1]}) for _ in range(2)))
     assert "new tokens" not in read_requests(path).reading
 
