@@ -29,8 +29,8 @@ from engine.trace.operations import (
     Submit,
     TransferFailed,
 )
-from engine.trace.parts import RequestParts
 from engine.trace.records import StepRecord
+from engine.trace.request_parts import RequestParts
 
 Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 

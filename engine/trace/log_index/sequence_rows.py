@@ -10,9 +10,9 @@ from msgspec import Struct
 from engine.trace.log_index.class_rows import NONE, ClassColumns, Classes
 from engine.trace.log_index.columns import Growing, Patch
 from engine.trace.operations import Admit, Arrive, Await, Fork, Lookup, Preempt, Sample, Submit
-from engine.trace.parts import RequestParts
 from engine.trace.records import Header, StepRecord
 from engine.trace.request_account import Account, SequenceRow
+from engine.trace.request_parts import RequestParts
 
 WAITING, RUNNING, PREEMPTED = 0, 1, 2  # kinds of a span
 SPANS = {Submit: WAITING, Fork: RUNNING, Admit: RUNNING, Preempt: PREEMPTED, Await: WAITING, Arrive: WAITING}

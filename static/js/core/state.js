@@ -5,11 +5,11 @@ import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
 import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
+import { emptyBlock, expect, owned } from "./state_access.js";
 import { OPERATIONS } from "./state_operations.js";
-import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
 
-/** @import {Block, Sequence, State} from "./state_parts.js" */
+/** @import {Block, Sequence, State} from "./state_access.js" */
 /** @import {Op, Output, StepRecord} from "./trace.js" */
 
 export { TraceStateError };
