@@ -1,4 +1,4 @@
-"""Optional section of a lesson on its own: one that begins with a new run needs nothing of the lesson before it."""
+"""Optional section as a separate lesson, which is possible if it begins with a new run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import structs
 from app.lessons.lesson import Do, Lesson, Show, Text
 from app.lessons.pace import minutes
 
-MARK = "."  # between the ids of lesson and section; no id contains it
+MARK = "."  # separates the ids of lesson and section; no id contains it
 
 
 def excerpt(lesson: Lesson, name: str) -> Lesson | None:
-    """Return the section `name` as a lesson; None if it is not optional, or continues the run before it."""
+    """Return the section `name` as a lesson; None if it is not optional, or continues the previous run."""
     section = next((one for one in lesson.sections if one.optional and one.name == name), None)
     if section is None:
         return None

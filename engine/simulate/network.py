@@ -1,4 +1,4 @@
-"""The links between the instances of a simulation: what moves from one node to another takes its time."""
+"""Links between the nodes of a simulation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Network:
     """
 
     def __init__(self, env: simpy.Environment, link: LinkSpeed | None, nodes: Sequence[int]) -> None:
-        """`link`: None = whatever moves is there at once; `nodes`: in which node each instance is."""
+        """`link`: None = transfers are instant. `nodes`: the node of each instance."""
         self._env, self._link, self._nodes = env, link, nodes
         self._sends, self._takes_in = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
         self.moved_bytes = 0
 
     def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, Came]:
-        """Move what is pulled to that instance."""
+        """Transfer the pulled blocks to an instance."""
         env, link = self._env, self._link
         sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
         began = env.now

@@ -1,4 +1,4 @@
-"""The stages that the steps of instances pass, one after another."""
+"""Pipeline stages that the steps of instances pass in order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def pipelines(
     `stages`: as `Simulation` takes them.
 
     Raises:
-        ValueError: the instances of a role are no whole number of pipelines.
+        ValueError: the number of instances of a role is not a multiple of its stages.
     """
     found = list[list[simpy.Resource]]()
     for role in dict.fromkeys(roles):
         number, depth = roles.count(role), stages.get(role, 1)
         if number % depth:
-            raise ValueError(f"{number} instances of {role} are no whole number of pipelines of {depth}")
+            raise ValueError(f"{number} instances of {role} are not a multiple of the {depth} stages of a pipeline")
         for _ in range(number // depth):
             found += [[simpy.Resource(env) for _ in range(depth if depth > 1 else 0)]] * depth
     return found

@@ -304,3 +304,19 @@ def test_all_sections_pass_axe_and_every_plot_can_be_taken_along(browser: Browse
         assert saved.value.suggested_filename == f"kvtheater-queues.{name.lower()}"
         assert Path(saved.value.path()).read_bytes().startswith(begins)
     context.close()
+
+
+def test_names_of_settings_break_at_underscores(browser: Browser, live_server: str) -> None:
+    page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
+    page.goto(f"{live_server}/scale")
+    name = page.locator("label:has(#scale-max_num_batched_tokens) span")
+    expect(name).to_have_text("max_num_batched_tokens")
+    parts = name.evaluate(
+        """span => [...span.childNodes].filter(node => node.nodeType === Node.TEXT_NODE).map(node => {
+          const range = document.createRange();
+          range.selectNode(node);
+          return range.getClientRects().length;
+        })"""
+    )
+    assert parts and set(parts) == {1}, parts  # no part of the name is on two lines
+    page.close()

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class WatchError(ValueError):
-    """A run that a trace cannot say; one sentence that says why."""
+    """The run cannot be recorded; the message says why in one sentence."""

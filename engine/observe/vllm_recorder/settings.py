@@ -1,4 +1,4 @@
-"""Settings needed to explain why a request waits, and the pool's size."""
+"""Settings that explain why a request waits, and the pool size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """By the names that vLLM and this project share. `num_blocks`: without the block that is never used."""
+    """Settings, by the names shared with vLLM. `num_blocks`: without vLLM's null block."""
 
     block_size: int
     num_blocks: int

@@ -1,7 +1,7 @@
 // Operations of speculative decoding. Mirrors those in engine/trace/operation_effects.py: same rules, same errors.
 
 import { ownTables } from "./instances.js";
-import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 
 /** @type {Pick<import("./state_operations.js").Operations, "draft" | "verify" | "take_back">} */
 export const DRAFTS = {

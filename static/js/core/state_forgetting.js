@@ -1,6 +1,6 @@
 // Operations of KV cache compression. Mirrors those in engine/trace/operation_effects.py: same rules, same errors.
 
-import { expect, own, sequenceOf } from "./state_parts.js";
+import { expect, own, sequenceOf } from "./state_access.js";
 
 /** @type {Pick<import("./state_operations.js").Operations, "forget" | "keep">} */
 export const FORGETTING = {

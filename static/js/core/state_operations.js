@@ -3,11 +3,11 @@
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
+import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 import { DRAFTS } from "./state_drafts.js";
 import { FORGETTING } from "./state_forgetting.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
-import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import {
   copySequence,
   expectComputed,
@@ -24,7 +24,7 @@ import {
   setTable,
 } from "./state_tables.js";
 
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 /** @import {Op} from "./trace.js" */
 
 /** Number of last lookups that determine the hit rate. */

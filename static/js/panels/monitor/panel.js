@@ -15,7 +15,7 @@ import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
 
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
-/** @import {Block} from "../../core/state_parts.js" */
+/** @import {Block} from "../../core/state_access.js" */
 /** @import {Header} from "../../core/trace.js" */
 /** @import {Component} from "../../kit/html.js" */
 
