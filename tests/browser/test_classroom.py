@@ -108,6 +108,19 @@ def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wa
     assert secret not in state and secret not in phone.content()
 
 
+def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: Follow) -> None:
+    """It has no right to it, also while a page that was loaded anew enters the class again."""
+    phone = follow()
+    open_lesson(wall)
+    expect(phone.locator("#lesson")).to_be_visible()
+    asked: list[str] = []
+    phone.on("request", lambda request: asked.append(request.url))
+    phone.reload()
+    expect(phone.locator("#lesson .lesson-title")).to_be_visible()
+    expect(phone.locator(".lesson-home")).to_have_count(0)
+    assert not [url for url in asked if url.endswith("/api/lessons")]
+
+
 def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
     """The presenter may hold all, and take back what they hand over: to a page, or to a phone that is the remote."""
     page = follow(width=1280, height=800, has_touch=False)
