@@ -571,6 +571,25 @@ NOTE_TOASTS = """() => {
 NOTED = "[...new Set(toasts.map((one) => one.innerText))]"
 
 
+def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_over(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    server = Mortal(TOKENS[0], tmp_path)
+    try:
+        wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
+        prefill(wall)
+        phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
+        shows(phone, 1)
+        server.stop()
+        expect(phone.locator("#class-bar")).to_contain_text("Not connected")
+        expect(phone.locator("#notice")).to_have_text("The 2 records of this run are still here to read.")
+        expect(phone.locator("#btn-again")).to_have_count(0)
+        server.start()
+        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+    finally:
+        server.kill()
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_stored"), [("", "", True), (TOKENS[0], TOKENS[0], False), (TOKENS[0], TOKENS[1], False)]
 )
