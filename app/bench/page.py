@@ -51,7 +51,7 @@ def index(context: BenchContext, request: Request) -> Response:
 
 
 def record(context: BenchContext, request: Request, record_id: str) -> Response:
-    """Return a record, as its file is."""
+    """Return the file of a record."""
     response = Response(context.records.content(record_id), mimetype="application/json")
     response.headers["Cache-Control"] = "no-cache"
     return response
@@ -66,7 +66,7 @@ def trace(context: BenchContext, request: Request, record_id: str, name: str) ->
 
 
 def on_stage(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """Return the stage with the trace at `?step=N`, without it at the first step that only decodes."""
+    """Return the stage with the trace at `?step=N`, by default at the first step that only decodes."""
     path = context.records.trace(record_id, name)
     step = request.args.get("step", type=int)
     try:
@@ -92,17 +92,17 @@ ROUTES = [
 
 
 def blueprint(records: BenchRecords, runs: BenchRuns) -> flask.Blueprint:
-    """`/bench` and the endpoints under /api/bench."""
+    """Return `/bench` and the endpoints under /api/bench."""
     return routing.blueprint("bench", "", BenchContext(records, runs), ROUTES)
 
 
 def _record_of_step(reader: TraceReader, step: int) -> int | None:
-    """Index of the record of the engine's step `step`."""
+    """Return the record index of the engine's step `step`, or None."""
     return next((i for i in range(len(reader)) if (r := reader.record(i)).kind == "step" and r.step == step), None)
 
 
 def _first_decode(reader: TraceReader) -> int | None:
-    """Index of the first record whose whole batch decodes."""
+    """Return the index of the first record with decodes only, or None."""
     for index in range(len(reader)):
         batch = reader.record(index).batch
         if batch and all(entry.phase == "decode" for entry in batch):

@@ -1,4 +1,4 @@
-"""Benchmark records that a server can show: those that come with the program, and those made here."""
+"""Benchmark records of a server: shipped ones, and those of its own runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.bench.record import FORMAT, RESULTS, Environment, Finding, MetricInf
 from engine.bench.scenario import Scenario, find_scenario, scenario_ids
 from engine.bench.text import Text
 
-TRACES = "traces"  # the folder beside a record in which its traces lie
+TRACES = "traces"  # folder of a record's traces, beside the record
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ class Listed(Struct, frozen=True, kw_only=True):
     complete: bool
     findings: list[Finding]
     metrics: dict[str, MetricInfo]  # of the findings
-    traces: list[str]  # the traces of its points that are here
+    traces: list[str]  # available traces of its points
 
 
 class ScenarioCard(Struct, frozen=True, kw_only=True):
-    """List entry of a scenario that can be run here."""
+    """List entry of a scenario."""
 
     id: str
     title: Text
@@ -49,28 +49,28 @@ class ScenarioCard(Struct, frozen=True, kw_only=True):
     num_points: int
     num_variants: int
     rounds: int
-    refused: Text | None  # why it cannot be run on this machine
+    refused: Text | None  # why it cannot run on this machine
 
 
 class BenchRecords:
-    """The records by id. Every method may be called from any thread; files are read again when they have changed."""
+    """Records by id. Thread-safe; files are read again when they have changed."""
 
     def __init__(self, here: Path, shipped: Path = RESULTS) -> None:
-        """`here`: a folder with a folder for each record that was made on this server; it need not exist yet."""
+        """`here`: folder of this server's records, one folder each; it need not exist yet."""
         self._shipped, self._here = shipped, here
-        self._read: dict[str, tuple[str, Listed | None]] = {}  # by id: the file as it was when it was read
+        self._read: dict[str, tuple[str, Listed | None]] = {}  # by id: stamp of the file, and its entry
         self._cards: list[ScenarioCard] | None = None
         self._lock = threading.Lock()
 
     def scenarios(self) -> list[ScenarioCard]:
-        """Return the scenarios that come with the program."""
+        """Return the shipped scenarios."""
         with self._lock:
             if self._cards is None:
                 self._cards = [_card(find_scenario(name)) for name in scenario_ids()]
             return self._cards
 
     def all(self) -> list[Listed]:
-        """Return every sound record: the shipped ones, then those made here, the latest first."""
+        """Return every valid record: shipped ones, then those of this server, latest first."""
         found = [listed for name in self._files() if (listed := self._listed(name)) is not None]
         shipped = [record for record in found if record.origin == "shipped"]
         own = sorted((r for r in found if r.origin == "here"), key=lambda r: r.environment.created, reverse=True)
@@ -91,10 +91,10 @@ class BenchRecords:
         """Return a trace of one of the record's points.
 
         Raises:
-            AppError: `not_found`: there is no such record, it names no such trace, or the file is not here.
+            AppError: `not_found`: no such record or trace, or the file is missing.
         """
         listed = self._listed(record_id)
-        if listed is None or name not in listed.traces:  # so no path of a request is opened
+        if listed is None or name not in listed.traces:  # never opens a path from a request
             raise refuse("not_found", "bench.no_trace", record_id=record_id[:60], name=name[:80])
         return self._path(record_id).parent / TRACES / name
 
@@ -111,7 +111,7 @@ class BenchRecords:
         return path
 
     def _listed(self, record_id: str) -> Listed | None:
-        """Return the record's line in the list; None: there is no such record, or it is damaged."""
+        """Return the list entry of a record; None: no such record, or a damaged one."""
         path = self._files().get(record_id)
         try:
             stamp = file_stamp(path) if path else ""
@@ -134,7 +134,7 @@ def _read(record_id: str, path: Path) -> Listed | None:
     try:
         with path.open("rb") as file:
             if f'"{FORMAT}"'.encode() not in file.read(200):
-                return None  # the folder holds other files too
+                return None  # another file of the folder
         record = read_record(path)
     except (OSError, BenchError) as error:
         logger.warning("%s: %s", path.name, error)
@@ -155,7 +155,7 @@ def _read(record_id: str, path: Path) -> Listed | None:
 
 
 def _card(scenario: Scenario) -> ScenarioCard:
-    from engine.bench.environment import refusal  # which imports torch: not needed to look at records
+    from engine.bench.environment import refusal  # lazy: imports torch
 
     return ScenarioCard(
         id=scenario.id,
@@ -173,7 +173,7 @@ def _unknown(record_id: str) -> AppError:
 
 
 class BenchAnswer(TypedDict):
-    """/api/bench."""
+    """Response of /api/bench."""
 
     scenarios: list[ScenarioCard]
     records: list[Listed]

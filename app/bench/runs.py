@@ -1,4 +1,4 @@
-"""Benchmarks run for a page: one at a time, in a process of their own, their progress sent to the pages that follow."""
+"""Benchmark runs for a page: one at a time, in a separate process, with progress sent to subscribed clients."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ State = Literal["idle", "running", "stopping", "done", "failed"]
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
-    """Where the latest run is; the fields of a `Progress` of the runner while there is one."""
+    """Status of the latest run, with the fields of the runner's `Progress`."""
 
     state: State = "idle"
-    run: str = ""  # its record's id, once there is one
-    session: str = field(name="theater", default="")  # under which it can be watched, while there is something to watch
+    run: str = ""  # id of its record, once written
+    session: str = field(name="theater", default="")  # session id for watching it, once it has a trace
     scenario: str = ""
     started: str = ""
     phase: str = "starting"
@@ -52,14 +52,12 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
 
 class BenchRuns:
-    """At most one run. Every method may be called from any thread."""
+    """At most one run. Thread-safe."""
 
     what = said("what.bench")
 
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
-        """Set up the runs. `data_dir` None: records last as long as the server. `live`: there is a model to be
-        measured.
-        """
+        """`data_dir` None: records are deleted with the server. `live`: the server has a model."""
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-bench-") if data_dir is None else None
         self.folder = Path(self._temporary.name) if self._temporary else data_dir / "bench"  # type: ignore[operator]
         self.can_run, self.keeps_records = live, data_dir is not None
@@ -67,19 +65,19 @@ class BenchRuns:
         self._followers: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
-        self._running: Path | None = None  # the folder of the run
+        self._running: Path | None = None  # folder of the run
         self._watch: BenchSession | None = None
         self._lock = threading.Lock()
         self._closed = False
         self.status = RunStatus()
 
     def follow(self, sid: str) -> RunStatus:
-        """Send `sid` every change from now on. Returns the present status."""
+        """Subscribe `sid` to changes. Returns the current status."""
         self._followers.add(sid)
         return self.status
 
     def forget_viewer(self, sid: str) -> None:
-        """Forget a disconnected client. The run continues."""
+        """Unsubscribe a disconnected client. The run continues."""
         self._followers.discard(sid)
         if watch := self._watch:
             watch.leave(sid)
@@ -88,26 +86,26 @@ class BenchRuns:
         return session_id.startswith(PREFIX)
 
     def get(self, session_id: str) -> BenchSession:
-        """Return the run on stage, opened at the first request for it.
+        """Return the session of the run, opened on first use.
 
         Raises:
-            AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
+            AppError: `unknown_theater`: the run is over, or has no trace yet.
         """
         with self._lock:
             if self._running is not None and session_id == PREFIX + self._running.name:
                 first = latest_trace(self._running / TRACES)
                 if self._watch is None and first is not None:
-                    with contextlib.suppress(TraceFormatError, OSError):  # its header is not written yet
+                    with contextlib.suppress(TraceFormatError, OSError):  # the header is not written yet
                         self._watch = BenchSession(session_id, first, self._emit)
                 if self._watch is not None:
                     return self._watch
         raise refuse("unknown_theater", "bench.none")
 
     def start(self, scenario: str, rounds: int | None, quiet_seconds: float) -> RunStatus:
-        """Begin.
+        """Start a run.
 
         Raises:
-            AppError: `busy` when one is running; `bad_request` for an unknown scenario; `refused` where none may run.
+            AppError: `busy`: a run is active; `bad_request`: unknown scenario; `refused`: runs are not allowed.
         """
         if not self.can_run:
             raise refuse("refused", "model.none")
@@ -136,7 +134,7 @@ class BenchRuns:
         return self.status
 
     def stop(self) -> RunStatus:
-        """End the run after the current step; finished rounds are saved. No-op without a run."""
+        """Stop the run after the current step; complete rounds are saved. No-op without a run."""
         with self._lock:
             if self._process is not None:
                 self._end_input(self._process)
@@ -144,7 +142,7 @@ class BenchRuns:
         return self.status
 
     def close(self, why: Closing) -> None:
-        """The server ends, and the run with it."""
+        """Stop the run at the end of the server."""
         with self._lock:
             self._closed = True
             process, thread = self._process, self._thread
@@ -157,9 +155,7 @@ class BenchRuns:
             self._temporary.cleanup()
 
     def _new_folder(self, name: str) -> Path:
-        """Return a folder of its own: another run, here or on a server that shares the data, may have begun in this
-        second.
-        """
+        """Create a unique folder: another run, also of a server that shares the data, may begin in the same second."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             folder = self.folder / (name if number == 1 else f"{name}-{number}")
@@ -171,7 +167,7 @@ class BenchRuns:
     def _read(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """Read the worker's messages until it ends."""
         assert process.stdout is not None
-        end: dict[str, Any] = {"failed": "it ended without a word; the server's terminal may say more"}
+        end: dict[str, Any] = {"failed": "it ended without a result; the server's terminal may have the error"}
         for line in process.stdout:
             try:
                 news = msgspec.json.decode(line, type=dict[str, Any])

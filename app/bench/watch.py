@@ -1,4 +1,4 @@
-"""A benchmark on stage while it runs: the traces that its process writes, joined and read like a session."""
+"""Running benchmark as a session: the traces that its process writes, joined like a session's log."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
 PREFIX = "bench-"
-PACE = 0.1  # seconds between two looks at the files
+PACE = 0.1  # seconds between checks of the files
 logger = logging.getLogger(__name__)
 
 
 class GrowingTrace(TraceReader):
-    """A trace that another process is writing. What is written after it was opened comes with `refresh`."""
+    """Trace that another process is writing. `refresh` reads new frames."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, verify=False)
-        self.damage = None  # the end of what there is yet
+        self.damage = None  # the current end, not damage
         frames = [self._header_frame, *self._records, *self._captures.values(), *self._keyframes.values()]
         self._next: int = max(found.offset + found.length for found in frames)
 
     def refresh(self) -> bool:
-        """Take in the frames written since. Returns whether there were any."""
+        """Index the frames written since; return whether there were any."""
         fd = self._file.fileno()
         size, before = os.fstat(fd).st_size, self._next
         while self._next < size:
@@ -40,19 +40,19 @@ class GrowingTrace(TraceReader):
                 found = codec.parse_frame_head(head, self._next, size)
                 self._index_frame(found, verify=False)
             except TraceFormatError:
-                break  # half a frame: the rest will follow
+                break  # a partial frame
             self._next = found.offset + found.length
         return self._next > before
 
 
 class BenchSession(LogSession):
-    """The newest trace of a folder, as a session that takes no commands.
+    """Newest trace of a folder, as a read-only session.
 
-    The next one is its next epoch.
+    The next trace is the next epoch.
     """
 
     def __init__(self, session_id: str, first: Path, emit: Emit) -> None:
-        """first: a trace whose header is written. Raises TraceFormatError or OSError where it cannot be read."""
+        """`first`: a trace with a complete header. Raises TraceFormatError, OSError: it cannot be read."""
         self._folder, self._path = first.parent, first
         self._trace = GrowingTrace(first)
         super().__init__(session_id, OpenLog(0, self._trace), emit)
@@ -61,7 +61,7 @@ class BenchSession(LogSession):
         self._thread.start()
 
     def close(self, why: Closing) -> None:
-        """Look no more, and tell the viewers. Reads under way go on to their end."""
+        """Stop watching and notify the viewers. Running reads are completed."""
         self._over.set()
         self._thread.join()
         super().close(why)
@@ -79,7 +79,7 @@ class BenchSession(LogSession):
 
 
 def latest_trace(folder: Path) -> Path | None:
-    """Return the newest trace of a folder; None without one."""
+    """Return the newest trace of a folder, or None."""
     try:
         with os.scandir(folder) as found:
             files = [(entry.stat().st_ctime_ns, entry.path) for entry in found if entry.name.endswith(".kvtrace")]

@@ -3,9 +3,8 @@
 In one process, the server's threads would share an interpreter with the timed code, and their CPU time could not be
 separated from the benchmark's. In another process they count as other programs: the record says how busy they were.
 
-ORDER is JSON, an `Order`. On standard output: a line of JSON for each event, a `Progress`, at the end `{"record":
-path}` or `{"failed": sentence}`. The run stops when standard input ends: the server closes it to stop the run, or has
-ended itself.
+ORDER is JSON, an `Order`. Standard output has a line of JSON for each `Progress`, and at the end `{"record": path}` or
+`{"failed": sentence}`. The run stops when standard input ends: the server closes it to stop the run, or has ended.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-TRACES = "traces"  # the folder beside a record in which its traces lie
+TRACES = "traces"  # folder of a record's traces, beside the record
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """Job of a worker. `folder` gets the record and, beside it, the traces of the warm-up."""
+    """Job of a worker. `folder` receives the record and the traces of the warm-up."""
 
     scenario: str
     folder: str
@@ -33,9 +32,9 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def main(argument: str) -> int:
-    """Run the order. Exit status 0 when there is a record."""
+    """Run the order. Returns exit status 0 if there is a record."""
     with os.fdopen(os.dup(1), "wb", buffering=0) as out:
-        os.dup2(2, 1)  # other prints go to standard error
+        os.dup2(2, 1)  # other output goes to standard error
         return _work(msgspec.json.decode(argument, type=Order), out)
 
 

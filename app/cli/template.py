@@ -1,9 +1,10 @@
-"""`kvtheater template check`: does a chat template keep the prefix that a cache holds?"""
+"""`kvtheater template check`: check whether a chat template is append-only, so that a prefix cache hits."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.options import UserError, add_command
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from engine.model.template_check import Outcome
 
 DEFAULT_TURNS, MAX_TURNS = 4, 200  # every turn renders the whole conversation
+FILES = (".jinja", ".jinja2", ".j2", ".gguf")  # suffixes of files; a hub name may have others
 
 
 def add_parser(commands: Any) -> None:
@@ -40,11 +42,13 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check it. 0 where every case that the template does not refuse is append-only."""
-    from engine.model.template_check import check_template, open_template
-
+    """Run the command. Exit status 0 if every case that the template does not refuse is append-only."""
     if not 2 <= arguments.turns <= MAX_TURNS:
         raise UserError(f"--turns must be between 2 and {MAX_TURNS}, not {arguments.turns}")
+    if _is_path(arguments.template) and not Path(arguments.template).expanduser().exists():
+        raise UserError(f"there is no file or folder {arguments.template}")
+    from engine.model.template_check import check_template, open_template
+
     try:
         template = open_template(arguments.template)
     except (OSError, ValueError) as error:
@@ -57,6 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
         for outcome in outcomes:
             _tell(outcome)
     return int(any(outcome.verdict == "breaks" and not outcome.by_client for outcome in outcomes))
+
+
+def _is_path(name: str) -> bool:
+    """Return whether `name` can only be a path: a hub name is one word, or two with a slash."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(FILES)
 
 
 def _tell(outcome: Outcome) -> None:

@@ -1,1 +1,1 @@
-"""Lessons: a Markdown file that plays a run, asks before it shows, and grades from the run's own log."""
+"""Lessons: Markdown files with a run, questions before each result, and grading from the run's log."""

@@ -16,7 +16,7 @@ from app.lessons.questions.rules import Evidence, Value
 
 
 class Moment(Struct, frozen=True, kw_only=True):
-    """How far the run is: which of the lesson's runs, and how many records of it."""
+    """Progress of the lesson: index of its run, and number of records shown."""
 
     run: int
     records: int
@@ -28,7 +28,7 @@ class _Told(Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class ToldText(_Told, frozen=True, kw_only=True, tag="text"):
-    blocks: list[Any]  # a tree, see markup.py; its links to figures have the record that they are read from
+    blocks: list[Any]  # a tree, see markup.py; links to figures have their record
 
 
 class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
@@ -37,7 +37,7 @@ class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
 
 
 class ToldRace(Struct, frozen=True, kw_only=True):
-    """Race: a prompt under settings of the engine and of sampling, in the lanes of a set."""
+    """Race: a prompt under settings of the engine and of sampling, in a set of lanes."""
 
     lanes: str
     prompt: str
@@ -48,12 +48,12 @@ class ToldRace(Struct, frozen=True, kw_only=True):
 
 class ToldDo(_Told, frozen=True, kw_only=True, tag="do"):
     action: Action
-    moment: Moment | None  # after it; None: it is still to be done
+    moment: Moment | None  # after it; None: not done yet
     race: ToldRace | None = None
 
 
 class ToldOption(Struct, frozen=True, kw_only=True):
-    """An answer: key and values of its words, its number where the answers are numbers, its place in the picture."""
+    """Answer: key and values of its text, its number if numeric, its position in the picture."""
 
     text: str
     values: dict[str, Value]
@@ -66,16 +66,16 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     values: dict[str, Value]
     options: list[ToldOption]
     given: list[int | None]  # the learner's answers so far; None: not sure
-    whys: list[str | None]  # for each of them the misconception behind it
+    whys: list[str | None]  # misconception behind each of them
     over: bool
-    right: int | None  # only when it is over, as what follows
+    right: int | None  # None until answered, like the following fields
     evidence: Evidence | None
-    of: int | None = None  # the sequence that it is about, among several, where its own words do not name it
-    again: str | None = None  # what the page calls the question of an earlier lesson that comes back here
+    of: int | None = None  # its sequence among several, if its text does not name it
+    again: str | None = None  # the page's name for a repeated question of an earlier lesson
 
 
 class ToldList(Struct, frozen=True, kw_only=True):
-    """A learner's list of operations, graded."""
+    """Graded list of a learner's operations."""
 
     moves: list[BlockMove]
     verdicts: list[Verdict]
@@ -89,19 +89,19 @@ def told_list(moves: list[BlockMove], graded: Graded) -> ToldList:
 
 class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
     tasks: list[Task]
-    records: int  # of the run that are shown where the work begins
+    records: int  # records shown at the beginning of the exercise
     given: list[ToldList | None]  # the learner's lists so far; None: the solution was requested
     over: bool
-    engine: list[Done] | None  # what the engine did; only when it is over
+    engine: list[Done] | None  # the engine's operations; None until answered
 
 
 class ToldMend(_Told, frozen=True, kw_only=True, tag="mend"):
     movable: list[str]  # names of parts
     block_size: int
     before: list[TurnRun]
-    given: list[Mended | None]  # the learner's mendings so far, as they were run; None: the right one was requested
+    given: list[Mended | None]  # the learner's attempts so far, with their runs; None: the solution was requested
     over: bool
-    right: Mended | None  # only when it is over
+    right: Mended | None  # None until answered
     moment: Moment | None  # after the last run
 
 
@@ -113,18 +113,18 @@ Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbo
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Where the learner stands."""
+    """Progress of the learner."""
 
-    at: int  # the item of the checkpoint; the number of items: the lesson is over
+    at: int  # item of the checkpoint; the number of items: the lesson is over
     num_items: int
     num_sections: int
     over: bool
     num_optional: int = 0  # number of trailing optional sections
-    asks: list[str] = []  # rules of the questions that have no answer yet: no figure says meanwhile what they ask
+    asks: list[str] = []  # rules of unanswered questions, whose figures must be hidden
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """A lesson in the list of lessons."""
+    """List entry of a lesson."""
 
     id: str
     kind: Kind
@@ -133,12 +133,12 @@ class Card(Struct, frozen=True, kw_only=True):
     model: str
     title: dict[str, str]
     num_questions: int
-    refused: str | None  # why it cannot be played here; None: it can
+    refused: str | None  # why it cannot be played here, or None
     recorded: bool = False  # whether its runs are recordings
 
 
 class LessonFault(TypedDict):
-    """A file in the folder of lessons that is none, and why."""
+    """Invalid file in the folder of lessons, and its error."""
 
     file: str
     line: int
@@ -146,14 +146,14 @@ class LessonFault(TypedDict):
 
 
 class LessonsAnswer(TypedDict):
-    """/api/lessons."""
+    """Response of /api/lessons."""
 
     lessons: list[Card]
     faults: list[LessonFault]
 
 
 class LessonState(TypedDict):
-    """A lesson as far as the learner has come: its items from `first` on."""
+    """Lesson up to the learner's progress: its items from `first` on."""
 
     theater: str
     first: int
@@ -171,7 +171,7 @@ class LessonOpened(LessonState):
 
 
 class LessonRetold(LessonOpened):
-    """The same of a recorded one, with records of the run that is shown. `num_records`: how far it is shown."""
+    """State of a recorded lesson, with records of the current run. `num_records`: records shown."""
 
     run: int
     num_records: int

@@ -1,4 +1,4 @@
-"""The lessons that a server has: those that come with the program, and a folder of one's own."""
+"""Lessons of a server: shipped ones, and those of a user's folder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.lessons.pace import minutes
 from app.lessons.parse import read_lesson
 
 SUFFIX = ".md"
-MARK = "."  # between the ids of lesson and section; no id contains it
+MARK = "."  # separates the ids of lesson and section; no id contains it
 
 
 def shipped_folder() -> Path:
-    """Return the lessons that come with the program."""
+    """Return the folder of shipped lessons."""
     return static_dir() / "lessons"
 
 
 def lesson_files(folder: Path) -> list[Path]:
-    """Return the lessons of a folder, in the order of their names."""
+    """Return the lessons of a folder, by name."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
 
 
@@ -44,13 +44,13 @@ class Catalogue:
     """Lessons by id. A changed file is read again on the next access, so an author sees edits at once."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: one's own, whose lessons come before shipped ones of the same id."""
+        """`folder`: a user's folder, whose lessons override shipped ones of the same id."""
         self._folders = [found for found in (folder, shipped_folder()) if found is not None]
         self._read: dict[Path, tuple[int, Lesson | LessonError]] = {}
         self._lock = threading.Lock()
 
     def lessons(self) -> list[Lesson]:
-        """Return those that can be read, by number and name."""
+        """Return the valid lessons, by number and name."""
         found: dict[str, Lesson] = {}
         for _, read in self._all():
             if isinstance(read, Lesson):
@@ -58,7 +58,7 @@ class Catalogue:
         return sorted(found.values(), key=lambda lesson: (lesson.number, lesson.id))
 
     def errors(self) -> list[tuple[Path, LessonError]]:
-        """Return those that cannot, and why."""
+        """Return the invalid files with their errors."""
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:

@@ -1,4 +1,4 @@
-"""Whether a lesson holds: it is played on its model, in every language, and each thing that it says is looked up."""
+"""Check of a lesson: it is run on its model in every language, and each claim is verified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.model.shipped import as_seen
 
 
 def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """Return the faults of a lesson in the order of the file; a failed run ends the list of its language.
+    """Return the errors of a lesson in the order of the file; a failed run ends the list of its language.
 
     `builder` maps a model name to a builder of engines.
     """
@@ -30,7 +30,7 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
 
 
 def seen_otherwise(lesson: Lesson) -> list[LessonError]:
-    """Return the prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
+    """Return a notice for each prompt whose text its tokenizer changes."""
     return [
         LessonError(1, f"[{language}] prompts: {text!r} is seen as {seen!r}")
         for language in lesson.languages

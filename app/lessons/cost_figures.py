@@ -1,4 +1,4 @@
-"""Figures of cost: bytes and operations of the run, and formulas with numbers of one's own."""
+"""Cost figures: bytes and operations of the run, and formulas with given numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _work(scene: Scene) -> tuple[Work, int]:
 
 @figure
 def intensity(scene: Scene) -> Found:
-    """Operations for each byte that the newest step moved (Williams et al., "Roofline", 2009)."""
+    """Return the operations per byte of the last step (Williams et al., "Roofline", 2009)."""
     work, index = _work(scene)
     return Found(work.flops / (work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes), index)
 
 
 @figure
 def ridge(scene: Scene) -> Found:
-    """Operations that this machine can do for each byte that it can move, as measured."""
+    """Return this machine's measured operations per byte."""
     roofs = scene.header.machine.roofs
     if roofs is None:
         raise Undecided("the roofs of this machine were not measured when the run began")
@@ -35,7 +35,7 @@ def ridge(scene: Scene) -> Found:
 
 @figure
 def stored_token_bytes(scene: Scene) -> Found:
-    """Return the bytes that a slot of this run's cache takes, all layers, scales included."""
+    """Return the bytes of a slot of this run's cache in all layers, including scales."""
     memory = scene.log.record(scene.now - 1).memory
     if not memory.blocks_held:
         raise Undecided("no block is held")
@@ -44,7 +44,7 @@ def stored_token_bytes(scene: Scene) -> Found:
 
 @figure
 def share_of_fp16(scene: Scene) -> Found:
-    """Return the same as a share of what two bytes a number would take."""
+    """Return the same as a share of two bytes per number."""
     model = scene.header.model
     wide = model.num_layers * model.num_kv_heads * (model.head_dim + model.v_head_dim) * 2
     found = stored_token_bytes(scene)
@@ -53,14 +53,14 @@ def share_of_fp16(scene: Scene) -> Found:
 
 @figure
 def kv(scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int) -> Found:
-    """2 · layers · KV heads · D · bytes of a number · tokens."""
+    """Return 2 · layers · KV heads · D · bytes per number · tokens."""
     shape = KvShape(layers, kv_heads, head_dim, head_dim)
     return Found(kv_token(shape, element_bytes).value * tokens)
 
 
 @figure
 def weights(scene: Scene, millions: int, element_bytes: int) -> Found:
-    """Return the bytes of a model's parameters, which are given in millions."""
+    """Return the bytes of a model's parameters, given in millions."""
     return Found(millions * 1_000_000 * element_bytes)
 
 
@@ -68,6 +68,6 @@ def weights(scene: Scene, millions: int, element_bytes: int) -> Found:
 def kv_share(
     scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int, millions: int
 ) -> Found:
-    """Return the bytes of cache over bytes of weights."""
+    """Return the bytes of cache / bytes of weights."""
     cache = kv(scene, layers, kv_heads, head_dim, element_bytes, tokens).value
     return Found(cache / weights(scene, millions, element_bytes).value)

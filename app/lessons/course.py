@@ -1,8 +1,8 @@
-"""Learner's progress through a lesson: events of the run, how far it is shown, and the open question.
+"""Learner's progress through a lesson: its runs, the part shown, and the open question.
 
-The learner stands at a checkpoint: an action to be carried out, a question to be answered, or the sandbox. Later items
-have not been sent to the page. For a question the run is advanced, out of sight, until it decides the answer; its
-records are shown when the learner carries out the action.
+The learner is at a checkpoint: an action to perform, a question to answer, or the sandbox. Later items are not sent to
+the page. For a question the run is advanced, hidden, until it decides the answer; its records are shown when the
+learner performs the action.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from app.lessons.runs import Runs
 from app.lessons.scene import Scene, Undecided, shown
 from engine.trace.log import TraceReader
 
-NO_STEP = ("restart", "fork", "race")  # actions that compute nothing of the present run
-MAX_AGAIN = 2  # questions of earlier lessons in one
-TRIES = 2  # one where learning is measured
+NO_STEP = ("restart", "fork", "race")  # actions that compute nothing in the current run
+MAX_AGAIN = 2  # repeated questions of earlier lessons
+TRIES = 2  # 1 in lessons before and after a test
 
 
 Given = int | list[BlockMove] | Mending | None  # an option, a list of operations or of moves; None: not sure
 
 
 class Answered(Struct, kw_only=True):
-    """A learner's answers to one question, or lists for one piece of work, in order."""
+    """A learner's answers to a question, or lists for an exercise, in order."""
 
     given: list[Given] = []
     over: bool = False
@@ -65,10 +65,10 @@ class Course:
         changes: Mapping[str, Any] = MappingProxyType({}),
         again: Mapping[str, Ask] = MappingProxyType({}),
     ) -> None:
-        """Start the course. `engine` runs with the lesson's settings and the learner's `changes` of them.
+        """Start the course. `engine` runs with the lesson's settings and the learner's `changes`.
 
         `again`: questions of earlier lessons, by the page's name for them. Each is repeated before the first action
-        that decides it, unless the lesson itself has a question of the same rule.
+        that decides it, unless the lesson has a question of the same rule.
         """
         self.lesson = lesson
         self.language = language
@@ -79,22 +79,22 @@ class Course:
         self._performed: dict[int, Moment] = {}  # by item
         self._asked: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
-        self._sessions: dict[int, list[TurnRun]] = {}  # that a learner mends
-        self._mended: dict[int, list[Mended]] = {}  # each as it was run, the right one last
+        self._sessions: dict[int, list[TurnRun]] = {}  # by item: session to mend
+        self._mended: dict[int, list[Mended]] = {}  # by item: attempts with their runs, the solution last
         own = {item.rule for item in self._items if isinstance(item, Ask)}
         self._owed = {name: asked for name, asked in again.items() if asked.rule not in own}
         self._again: dict[int, str] = {}  # by item
         self.answers: dict[int, Answered] = {}
-        self.at = -1  # the item of the checkpoint; -1: before the first; as many as there are items: the end
-        self.moment = Moment(run=0, records=0)  # as far as it is shown
+        self.at = -1  # item of the checkpoint; -1: before the first; number of items: the end
+        self.moment = Moment(run=0, records=0)  # the part shown
 
     # What the learner does
 
     def go_on(self) -> None:
-        """To the next checkpoint. The action of the present one is carried out and shown.
+        """Go to the next checkpoint, performing and showing the action of the current one.
 
         Raises:
-            LessonError: the lesson does not hold here; it stands where it stood.
+            LessonError: the lesson is wrong here; the checkpoint is unchanged.
         """
         stood = self.at
         try:
@@ -118,11 +118,11 @@ class Course:
             self._prepare(self.at)
 
     def answer(self, given: Given) -> bool:
-        """Answer the question at the checkpoint; return whether it is right. Two tries; "not sure" ends it too.
+        """Answer the question at the checkpoint; return whether it is right. Two tries; "not sure" ends it.
 
         Raises:
-            LessonError: there is no open question, no such answer, or the mended session cannot be run; the lesson
-                stands where it stood.
+            LessonError: there is no open question, no such answer, or the mended session cannot be run; the checkpoint
+                is unchanged.
         """
         item = self.checkpoint
         if not isinstance(item, Ask | Work):
@@ -147,7 +147,7 @@ class Course:
 
     @property
     def checkpoint(self) -> Item | None:
-        """Item at which the learner stands; None: the lesson is over."""
+        """Item of the checkpoint; None: the lesson is over."""
         return self._items[self.at] if 0 <= self.at < len(self._items) else None
 
     @property
@@ -156,10 +156,10 @@ class Course:
         return self._asked.get(self.at)
 
     def answer_right(self) -> None:
-        """Answer the question at the checkpoint, if there is one, as the run does.
+        """Answer the question at the checkpoint, if there is one, correctly.
 
         Raises:
-            LessonError: the rules of a learner's work do not give what the engine did.
+            LessonError: the rules of an exercise do not give the engine's operations.
         """
         if self.question:
             self.answer(self.question.right)
@@ -173,11 +173,11 @@ class Course:
         return mending_of(self._sessions[self.at], self.lesson.movable[self.language])
 
     def engines_list(self) -> list[BlockMove]:
-        """Return the engine's operations for the work at the checkpoint."""
+        """Return the engine's operations for the exercise at the checkpoint."""
         return [done.move for done in self._work[self.at].moves]
 
     def refusal(self, given: Given) -> str | None:
-        """Return why the question at the checkpoint does not accept such an answer, in a sentence; None: it does."""
+        """Return why the question at the checkpoint does not accept such an answer, one sentence, or None."""
         if isinstance(given, Mending):
             session = self._sessions.get(self.at)
             known = self.lesson.movable.get(self.language, [])
@@ -189,26 +189,26 @@ class Course:
 
     @property
     def asked(self) -> Mapping[int, Question]:
-        """Questions so far by item, with their answers; not for clients that still have to answer."""
+        """Questions so far by item, including the right answers; not for clients that still have to answer."""
         return self._asked
 
     @property
     def works(self) -> Mapping[int, Exercise]:
-        """Pieces of work so far by item, as `asked`."""
+        """Exercises so far by item, including solutions."""
         return self._work
 
     @property
     def sessions(self) -> Mapping[int, list[TurnRun]]:
-        """Sessions that a learner mends so far by item, as they were run before."""
+        """Sessions to mend so far by item, as originally run."""
         return self._sessions
 
     def line_tokens(self, index: int) -> dict[str, list[int]]:
-        """Return the token ids of each line of a session that a learner mends."""
+        """Return the token ids of each line of a session to mend."""
         scene = self.scene(self.moment_before(index))
         return line_tokens(scene.log, scene.now)
 
     def mended(self, index: int) -> list[Mended]:
-        """Return the runs of an item's session that moves have made; the last is shown."""
+        """Return the attempts at an item's session with their runs; the last is shown."""
         return self._mended.get(index, [])
 
     @property
@@ -218,21 +218,21 @@ class Course:
 
     @property
     def logs(self) -> list[TraceReader]:
-        """The lesson's runs so far, in full."""
+        """Complete logs of the lesson's runs so far."""
         return self._runs.logs
 
     @property
     def is_answered(self) -> bool:
-        """Whether the question at the checkpoint has all the answers that it takes."""
+        """Whether the question at the checkpoint is closed."""
         return self.answers.get(self.at, Answered()).over
 
     @property
     def log(self) -> TraceReader:
-        """The run that is shown, in full: also what is not shown yet."""
+        """Complete log of the current run, including hidden records."""
         return self.logs[self.moment.run]
 
     def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
-        """Return those from `since` up to the checkpoint: each one's index, itself, and its section."""
+        """Return the items from `since` up to the checkpoint: index, item, section."""
         end = min(self.at + 1, len(self._items))
         return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
@@ -255,22 +255,22 @@ class Course:
         )
 
     def scene(self, moment: Moment | None = None) -> Scene:
-        """Return the run as it is shown, at a moment of the lesson (None: now)."""
+        """Return the visible part of the run at a moment of the lesson (None: now)."""
         moment = moment or self.moment
         log = self.logs[moment.run]
         return Scene(shown(log, moment.records), moment.records, self.logs[moment.run - 1] if moment.run else None)
 
     def moment_before(self, index: int) -> Moment:
-        """Return how far the run is shown where an item stands."""
+        """Return the part shown before an item."""
         before = [moment for at, moment in self._performed.items() if at < index]
         return before[-1] if before else Moment(run=0, records=0)
 
     def moment_after(self, index: int) -> Moment | None:
-        """Return how far the run is shown when an action was carried out; None: it is still to be."""
+        """Return the part shown after an action; None: not performed yet."""
         return self._performed[index] if index < self.at or index in self._mended else None
 
     def graded(self, index: int, moves: list[BlockMove]) -> Graded:
-        """Return a learner's list of operations for the work at an item."""
+        """Grade a learner's list of operations for the exercise at an item."""
         return grade(self._work[index], self.scene(self.moment_before(index)).state, moves)
 
     # Inside
@@ -280,18 +280,18 @@ class Course:
         return self.question.right if self.question else None
 
     def _bring_back(self) -> None:
-        """Put a question of an earlier lesson before the item at the checkpoint, if the run decides one."""
+        """Insert a question of an earlier lesson before the item at the checkpoint, if the run decides one."""
         item = self.checkpoint
         is_step = isinstance(item, Do) and item.action.verb not in ("submit", *NO_STEP)
         if not self._owed or len(self._again) >= MAX_AGAIN or not (is_step or isinstance(item, Ask)):
             return
         if any(isinstance(done := self._items[i], Do) and done.action.verb == "race" for i in self._performed):
-            return  # its lanes have the answer
+            return  # the lanes of a race would show the answer
         scene, at = self._played_on(self.at), self.at
         for name, asked in list(self._owed.items()):
             try:
                 question = ask(asked.rule, asked.arguments, scene)
-            except (Undecided, LookupError):  # it is about what this run does not have
+            except (Undecided, LookupError):  # not applicable to this run
                 continue
             del self._owed[name]
             self._items.insert(at, asked)
@@ -301,7 +301,7 @@ class Course:
             return
 
     def _prepare(self, index: int) -> None:
-        """Make the question or the work of an item, with the run played on as far as decides it."""
+        """Create the question or exercise of an item, advancing the run until it is decided."""
         if index in self._asked or index in self._work or index in self._sessions:
             return
         item = self._items[index]
@@ -320,7 +320,7 @@ class Course:
             raise LessonError(item.line, f"{of}: {error}") from None
 
     def _played_on(self, index: int) -> Scene:
-        """Return the run, played on from an item as far as the next action that computes something."""
+        """Advance the run from an item up to the next action that computes something."""
         run = self.moment.run
         for later in range(index, len(self._items)):
             coming = self._items[later]
@@ -331,15 +331,15 @@ class Course:
             if coming.action.verb in NO_STEP:
                 break
             self._perform(later)
-            if coming.action.verb not in ("submit", "lose"):  # they decide nothing by themselves
+            if coming.action.verb not in ("submit", "lose"):  # these decide nothing alone
                 break
         log = self.logs[run]
         return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
 
     def _mend(self, given: list[list[Move]], is_last: bool) -> bool:
-        """Run the session at the checkpoint after moves, and the right one if these are the last and wrong.
+        """Run the session at the checkpoint after moves, and the solution if these are the last and wrong.
 
-        The last run is shown. Return whether those given are right.
+        The last run is shown. Return whether the given moves are right.
         """
         at, line, stood = self.at, self._items[self.at].line, len(self.logs)
         shown = (self.mended(at) or [Mended(moves=[], turns=self._sessions[at], right=False)])[-1]
@@ -349,7 +349,7 @@ class Course:
             if is_last and not right:
                 runs.append(self._mended_by(self.right_moves(), line))
         except Exception:
-            with suppress(LessonError):  # the first error says why
+            with suppress(LessonError):  # report the first error instead
                 self._runs.back_to(stood, _texts([turn.lines for turn in shown.turns]), line)
             raise
         self._mended[at] = [*self.mended(at), *runs]
@@ -363,7 +363,7 @@ class Course:
         return Mended(moves=moves, turns=turns, right=is_right(turns, self.scene().block_size))
 
     def _perform(self, index: int) -> None:
-        """Carry out the action of an item, unless that was done before."""
+        """Perform the action of an item, unless it is done."""
         if index in self._performed:
             return
         item = self._items[index]
@@ -372,7 +372,7 @@ class Course:
             self._runs.carry_out(item.action, item.line)
         except LessonError:
             raise
-        except ValueError as error:  # ConfigError, RequestError: the engine's own sentence
+        except ValueError as error:  # ConfigError, RequestError: the engine's sentence
             raise LessonError(item.line, f"do: {item.action.verb}: {error}") from None
         self._performed[index] = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))
 

@@ -1,6 +1,6 @@
-"""Figures of a run that a lesson's sentence may state: `[16](=prompt_tokens)`.
+"""Figures of a run that a lesson's text may state: `[16](=prompt_tokens)`.
 
-A figure is read from the log as the reader sees it, and says where: the record that has it, or None.
+A figure is read from the visible part of the log, with the record that has it, or None.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.trace.operations import (
 
 
 class Found(NamedTuple):
-    """A figure's value, and the record that it is read from (None: the header, or none)."""
+    """Figure's value, and its record (None: the header, or none)."""
 
     value: float
     record: int | None = None
@@ -51,10 +51,10 @@ FIGURES: dict[str, Figure] = {}
 
 
 def figure_of(scene: Scene, name: str, arguments: list[str]) -> Found:
-    """Return the figure `name` of the run as the reader sees it.
+    """Return the figure `name` of the visible part of the run.
 
     Raises:
-        Undecided: the run has no such figure here, or the arguments are not its own.
+        Undecided: the run has no such figure here, or the arguments are invalid.
     """
     figure = FIGURES[name]
     wanted = list(inspect.signature(figure).parameters.values())[1:]
@@ -70,7 +70,7 @@ def figure_of(scene: Scene, name: str, arguments: list[str]) -> Found:
 
 
 def figure(named: Figure) -> Figure:
-    """Put a function among the figures, under its name."""
+    """Register a function as a figure, under its name."""
     FIGURES[named.__name__] = named
     return named
 
@@ -124,7 +124,7 @@ def total_tokens(scene: Scene) -> Found:
 
 @figure
 def earlier_total_tokens(scene: Scene) -> Found:
-    """Return the same of the lesson's run before this one."""
+    """Return the same for the lesson's previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     log = scene.earlier
@@ -140,14 +140,14 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Found:
 
 @figure
 def moved(scene: Scene) -> Found:
-    """Return the bytes that have come from other instances."""
+    """Return the bytes received from other instances."""
     found = [(record.index, op.num_bytes) for record in scene.seen() for op in record.ops if isinstance(op, Arrive)]
     return Found(sum(num_bytes for _, num_bytes in found), found[-1][0] if found else None)
 
 
 @figure
 def held_up(scene: Scene, request: int) -> Found:
-    """Return the most tokens that its instance computed between two tokens of a request."""
+    """Return the maximum of tokens that its instance computed between two tokens of a request."""
     return Found(longest_gap(shown(scene.log, scene.now), request), _newest(scene))
 
 
@@ -169,7 +169,7 @@ def keys_read(scene: Scene, seq: int = 0) -> Found:
 
 @figure
 def blocks(scene: Scene, seq: int = 0) -> Found:
-    """Entries of a sequence's block table that still have a block."""
+    """Entries of a sequence's block table that are not RELEASED."""
     return Found(sum(1 for block in scene.sequence(seq).block_tables[0] if block >= 0), _newest(scene))
 
 
@@ -233,7 +233,7 @@ def held_bytes(scene: Scene) -> Found:
 
 @figure
 def ref_count(scene: Scene, block: int) -> Found:
-    """Return how many tables have a block."""
+    """Return a block's ref_count."""
     if not 0 <= block < len(scene.state.blocks):
         raise Undecided(f"there is no block {block}")
     return Found(scene.state.blocks[block].ref_count, _newest(scene))
@@ -241,27 +241,27 @@ def ref_count(scene: Scene, block: int) -> Found:
 
 @figure
 def hit_tokens(scene: Scene, seq: int) -> Found:
-    """Tokens of a sequence that the prefix cache had at its first admission."""
+    """Tokens of a sequence that hit in the prefix cache at its first admission."""
     found = need_op(scene.seen(), Lookup, f"the prefix cache was not asked for sequence {seq}", seq_id=seq)
     return Found(found.op.num_hit_tokens, found.record.index)
 
 
 @figure
 def loaded_tokens(scene: Scene, seq: int) -> Found:
-    """Tokens of a sequence that came from outside the pool at its first admission."""
+    """Tokens of a sequence loaded from outside the pool at its first admission."""
     found = need_op(scene.seen(), Admit, f"sequence {seq} has not been admitted", seq_id=seq)
     return Found(found.op.num_external_tokens, found.record.index)
 
 
 @figure
 def load_ms(scene: Scene, seq: int) -> Found:
-    """Milliseconds that loading what lies outside the pool was expected to take."""
+    """Estimated milliseconds of loading from outside the pool."""
     return _expected(scene, seq, "load_seconds")
 
 
 @figure
 def compute_ms(scene: Scene, seq: int) -> Found:
-    """Milliseconds that computing it again was expected to take."""
+    """Estimated milliseconds of computing instead."""
     return _expected(scene, seq, "compute_seconds")
 
 
@@ -304,7 +304,7 @@ def accepted(scene: Scene) -> Found:
 
 @figure
 def taken_back(scene: Scene) -> Found:
-    """Slots that had keys of rejected drafts."""
+    """Slots with keys of rejected drafts."""
     return _sum(scene, TakeBack, "num_tokens")
 
 
@@ -322,20 +322,20 @@ def forgotten(scene: Scene, layer: int, head: int, seq: int = 0) -> Found:
 
 @figure
 def changed(scene: Scene, seq: int = 0) -> Found:
-    """Tokens of a sequence in whose place the full cache, given the same text, finds another one most probable."""
+    """Tokens of a sequence for which the full cache, given the same text, has another most probable token."""
     found = changes(shown(scene.log, scene.now), seq)
     return Found(len(found), found[-1].record if found else None)
 
 
 @figure
 def running(scene: Scene) -> Found:
-    """Sequences that run."""
+    """Running sequences."""
     return Found(len(scene.state.running), _newest(scene))
 
 
 @figure
 def waiting(scene: Scene) -> Found:
-    """Sequences that wait."""
+    """Waiting sequences."""
     return Found(len(scene.state.waiting), _newest(scene))
 
 
@@ -362,25 +362,25 @@ def head_dim(scene: Scene) -> Found:
 
 @figure
 def token_bytes(scene: Scene) -> Found:
-    """Return the bytes of K and V for a token, all layers."""
+    """Return the bytes of K and V per token in all layers."""
     return Found(scene.header.kv_bytes_per_token)
 
 
 @figure
 def state_bytes(scene: Scene) -> Found:
-    """Return the bytes of a sequence's state, all layers."""
+    """Return the bytes of a sequence's state in all layers."""
     return Found(scene.header.model.state_bytes)
 
 
 @figure
 def state_every(scene: Scene) -> Found:
-    """Return the tokens of a prompt after each of which a state is kept."""
+    """Return the number of prompt tokens between stored states."""
     return Found(max(group.checkpoint for group in scene.header.block_groups))
 
 
 @figure
 def query_bytes(scene: Scene) -> Found:
-    """Return the bytes of a token's queries if they were cached: Hq · D · layers · bytes of a number."""
+    """Return the bytes of a token's queries if they were cached: Hq · D · layers · bytes per number."""
     model = scene.header.model
     return Found(model.num_layers * model.num_heads * model.head_dim * bytes_per_element(model.dtype))
 

@@ -27,7 +27,7 @@ from app.lessons.words import unnamed
 
 
 def told(course: Course, since: int = 0) -> list[Told]:
-    """Return the items from `since` up to the checkpoint, as the page draws them."""
+    """Return the items from `since` up to the checkpoint, for the page."""
     return [_told(course, index, item, section) for index, item, section in course.items(since)]
 
 
@@ -104,7 +104,7 @@ def _told_list(course: Course, index: int, moves: list[BlockMove]) -> ToldList:
 
 
 def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
-    """Return each number that leads somewhere, with the record that it is read from."""
+    """Resolve links to figures: add the record of each number."""
     found: list[Node] = []
     for node in nodes:
         if isinstance(node, str):
@@ -118,9 +118,9 @@ def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
                 linked["record"] = figure.record
                 if said(node["children"]) == OPEN:
                     linked["children"] = [significant(figure.value, 3)]
-                elif course.changes:  # under other settings the sentence has the numbers of this run
+                elif course.changes:  # under changed settings the text shows the numbers of this run
                     linked["children"] = [in_digits(figure.value, said(node["children"]))]
-            except Undecided:  # said by the check; a reader still reads the sentence
+            except Undecided:  # an error for the check; a reader still gets the text
                 linked["record"] = None
         found.append(linked)
     return found

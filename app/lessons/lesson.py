@@ -1,4 +1,4 @@
-"""Structure of a lesson: a header, and sections of texts, views, actions and questions, in the order of reading."""
+"""Structure of a lesson: a header, and sections of texts, views, actions and questions, in reading order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec import Struct
 
 Translated = dict[str, str]  # language -> text
 TranslatedList = dict[str, list[str]]
-REVIEW = "again"  # the id under which the page opens questions once more
-RESERVED = (REVIEW, "tour")  # what the page calls something else than a lesson
-Kind = Literal["lesson", "before", "after"]  # the last two: questions without a word about the answers
+REVIEW = "again"  # lesson id of repeated questions
+RESERVED = (REVIEW, "tour")  # ids that the page uses otherwise
+Kind = Literal["lesson", "before", "after"]  # the last two are tests without feedback
 Verb = Literal["submit", "prefill", "step", "run", "restart", "fork", "race", "lose"]
 
 
 class LessonError(ValueError):
-    """A lesson that does not hold, in one sentence; `line` is where, from 1 (0: the file as a whole)."""
+    """The lesson is wrong; one sentence. `line` is its line from 1 (0: the whole file)."""
 
     def __init__(self, line: int, sentence: str) -> None:
         super().__init__(f"line {line}: {sentence}" if line else sentence)
@@ -27,15 +27,15 @@ class LessonError(ValueError):
 class Action(Struct, frozen=True, kw_only=True):
     """Event of the run.
 
-    `submit`   the prompts `prompts` (numbers from 0; empty: all that were not submitted yet), `after` steps from now
-    `prefill`  steps until every submitted prompt is computed; submits all prompts where none was
+    `submit`   the prompts `prompts` (indices; empty: all not yet submitted), `after` steps from now
+    `prefill`  steps until every submitted prompt is computed; submits all prompts if none is
     `step`     `count` steps
-    `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
+    `run`      steps until `until`: "finished", "tokens" (`count` tokens are generated), or an operation's type
     `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
-    `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest); with `keep`
-               the same up to the step that forgot the token at this position (by language), which stays from there on
+    `fork`     a new run, the same up to now, whose next token is the `rank`-th most probable (from 0); with `keep`
+               the same up to the step that forgot the token at this position (by language), which is then pinned
     `lose`     instance `count` ends, as if its process were killed, and restarts
-    `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
+    `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), in addition to the run
     """
 
     verb: Verb
@@ -57,7 +57,7 @@ class Text(Struct, frozen=True, kw_only=True, tag="text"):
 
 
 class Show(Struct, frozen=True, kw_only=True, tag="show"):
-    """Where to look from here on: `part` of the page, and settings as a link holds them."""
+    """View from here on: `part` of the page, and settings as in a link."""
 
     line: int
     part: str
@@ -65,31 +65,31 @@ class Show(Struct, frozen=True, kw_only=True, tag="show"):
 
 
 class Do(Struct, frozen=True, kw_only=True, tag="do"):
-    """Action on the learner's click."""
+    """Action performed on the learner's click."""
 
     line: int
     action: Action
 
 
 class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
-    """A question by one of the rules (`app/lessons/questions`). It is decided by the run as far as the next action."""
+    """Question by one of the rules (`app/lessons/questions`), decided by the run up to the next action."""
 
     line: int
     rule: str
     arguments: dict[str, str]
-    again: str | None = None  # the page's name for it, where it is repeated on its lesson's own run
+    again: str | None = None  # the page's name for it, if repeated on its own lesson's run
 
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):
-    """The learner does the block manager's work (`app/lessons/allocator`) as far as the next action; or mends the
-    session that the lesson's prompts are (`app/lessons/prompt_order.py`)."""
+    """Exercise: the block manager's operations (`app/lessons/allocator`) up to the next action; or mending the session
+    of the lesson's prompts (`app/lessons/prompt_order.py`)."""
 
     line: int
     mends: bool = False
 
 
 class Sandbox(Struct, frozen=True, kw_only=True, tag="sandbox"):
-    """From here on the run is the learner's."""
+    """From here on the learner controls the run."""
 
     line: int
 
@@ -98,7 +98,7 @@ Item = Text | Show | Do | Ask | Work | Sandbox
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """Section of a lesson: one idea, read at once."""
+    """Section of a lesson, with one idea."""
 
     name: str
     line: int
@@ -125,12 +125,12 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_roofs(self) -> bool:
-        """Whether it speaks of what this machine can do, which is measured before the run begins."""
+        """Whether it needs this machine's roofs, which are measured before the run begins."""
         return any(isinstance(item, Ask) and item.rule == "ridge" for item in self.items)
 
     @property
     def models(self) -> list[str]:
-        """Those that its runs are on, the header's first; a race's lanes have theirs from the server."""
+        """Models of its runs, the header's first; without those of a race, which the server chooses."""
         changed = [item.action.changes.get("model") for item in self.items if isinstance(item, Do)]
         return list(dict.fromkeys([self.model, *(name for name in changed if name)]))
 
@@ -141,5 +141,5 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     @property
     def items(self) -> list[Item]:
-        """All of them, in order."""
+        """All items in order."""
         return [item for section in self.sections for item in section.items]

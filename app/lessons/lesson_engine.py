@@ -1,4 +1,4 @@
-"""Engine of a lesson's run: a bare one, for checking and exporting, or that of a session with viewers."""
+"""Engine of a lesson's run: a bare one for checking and exporting, or that of a session with viewers."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ class LessonPrompt(Struct, frozen=True, kw_only=True):
 
 
 class LessonEngine(Protocol):
-    """Engine that a lesson runs on. `log` is the whole current run, including what viewers may not see."""
+    """Engine of a lesson. `log` is the complete current run, including records hidden from viewers."""
 
     @property
     def log(self) -> TraceReader: ...
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
-        """Each text as the model will see it, as when a learner submits it by hand."""
+        """Submit prompts with texts as the model sees them, like a learner's own prompts."""
 
     def prefill(self) -> None: ...
     def step(self) -> bool:
         """Run a step; return False if nothing is left to compute."""
 
     def lose(self, instance: int) -> None:
-        """Instance `instance` ends, as a process does that is killed. ValueError: there is none."""
+        """End an instance as if its process were killed. Raises ValueError: no such instance."""
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
-        """A new run on that model, with such tiers under its pool. The logs of earlier ones stay readable."""
+        """Start a new run on a model, with these tiers. Logs of earlier runs stay readable."""
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
-        """A new run, the present one's first `at` records and then the change."""
+        """Start a new run with the current one's first `at` records, then the change."""
 
 
 class BareLessonEngine:
@@ -62,7 +62,7 @@ class BareLessonEngine:
         model: str,
         turns: AbstractContextManager[object] | None = None,
     ) -> None:
-        """`builder`: what builds engines on the model of a name. `turns`: those of what computes beside this one."""
+        """`builder`: maps a model name to a builder of engines. `turns`: lock shared with other computations."""
         self._builder = builder
         self._turns = turns or nullcontext()
         self._engines: list[EngineLike] = []
@@ -125,7 +125,7 @@ class BareLessonEngine:
                 going = rerun.advance()
 
     def close(self) -> None:
-        """End every engine; their logs are gone then."""
+        """Close every engine; their logs are deleted."""
         for engine in self._engines:
             engine.close()
         self._tiers.close()

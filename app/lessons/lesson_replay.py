@@ -1,7 +1,7 @@
-"""Learner's progress through a recorded lesson, and what may be sent at that point.
+"""Learner's progress through a recorded lesson, and the data that may be sent at that point.
 
-`static/js/core/lesson_replay.js` does the same in a page that has the whole transcript. A server with the transcript
-sends nothing of a record before the preceding questions are answered.
+`static/js/core/lesson_replay.js` does the same in a page that has the complete transcript. A server with the transcript
+sends no record before the preceding questions are answered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from app.lessons.course import Given
 from app.lessons.prompt_order import Mended, Mending, moved, refusal, would_be_right
 from app.lessons.transcript import MendKey, Transcript
 
-Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure
+Answers = Mapping[str, list[Given]]  # by item, in order; None: not sure
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """How far a learner is: at the item `at`, with the run shown as far as `moment`."""
+    """Progress of a learner: at the item `at`, with the run shown up to `moment`."""
 
     at: int
     items: list[Told]
@@ -30,7 +30,7 @@ class Way(Struct, frozen=True, kw_only=True):
 
 
 def way(transcript: Transcript, at: int, answers: Answers) -> Way:
-    """Go on to item `at`, or to the first question on the way whose answers are not all in."""
+    """Go to item `at`, or to the first question before it that is not closed."""
     items = transcript.items
     barriers = _barriers(items)
     here = next(barriers)
@@ -55,13 +55,13 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
 
 
 def _barriers(items: list[Told]) -> Iterator[int]:
-    """Yield where a learner stops, the end at last."""
+    """Yield the checkpoints, and the end."""
     yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldMend | ToldDo | ToldSandbox))
     yield len(items)
 
 
 def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[int | None], bool]:
-    """Return the answers that a question takes of those given, and whether these are all."""
+    """Return the valid answers of those given, and whether the question is closed."""
     key = transcript.keys[str(index)]
     taken: list[int | None] = []
     for given in answers.get(str(index), []):
@@ -74,12 +74,12 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
 
 
 def _lists(index: int, answers: Answers) -> list[list[BlockMove] | None]:
-    """Return the list that a learner gave, or requested as solution: one suffices, since it is not graded here."""
+    """Return the learner's list, or None for a requested solution: one suffices, since it is not graded here."""
     return [given for given in answers.get(str(index), []) if not isinstance(given, int | Mending)][:1]
 
 
 def _mendings(transcript: Transcript, index: int, answers: Answers) -> tuple[list[Mended | None], bool]:
-    """Return the mendings that a session takes of those given, each graded, and whether these are all."""
+    """Return the valid mendings of those given, graded, and whether the exercise is closed."""
     item, key = transcript.items[index], transcript.mended[str(index)]
     assert isinstance(item, ToldMend)
     taken: list[Mended | None] = []
@@ -101,7 +101,7 @@ def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
 
 
 def _graded(item: ToldMend, key: MendKey, given: Mending) -> Mended:
-    """Return a mending, with the recorded run if it makes the same session: there is no engine to run another."""
+    """Grade a mending, with the recorded run if it makes the same session: there is no engine to run another."""
     prompts = moved([turn.lines for turn in item.before], given.moves)
     is_recorded = prompts == [turn.lines for turn in key.run.turns]
     right = is_recorded or would_be_right(prompts, key.tokens, item.block_size)

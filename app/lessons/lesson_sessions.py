@@ -1,4 +1,4 @@
-"""Lessons under way on a server: each has a session, whose log is shown only as far as the learner has come."""
+"""Active lessons of a server: each has a session, whose log is shown up to the learner's progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from engine.lab.change import Change
 from engine.options.refusal import Sentence
 from engine.trace.log import TraceReader
 
-ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is computed
+ROOFS_WAIT = 5.0  # seconds that opening a lesson waits for an idle machine
 
 
 def _no_lesson(lesson_id: str) -> AppError:
@@ -39,11 +39,11 @@ def _no_lesson(lesson_id: str) -> AppError:
 
 
 class SessionLessonEngine:
-    """A lesson's run on a session: nothing that it does is shown by itself."""
+    """A lesson's run in a session; its records are hidden by default."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._earlier = ExitStack()  # keeps the logs of earlier runs open
+        self._earlier = ExitStack()  # open logs of earlier runs
         self._tiers = LessonTiers()
         session.in_lesson = True
         session.hold_back(0)
@@ -95,10 +95,10 @@ class LessonSession:
         self.session = session
         self.engine = SessionLessonEngine(session)
         self.course = Course(lesson, language, self.engine, changes, again)
-        self.lock = threading.Lock()  # a learner's clicks come one after another
+        self.lock = threading.Lock()  # serializes a learner's actions
 
     def show(self) -> None:
-        """As much of the run as the learner may see; all of it, and all commands, in the sandbox and at the end."""
+        """Show what the learner may see of the run; all of it, with all commands, in the sandbox and at the end."""
         course = self.course
         is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
         self.session.in_lesson = not is_free
@@ -110,7 +110,7 @@ class LessonSession:
 
 
 class LessonSessions:
-    """The lessons under way, by session."""
+    """Active lessons by session."""
 
     def __init__(
         self, sessions: SessionManager, catalogue: Catalogue, recorded: RecordedLessons, models: Models
@@ -122,7 +122,7 @@ class LessonSessions:
         self._exporting = threading.Lock()
 
     def refusal(self, lesson: Lesson) -> Sentence | None:
-        """Return why a lesson cannot be played here, in a sentence."""
+        """Return why a lesson cannot be played here, one sentence, or None."""
         if not self._models.is_live:
             return said("lesson.no_model")
         missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
@@ -132,8 +132,7 @@ class LessonSessions:
 
     @property
     def cards(self) -> list[Card]:
-        """Every lesson that there is: live where it can be, else recorded; without a model the recorded ones
-        alone, if there are any."""
+        """Return every lesson, live if possible, else recorded; without a model only the recorded ones, if any."""
         known = {found.id: found for found in self.recorded.cards}
         if known and not self._models.is_live:
             return list(known.values())
@@ -143,7 +142,7 @@ class LessonSessions:
         return sorted(shown.values(), key=lambda one: (one.number, one.id))
 
     def find(self, session_id: str) -> LessonSession:
-        """Return the lesson on a session.
+        """Return the lesson of a session.
 
         Raises:
             AppError: `unknown_theater`.
@@ -154,7 +153,7 @@ class LessonSessions:
         return lesson_session
 
     def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
-        """Return the lesson on a session, if it is this one."""
+        """Return the lesson of a session, if it is this one."""
         lesson_session = self._by_session.get(session_id or "")
         if lesson_session is None or lesson_session.session.is_closed:
             return None
@@ -170,13 +169,13 @@ class LessonSessions:
         changes: dict[str, object],
         again: Iterable[tuple[str, int]] = (),
     ) -> LessonSession:
-        """Return a new session with the lesson as far as item `at`, the questions on the way answered as they were.
+        """Return a new session with the lesson up to item `at`, with the given answers to the questions before.
 
-        `again`: lesson and item of earlier questions that come back; the lesson REVIEW has those of one lesson alone.
+        `again`: lesson and item of questions to repeat; the lesson REVIEW has those of one lesson alone.
 
         Raises:
-            AppError: `not_found`, `refused`; `busy` when the machine is to be measured and never rests; what making a
-                session raises.
+            AppError: `not_found`, `refused`; `busy`: the machine has to be measured but is not idle; errors of creating
+                a session.
         """
         earlier = list(again)
         lesson = self._review(earlier) if lesson_id == REVIEW else self.catalogue.get(lesson_id)
@@ -217,7 +216,7 @@ class LessonSessions:
         return review(lesson, [index for of, index in earlier if of == name]) if lesson else None
 
     def _earlier(self, again: Iterable[tuple[str, int]]) -> dict[str, Ask]:
-        """Return the questions that there still are."""
+        """Return the questions that still exist."""
         found: dict[str, Ask] = {}
         for name, index in again:
             lesson = self.catalogue.get(name)
@@ -227,10 +226,10 @@ class LessonSessions:
         return found
 
     def exported(self, lesson_id: str) -> bytes:
-        """Return a lesson as one HTML file, in all its languages, played for that.
+        """Return a lesson as one HTML file in all its languages; runs the lesson.
 
         Raises:
-            AppError: `not_found`, `refused`; `busy` and `loading` at once, ask again: few threads answer requests.
+            AppError: `not_found`, `refused`; `busy` and `loading` without waiting: retry.
         """
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
@@ -261,9 +260,9 @@ class LessonSessions:
 
 
 def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
-    """Go on to item `at`, or to the first question on the way that was not answered.
+    """Go to item `at`, or to the first unanswered question before it.
 
-    The answers may be to an earlier text of the lesson: one that its question does not have stands for none.
+    The answers may be of an earlier version of the lesson; invalid ones are ignored.
     """
     course.go_on()
     while course.checkpoint is not None and course.at <= at:

@@ -1,11 +1,11 @@
-"""The Markdown of a lesson's texts, as a tree that a page draws: no HTML is in it, and none comes out.
+"""Markdown of a lesson's texts as a tree for the page, without HTML.
 
-Four kinds of links are the lessons' own; others lead to https:// or to a page of this server, /scale or /bench:
+Lessons have four kinds of special links; others are to https:// or to /scale or /bench:
 
-    [16](=prompt_tokens)    a number that the run must have here; it leads to where it is counted
-    […](=intensity)         the same, put in by the run at hand
-    [4](~block_size)        a setting that can be dragged; the run is made again with it
-    [keys](k)               a word in the colour of what it names
+    [16](=prompt_tokens)    a number that the run must have here, linked to its record
+    […](=intensity)         the same, filled in by the current run
+    [4](~block_size)        a setting that can be dragged, which restarts the run
+    [keys](k)               a word in the colour of its concept
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
 SETTINGS = {*EngineConfig.__struct_fields__, *SamplingParams.__struct_fields__}
 
 Node = str | dict[str, Any]
-OPEN = "…"  # a number that is another one on every machine: the run at hand puts it in
-assert cost_figures and scale_figures  # their figures are among FIGURES
+OPEN = "…"  # placeholder of a machine-dependent number, filled in by the current run
+assert cost_figures and scale_figures  # imported to register their figures
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A number that a text says the run has: `figure` with `arguments`."""
+    """Number that a text claims of the run: `figure` with `arguments`."""
 
     figure: str
     arguments: list[str]
@@ -62,7 +62,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 def tree(text: str) -> list[Node]:
-    """Return the blocks of a text: strings, and maps with `tag` and `children`; of a link also `figure`, `setting`,
+    """Return the blocks of a text: strings, and maps with `tag` and `children`; a link also has `figure`, `setting`,
     `thing` or `href`.
     """
     return [_node(child) for child in SyntaxTreeNode(_MARKDOWN.parse(text)).children]
@@ -77,12 +77,12 @@ def claims(text: str) -> Iterator[Claim]:
 
 
 def said(nodes: list[Node]) -> str:
-    """Return the letters of a tree."""
+    """Return the plain text of a tree."""
     return "".join(node if isinstance(node, str) else said(node["children"]) for node in nodes)
 
 
 def check_markup(text: str, line: int) -> None:
-    """Raise LessonError for what a page cannot draw; `line` is the text's first."""
+    """Raise LessonError for unsupported markup; `line` is the text's first."""
     try:
         found = list(_walk(tree(text)))
     except _Unknown as error:

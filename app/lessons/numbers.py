@@ -1,4 +1,4 @@
-"""Numbers as lessons write them: in digits, with a unit of bytes, as a share, or in words up to twenty."""
+"""Numbers in lesson texts: digits, with a unit of bytes, percent, or words up to twenty."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _CHINESE = re.compile(r"[零〇一二两三四五六七八九十百]+")
 
 
 class Said(Decimal):
-    """A number as it was written: `unit` is what one of its last digit stands for, so that rounding can be checked."""
+    """Number as written: `unit` is the value of its last digit, to check rounding."""
 
     unit: Decimal = Decimal(1)
 
 
 def number_in(text: str) -> Said | None:
-    """Return the first number in a text; None: there is none.
+    """Return the first number in a text, or None.
 
-    Bytes in any unit are bytes, per cent are hundredths.
+    Units of bytes are converted to bytes, percent to hundredths.
     """
     if found := _NUMBER.search(text):
         digits = found[1].replace(",", "").replace("−", "-")
@@ -48,7 +48,7 @@ def number_in(text: str) -> Said | None:
 
 
 def in_digits(value: float, like: str) -> str:
-    """Return a number in digits, in the unit of another text: `like` "4 KiB" makes KiB of bytes."""
+    """Format a number in the unit of another text: `like` "4 KiB" gives KiB."""
     found = _NUMBER.search(like)
     unit = found[2] if found and found[2] else ""
     shown = value / _UNITS.get(unit, 1) * {"%": 100, "‰": 1000}.get(unit, 1)
@@ -56,19 +56,19 @@ def in_digits(value: float, like: str) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """Return a number rounded to so many digits, without a power of ten and without zeros at the end of a fraction."""
+    """Format a number with `digits` significant digits, without exponent and trailing zeros."""
     exact = Decimal(f"{value:.{digits - 1}e}")
     text = f"{exact:,f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def agrees(said: Said, found: float) -> bool:
-    """Return whether a number was written right, as far as its last digit."""
+    """Return whether a written number is right up to its last digit."""
     return abs(Decimal(said) - Decimal(repr(found) if isinstance(found, float) else found)) <= said.unit / 2
 
 
 def _chinese(text: str) -> int:
-    """Up to 999: 十六, 二十, 一百零八."""
+    """Parse a Chinese number up to 999: 十六, 二十, 一百零八."""
     total = digit = 0
     for letter in text:
         if letter in "十百":

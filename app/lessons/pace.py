@@ -1,9 +1,9 @@
-"""How long a lesson takes: reckoned from its text, its questions and its actions; no measurement of people.
+"""Estimated duration of a lesson, from its text, questions and actions; not measured.
 
-Adults read non-fiction at 238 words a minute in silence, most at 175 to 300, and at 183 aloud (Brysbaert 2019, How many
-words do we read per minute?, Journal of Memory and Language 109). What explains itself by numbers is read at the slow
-end. The same content takes as long in other languages (Trauzettel-Klosinski and Dietz 2012, IReST, Investigative
-Ophthalmology & Visual Science 53), and the shipped lessons have 1.4 Chinese characters for each English word.
+Adults read non-fiction silently at 238 words per minute, most at 175 to 300, and aloud at 183 (Brysbaert 2019, How many
+words do we read per minute?, Journal of Memory and Language 109). Text with numbers is at the slow end. The same
+content takes as long in other languages (Trauzettel-Klosinski and Dietz 2012, IReST, Investigative Ophthalmology &
+Visual Science 53), and the shipped lessons have 1.4 Chinese characters per English word.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from itertools import pairwise
 from app.lessons.lesson import Ask, Do, Item, Lesson, Section, Text, Work
 from app.lessons.markup import said, tree
 
-WORDS = 180  # a minute
-CHARACTERS = 250  # Chinese ones
-QUESTION = 0.6  # minutes, a class's habit and no measurement: read, think, answer, read the verdict
+WORDS = 180  # per minute
+CHARACTERS = 250  # Chinese characters per minute
+QUESTION = 0.6  # minutes, an estimate: read, think, answer, read the verdict
 WORK = 1.2
-PRESS = 0.15  # what one press does, is watched for some seconds
+PRESS = 0.15  # minutes to watch the effect of an action
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _WORD = re.compile(r"\w[\w.,'’-]*")
-_READY = ("submit", "restart")  # go on with the next action by themselves, as the page does
+_READY = ("submit", "restart")  # the page continues with the next action automatically
 
 
 def minutes(lesson: Lesson) -> float:
@@ -45,11 +45,11 @@ def _minutes(lesson: Lesson, sections: Sequence[Section]) -> float:
 
 
 def _presses(items: Sequence[Item]) -> int:
-    """Actions that the learner asks for."""
+    """Return the number of the learner's clicks."""
     led = [before for before, after in pairwise(items) if isinstance(before, Do) and isinstance(after, Do)]
     return sum(isinstance(item, Do) for item in items) - sum(one.action.verb in _READY for one in led)
 
 
 def reading(text: str) -> float:
-    """Minutes that a text takes to be read."""
+    """Return the minutes of reading a text."""
     return len(_HAN.findall(text)) / CHARACTERS + len(_WORD.findall(_HAN.sub(" ", text))) / WORDS

@@ -1,4 +1,4 @@
-"""`/api/lessons`: the lessons that there are, the files that were meant to be some, and a lesson to take along."""
+"""`/api/lessons`: lessons, invalid files, and export of a lesson."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ ROUTES = [Route("GET", "/lessons", lessons), Route("GET", "/lessons/<lesson_id>/
 
 
 def blueprint(sessions: LessonSessions) -> flask.Blueprint:
-    """`/api/lessons`."""
+    """Return the blueprint of `/api/lessons`."""
     return routing.blueprint("lessons", "/api", LessonsContext(sessions), ROUTES)

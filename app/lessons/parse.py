@@ -1,4 +1,4 @@
-"""Parser of a lesson file. Nothing is run here; errors that reading can find are reported with their line.
+"""Parser of a lesson file, without running it; errors are reported with their line.
 
 +++
 id = "written-a-step-later"
@@ -62,10 +62,10 @@ from engine.trace.operations import Op
 
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare", "forgetting")
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
-LANES = ("strategies", "caches", "models")  # that can race
+LANES = ("strategies", "caches", "models")  # sets of lanes of a race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
-OPTIONAL = "optional"  # after the name of a section
-MODEL = "model"  # what a restart may change beside settings
+OPTIONAL = "optional"  # suffix of a section's name
+MODEL = "model"  # key of a restart that is not a setting
 MAX_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -86,10 +86,10 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_lesson(path: Path) -> Lesson:
-    """Return the lesson in a file.
+    """Read the lesson in a file.
 
     Raises:
-        LessonError: the first thing that does not hold.
+        LessonError: the first error.
         OSError: the file cannot be read.
     """
     data = path.read_bytes()
@@ -102,7 +102,7 @@ def read_lesson(path: Path) -> Lesson:
 
 
 def parse_lesson(text: str, path: Path) -> Lesson:
-    """As `read_lesson`, of a text."""
+    """Parse a lesson's text; like `read_lesson`."""
     lines = text.splitlines()
     header, first = _header(lines)
     found = sorted(header.title)
@@ -132,7 +132,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
 
 
 def _header(lines: list[str]) -> tuple[_Header, int]:
-    """Return the header, and the index of the line after it."""
+    """Parse the header; return it and the index of the line after it."""
     if not lines or lines[0].strip() != "+++":
         raise LessonError(1, "a lesson begins with a header in TOML between two lines of +++")
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
@@ -297,10 +297,10 @@ def model_of(lesson: Lesson, changes: dict[str, Any]) -> str:
 
 
 def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
-    """Return the lesson's settings and sampling, with these changes of either; the model and tiers are neither.
+    """Return the lesson's settings and sampling with these changes; model and tiers are ignored.
 
     Raises:
-        ValueError: an unknown name, or a value that cannot be.
+        ValueError: an unknown name, or an invalid value.
     """
     changes = {name: value for name, value in changes.items() if name not in (MODEL, *TIERS)}
     known = set(EngineConfig.__struct_fields__)
@@ -359,7 +359,7 @@ def _check_movable(lesson: Lesson, work: Work) -> None:
 
 
 def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
-    """Check that only optional sections that begin a run of their own follow it."""
+    """Check that only optional sections with their own run follow the sandbox."""
     at = lesson.items.index(sandbox)
     own = next((item for item in lesson.items[at + 1 :] if isinstance(item, Do | Ask | Work)), None)
     is_last = not any(sandbox in section.items[:-1] for section in lesson.sections)

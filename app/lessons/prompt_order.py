@@ -1,7 +1,7 @@
-"""Mending of a session: the learner moves parts of its prompts, and the mended session is run and graded from its log.
+"""Session-mending exercise: the learner moves parts of its prompts, and the changed session is run and graded.
 
-The session is the lesson's prompts, each the prompt of a turn. A part is a line of a prompt; its name stands before the
-colon. A part is moved in every turn that has it. A session is right when no whole block is computed again.
+The session consists of the lesson's prompts, one per turn. A part is a line of a prompt, named before the colon. A part
+is moved in every turn that has it. A session is right if no full block is recomputed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Name = Annotated[str, Meta(max_length=100)]
 LineTokens = Mapping[str, Sequence[int]]  # token ids of a line, without its end
 MAX_MOVES = 64
 _NAME = re.compile("[^:：]*")
-_LINE_END = -1  # stands for the token between two lines
+_LINE_END = -1  # represents the token between two lines
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """The part `part` goes before `before`, or to the end (None), in every turn that has it.
+    """Move of the part `part` before `before`, or to the end (None), in every turn that has it.
 
-    A turn without `before` has it before the first part that follows `before` in the first turn with both, or at the
-    end.
+    In a turn without `before` it goes before the first part that follows `before` in the first turn with both, or to
+    the end.
     """
 
     part: Name
@@ -42,11 +42,11 @@ class Mending(Struct, frozen=True, kw_only=True):
 
 
 class TurnRun(Struct, frozen=True, kw_only=True):
-    """Prompt of a turn, as the log of a run has it.
+    """Prompt of a turn, from the log of a run.
 
-    `diverges_at`: line of the first token that differs from the earlier prompt that shares most with it; None: it is
-    the first. `again`: lines from there on that an earlier turn had too. `num_again`: tokens that are computed although
-    an earlier turn had them, those of `again` included; the last token of a prompt, which is always computed, excluded.
+    `diverges_at`: line of the first token that differs from the earlier prompt with the longest shared prefix; None for
+    the first. `again`: lines from there on that an earlier turn also had. `num_again`: recomputed tokens of earlier
+    turns, including those of `again`, without the last token of a prompt, which is always computed.
     """
 
     lines: list[str]
@@ -59,15 +59,15 @@ class TurnRun(Struct, frozen=True, kw_only=True):
 
 
 class Mended(Struct, frozen=True, kw_only=True):
-    """A list of moves, and the run of the session that it makes; no turns: it was not run."""
+    """List of moves, and the run of the resulting session; no turns: not run."""
 
     moves: list[Move]
     turns: list[TurnRun]
-    right: bool  # no whole block is computed again
+    right: bool  # no full block is recomputed
 
 
 class Prompt(NamedTuple):
-    """Prompt that a record looks up. `starts`: tokens before each line."""
+    """Prompt of a lookup. `starts`: tokens before each line."""
 
     lines: list[str]
     starts: list[int]
@@ -86,7 +86,7 @@ def name_of(line: str) -> str:
 
 
 def refusal(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Move]) -> str | None:
-    """Return why these are no moves of a session, in a sentence; None: they are."""
+    """Return why the moves are invalid, one sentence, or None."""
     if not moves:
         return "there is no move"
     names = {name_of(line) for turn in turns for line in turn.lines}
@@ -101,7 +101,7 @@ def refusal(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Mo
 
 
 def moved(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[str]]:
-    """Return prompts, each as its lines, after moves."""
+    """Apply moves to prompts, each a list of lines."""
     found = [list(lines) for lines in prompts]
     for move in moves:
         after = _following(found, move)
@@ -116,7 +116,7 @@ def moved(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[
 
 
 def _following(prompts: Sequence[Sequence[str]], move: Move) -> list[str] | None:
-    """Return the names from `before` on, in the first prompt with both parts; None: there is none."""
+    """Return the names from `before` on in the first prompt with both parts, or None."""
     if move.before is None:
         return []
     for lines in prompts:
@@ -127,7 +127,7 @@ def _following(prompts: Sequence[Sequence[str]], move: Move) -> list[str] | None
 
 
 def turns_of(log: TraceReader, end: int) -> list[TurnRun]:
-    """Return the prompts of a run's first `end` records, in the order in which they were looked up."""
+    """Return the prompts of a run's first `end` records, in order of lookup."""
     found: list[TurnRun] = []
     for index, op in _lookups(log, end):
         prompt = prompt_of(log, index, op)
@@ -162,16 +162,16 @@ def prompt_of(log: TraceReader, index: int, op: Lookup) -> Prompt:
     tokens = sequence.token_bytes[: sequence.num_prompt_tokens]
     lines = b"".join(tokens).decode().split("\n")
     shared, rest = b"".join(tokens[: _num_shared(op)]), b"".join(tokens[_num_shared(op) :])
-    diverges_at = shared.count(b"\n") + rest.startswith(b"\n")  # a line that the other one ended with is shared
+    diverges_at = shared.count(b"\n") + rest.startswith(b"\n")  # a completed line is shared
     starts = [0, *(at + 1 for at, token in enumerate(tokens) for _ in range(token.count(b"\n")))]
     return Prompt(lines, starts, sequence.token_ids[: len(tokens)], diverges_at)
 
 
 def session_of(scene: Scene) -> list[TurnRun]:
-    """Return the turns of the session that a learner is to mend: those of the run as it is shown.
+    """Return the turns of the session to mend: those of the visible part of the run.
 
     Raises:
-        Undecided: no whole block in it is computed again.
+        Undecided: no full block is recomputed.
     """
     found = turns_of(scene.log, scene.now)
     if is_right(found, scene.block_size):
@@ -180,13 +180,13 @@ def session_of(scene: Scene) -> list[TurnRun]:
 
 
 def is_right(turns: Sequence[TurnRun], block_size: int) -> bool:
-    """Return whether no turn computes a whole block again."""
+    """Return whether no turn recomputes a full block."""
     return all(turn.num_again < block_size for turn in turns)
 
 
 def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_size: int) -> bool:
-    """Return whether no whole block of prompts, each as its lines, would be computed again: as `is_right`, of a session
-    that is not run. Every whole block that an earlier prompt begins with hits, the last token excepted.
+    """Predict `is_right` for prompts (lists of lines) that are not run: every full block of an earlier prompt's prefix
+    hits, except for the last token.
     """
     earlier: list[list[int]] = []
     seen: set[str] = set()
@@ -209,8 +209,8 @@ def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_s
 
 
 def mending_of(turns: Sequence[TurnRun], movable: Sequence[str]) -> list[Move]:
-    """Return the moves that mend a session: what only some turns have goes to the end, what is not the same in all
-    turns behind it, and what is comes in the order of the first turn.
+    """Return moves that mend a session: parts of only some turns go to the end, parts that vary between turns after
+    them, and constant parts have the order of the first turn.
     """
     texts = {name: [line for turn in turns for line in turn.lines if name_of(line) == name] for name in movable}
     changing = [name for name, lines in texts.items() if len(set(lines)) > 1]
@@ -238,6 +238,6 @@ def _again(lines: Sequence[str], diverges_at: int, seen: set[str]) -> list[int]:
 
 
 def _num_again(num_shared: int, num_hit: int, starts: Sequence[int], ends: Sequence[int], again: Sequence[int]) -> int:
-    """Return the tokens that are computed although an earlier turn had them: `TurnRun.num_again`."""
+    """Return the recomputed tokens: `TurnRun.num_again`."""
     behind = sum(ends[at] - max(starts[at], num_shared) for at in again)
     return max(0, min(num_shared + behind, ends[-1] - 1) - num_hit)

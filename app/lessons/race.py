@@ -1,4 +1,4 @@
-"""A lesson's race: one of its prompts in several lanes at once, which the page runs in sessions of their own."""
+"""Race of a lesson: one of its prompts in several lanes, which the page runs in separate sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.lessons.parse import settings_of
 from app.models.engine_face import BuildEngine
 from engine.config import Strategy
 
-# by set, the strategies of its lanes, as static/js/panels/race/model.js has them; those of "models" differ in the model
+# strategies of the lanes by set, as in static/js/panels/race/model.js; lanes of "models" differ in the model
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {
     "strategies": ("none", "contiguous", "paged"),
     "caches": ("concat", "dynamic", "static", "paged"),
@@ -20,14 +20,14 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {
 
 
 def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
-    """Return the race for the page, from the lesson's own settings, whatever its run has become."""
+    """Return the race for the page, from the lesson's settings, independent of its current run."""
     config = {name: value for name, value in lesson.config.items() if name != "strategy"}
     prompt = lesson.prompts[language][action.prompts[0]]
     return ToldRace(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
 
 
 def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """Return the races of a lesson that cannot be run to their ends, each with the engine's sentence."""
+    """Return the races of a lesson that cannot be completed, each with the engine's sentence."""
     found = []
     for item in lesson.items:
         if isinstance(item, Do) and item.action.verb == "race":
@@ -42,7 +42,7 @@ def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEng
 def _run(lesson: Lesson, prompt: str, strategy: Strategy, builder: Callable[[str], BuildEngine]) -> None:
     changes: dict[str, object] = {"strategy": strategy, "count_copies": True}
     if strategy in STRATEGIES["caches"][:-1]:
-        changes["kv_cache_dtype"] = "auto"  # transformers' caches keep what the model hands them
+        changes["kv_cache_dtype"] = "auto"  # transformers' caches have the model's dtype
     config, sampling = settings_of(lesson, changes)
     engine = BareLessonEngine(builder, config, lesson.model)
     try:

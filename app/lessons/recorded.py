@@ -1,4 +1,4 @@
-"""Recorded lessons on a server: each record goes out when the questions in front of it are answered, not before."""
+"""Recorded lessons of a server: a record is sent only after the questions before it are answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.trace.log import TraceReader
 
 
 class Stretch(NamedTuple):
-    """Records of a run from `first` on with their arrays, none behind what is shown."""
+    """Visible records of a run from `first` on with their captures."""
 
     header: bytes
     first: int
@@ -24,10 +24,10 @@ class Stretch(NamedTuple):
 
 
 class RecordedLessons:
-    """The recorded lessons of a folder, as it was when the server began."""
+    """Recorded lessons of a folder, read at the server's start."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Raises LessonError for a file that is none, OSError where the folder cannot be read."""
+        """Raises LessonError for an invalid file, OSError if the folder cannot be read."""
         self._folder = folder
         self._transcripts: dict[tuple[str, str], Transcript] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")) if folder else ():
@@ -39,7 +39,7 @@ class RecordedLessons:
         return cards(list(self._transcripts.values()))
 
     def get(self, lesson: str, language: str) -> Transcript:
-        """Return the lesson in a language, or in another that there is.
+        """Return the lesson in a language, or in another available one.
 
         Raises:
             AppError: `not_found`.
@@ -51,10 +51,11 @@ class RecordedLessons:
         return transcript
 
     def stretch(self, transcript: Transcript, shown: Way, first: int, max_bytes: int) -> Stretch:
-        """Records of the run that is shown, from `first` on as many as fit `max_bytes` with their arrays, at least one.
+        """Return visible records of the current run from `first` on that fit into `max_bytes` with their captures, at
+        least one.
 
         Raises:
-            AppError: `refused` when its file cannot be read.
+            AppError: `refused`: its file cannot be read.
         """
         assert self._folder is not None
         path = self._folder / run_name(transcript.lesson, transcript.language, shown.moment.run)
@@ -74,10 +75,10 @@ class RecordedLessons:
 
 
 def recorded_lessons(folder: Path | None) -> RecordedLessons:
-    """Return those of a folder.
+    """Return the recorded lessons of a folder.
 
     Raises:
-        ValueError: one sentence, where it cannot be read or holds none.
+        ValueError: the folder cannot be read or has none; one sentence.
     """
     try:
         found = RecordedLessons(folder)

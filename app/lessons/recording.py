@@ -1,4 +1,4 @@
-"""Recording a lesson on its own models, without a server. Imports torch: import it when a lesson is to be played."""
+"""Recording of a lesson on its own models, without a server. Imports torch, so import it lazily."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.setup.machine import measure_roofs
 
 
 def recorded_by(lesson: Lesson, languages: list[str]) -> list[Recorded]:
-    """Return the lesson in these languages.
+    """Record the lesson in these languages.
 
     Raises:
-        ModelError: one of its models cannot be had.
-        LessonError: it does not hold.
+        ModelError: a model cannot be loaded.
+        LessonError: the lesson is wrong.
     """
     most, models = ServerSettings().max_pool_bytes, {name: load_model(name) for name in lesson.models}
     builders = {name: engine_builder(model, most, is_small=True) for name, model in models.items()}

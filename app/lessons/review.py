@@ -1,4 +1,4 @@
-"""Questions once more that no later lesson's run decided: on their own lesson's run, without its text."""
+"""Repetition of questions that no later lesson's run decided: on their own lesson's run, without its text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COMPUTING = ("prefill", "step", "run")
 
 
 def review(lesson: Lesson, asked: Collection[int]) -> Lesson:
-    """Return the lesson's actions with its questions at the items `asked`, as far as the last is decided.
+    """Return the lesson's actions with its questions at the items `asked`, until the last is decided.
 
-    Empty if the lesson was rewritten and has none of these questions.
+    Empty if the lesson has changed and has none of these questions.
     """
     items = lesson.items
     wanted = {index for index in asked if index < len(items) and isinstance(items[index], Ask)}

@@ -1,4 +1,4 @@
-"""A lesson's runs, one after another, and what its actions do to the present one."""
+"""Consecutive runs of a lesson, and the effect of actions on the current one."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from engine.lab.change import Change, KeepChange, TokenChange
 from engine.trace.log import TraceReader
 from engine.trace.operations import Forget
 
-MAX_STEPS = 1024  # that one action takes
+MAX_STEPS = 1024  # per action
 
 
 class Runs:
-    """The runs of one way through a lesson."""
+    """Runs of a course."""
 
     def __init__(self, lesson: Lesson, language: str, engine: LessonEngine, changes: Mapping[str, Any]) -> None:
-        """`engine` has begun the first, with the lesson's settings and what the learner changed of them, `changes`."""
+        """`engine` has started the first run with the lesson's settings and the learner's `changes`."""
         self.logs: list[TraceReader] = [engine.log]
         self._lesson, self._language, self._engine = lesson, language, engine
         self._wished = dict(changes)
-        self._changes: dict[str, Any] = dict(changes)  # of the present run
+        self._changes: dict[str, Any] = dict(changes)  # of the current run
         self._submitted: set[int] = set()
 
     def carry_out(self, action: Action, line: int) -> None:
-        """Carry out an action; `line`: its line in the file.
+        """Perform an action; `line`: its line in the file.
 
         Raises:
-            LessonError: it cannot be done here.
-            ValueError: the engine's own sentence.
+            LessonError: it is impossible here.
+            ValueError: refused by the engine.
         """
         engine = self._engine
         match action.verb:
@@ -62,13 +62,13 @@ class Runs:
             case "lose":
                 engine.lose(action.count)
             case "race":
-                pass  # the page runs the lanes
+                pass  # run by the page
 
     def anew(self, texts: list[str], line: int) -> TraceReader:
-        """Return a new run with the present one's settings, of prompts that come one after another.
+        """Start a new run with the current settings, with prompts one after another.
 
         Raises:
-            LessonError: it cannot be run to its end.
+            LessonError: it cannot be completed.
         """
         config, sampling = settings_of(self._lesson, self._changes)
         try:
@@ -88,11 +88,11 @@ class Runs:
         return self._engine.log
 
     def back_to(self, count: int, texts: list[str], line: int) -> None:
-        """Drop the runs after the first `count`. The last of these, of the prompts `texts`, is run again where the
-        engine has left it.
+        """Drop the runs after the first `count`. The last of these, with the prompts `texts`, is rerun if it is no
+        longer the engine's current run.
 
         Raises:
-            LessonError: it cannot be run again; its log stays.
+            LessonError: it cannot be rerun; its log remains.
         """
         if self._engine.log is self.logs[count - 1]:
             return
@@ -131,7 +131,7 @@ class Runs:
     def _holds(self, action: Action, first: int) -> bool:
         log = self._engine.log
         if action.until == "finished":
-            return False  # until no step is left
+            return False  # run until no step is left
         if action.until == "tokens":
             state = log.state_at(len(log) - 1) if len(log) else None
             made = [len(s.token_ids) - s.num_prompt_tokens for s in state.sequences.values()] if state else []
@@ -145,7 +145,7 @@ class Runs:
         self._submitted = set(range(len(self._lesson.prompts[self._language])))
 
     def _token_change(self, action: Action, line: int) -> tuple[int, Change]:
-        """Another next token for the sequence that was computed last."""
+        """Return a change of the next token of the sequence computed last."""
         log = self._engine.log
         at = self._outputs_before(line)
         output = log.record(at).outputs[0]
@@ -154,7 +154,7 @@ class Runs:
         return at, TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
 
     def _keep_change(self, action: Action, line: int) -> tuple[int, Change]:
-        """The token at a position stays, from before the step in which a head forgot it first."""
+        """Return a change that pins the token at a position before the step in which a head first forgot it."""
         log, position = self._engine.log, action.keep[self._language]
         for index in range(len(log)):
             for op in log.record(index).ops:

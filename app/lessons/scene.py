@@ -1,4 +1,4 @@
-"""Subject of a question or a figure: a run's log, as far as the learner sees it, and as far as the answer needs."""
+"""Subject of a question or a figure: a run's log, with its visible part and the part that decides the answer."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Undecided(ValueError):
 
 
 class Operation(NamedTuple, Generic[OpT]):
-    """An operation, and where the log has it."""
+    """Operation with its record."""
 
     record: StepRecord
-    place: int  # among the record's operations
+    place: int  # index among the record's operations
     op: OpT
 
 
 class Scene:
-    """A run at one moment of a lesson."""
+    """Run at a moment of a lesson."""
 
     def __init__(self, log: TraceReader, now: int, before: TraceReader | None = None) -> None:
-        """`log` ends where the question is decided; the learner sees the first `now` records of it.
+        """`log` ends where the question is decided; the learner sees its first `now` records.
 
-        `before` is the lesson's run before this one, in full.
+        `before`: the complete log of the lesson's previous run.
         """
         self.log = log
         self.header = log.header
@@ -41,22 +41,22 @@ class Scene:
 
     @property
     def state(self) -> State:
-        """As the learner sees it."""
+        """State that the learner sees."""
         return self.log.state_at(self.now - 1)
 
     @property
     def after(self) -> State:
-        """As it is when the question is decided."""
+        """State when the question is decided."""
         return self.log.state_at(len(self.log) - 1)
 
     @property
     def keeps(self) -> bool:
-        """Whether keys and values are cached between two steps."""
+        """Whether keys and values are cached between steps."""
         return self.header.engine["strategy"] != "none"
 
     @property
     def reserves(self) -> bool:
-        """Whether a sequence holds from the start what it may come to need."""
+        """Whether a sequence reserves its maximum from the start."""
         return self.header.engine["strategy"] in ("contiguous", "first_fit", "static")
 
     @property
@@ -64,7 +64,7 @@ class Scene:
         return self.state.block_size
 
     def sequence(self, seq: int) -> Sequence:
-        """Sequence `seq` as the learner sees it; Undecided when there is none."""
+        """Return sequence `seq` as the learner sees it. Raises Undecided: no such sequence."""
         found = self.state.sequences.get(seq)
         if found is None:
             raise Undecided(f"there is no sequence {seq} in the run yet")
@@ -85,7 +85,7 @@ class Scene:
             yield self.log.record(index)
 
     def covering(self, position: int, seq: int, records: Iterable[StepRecord]) -> list[int]:
-        """Return those of `records` whose batch computes a position of a sequence."""
+        """Return the indices of `records` whose batch computes a position of a sequence."""
         return [
             record.index
             for record in records
@@ -94,27 +94,25 @@ class Scene:
         ]
 
     def next_step(self) -> StepRecord:
-        """Return the engine's next step; raises Undecided when the lesson takes none before it goes on."""
+        """Return the engine's next step. Raises Undecided: the next action has no step."""
         found = next((record for record in self.coming() if record.kind == "step"), None)
         if found is None:
             raise Undecided("it is about the next step, but no action with a step follows the question")
         return found
 
     def entry(self, record: StepRecord, seq: int) -> BatchEntry:
-        """Return the sequence's share of a step; Undecided when it computes nothing of it."""
+        """Return the sequence's batch entry. Raises Undecided: it has none."""
         found = next((entry for entry in record.batch if entry.seq_id == seq), None)
         if found is None:
             raise Undecided(f"step {record.step} computes nothing of sequence {seq}")
         return found
 
     def chooses(self, record: StepRecord, seq: int) -> bool:
-        """Return whether a step chooses a token for the sequence: a chunk that is not the last of its prompt does
-        not.
-        """
+        """Return whether a step samples a token for the sequence: False for a chunk before the last."""
         return any(output.seq_id == seq for output in record.outputs)
 
     def capture(self, index: int) -> Capture:
-        """Return the arrays of a record; Undecided when it has none."""
+        """Return the capture of a record. Raises Undecided: it has none."""
         found = self.log.capture(index)
         if found is None:
             raise Undecided(f"record {index} has no arrays")
@@ -131,7 +129,7 @@ def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) ->
 
 
 def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fields: object) -> Operation[OpT]:
-    """Return the same; Undecided, with the sentence `otherwise`, where there is none."""
+    """Like `find_op`, but raise Undecided(otherwise) if there is none."""
     found = find_op(records, kind, **fields)
     if found is None:
         raise Undecided(otherwise)

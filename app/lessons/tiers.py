@@ -1,8 +1,8 @@
-"""Tiers of a lesson's runs: CPU memory and a folder of the lesson's own, never the server's.
+"""Tiers of a lesson's runs: separate CPU memory and a separate folder, never the server's.
 
-`do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` acts as a server restart: pending writes are flushed, CPU
-memory is freed, and the folder is opened again with its content. A restart that names neither has no tiers; the folder
-remains for a later one, and is deleted with the lesson.
+`do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` acts like a server restart: pending writes are flushed, CPU
+memory is freed, and the folder is opened again with its content. A restart without them has no tiers; the folder
+remains for a later restart, and is deleted with the lesson.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from app.models.engine_face import OwnTiers
 from engine.connector.tiers.settings import DiskSetting, parse_size
 from engine.connector.tiers.tiers import Tiers
 
-TIERS = ("kv_offload_cpu", "kv_offload_disk")  # what a restart may name beside settings
-MAX_BYTES = 16 << 20  # of each: a server has many lessons under way
+TIERS = ("kv_offload_cpu", "kv_offload_disk")  # keys of a restart that are not settings
+MAX_BYTES = 16 << 20  # of each: a server has many active lessons
 
 
 class TierSizes(NamedTuple):
-    """Bytes that each tier may hold; None: there is none."""
+    """Capacity of each tier in bytes; None: no such tier."""
 
     cpu: int | None = None
     disk: int | None = None
 
 
 def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
-    """Return the tiers that a restart names.
+    """Parse the tiers of a restart.
 
     Raises:
-        ValueError: a size that cannot be read, or is too large; one sentence.
+        ValueError: an invalid or too large size; one sentence.
     """
     sizes = {name: parse_size(str(changes[name])) for name in TIERS if name in changes}
     for name, size in sizes.items():
@@ -41,7 +41,7 @@ def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
 
 
 class LessonTiers:
-    """Those of one way through a lesson, from one restart to the next."""
+    """Tiers of a course, across restarts."""
 
     def __init__(self) -> None:
         self._tiers: Tiers | None = None
@@ -51,7 +51,7 @@ class LessonTiers:
         """Return the next run's tiers.
 
         Raises:
-            OSError: no folder can be made or used here.
+            OSError: the folder cannot be created or used.
         """
         self._end()
         if sizes.disk is not None and self._folder is None:
@@ -62,7 +62,7 @@ class LessonTiers:
         return OwnTiers(self._tiers)
 
     def close(self) -> None:
-        """Free memory and folder."""
+        """Free the memory and delete the folder."""
         self._end()
         if self._folder is not None:
             self._folder.cleanup()

@@ -1,7 +1,7 @@
-"""Transcript of a lesson with its recorded runs: what a page needs to play it without a model.
+"""Transcript of a lesson with its recorded runs, for playing it without a model.
 
-A transcript has all messages to a learner from beginning to end, in one language, with the answer key of each question.
-Its runs are traces. In a folder (a site's, or one that a server shows) they are
+A transcript has all messages to a learner, in one language, with the answer key of each question. Its runs are traces.
+In a folder (of a site or a server) they are
 
     <id>.<language>.json             the transcript
     <id>.<language>.<run>.kvtrace    each of its runs, from 0
@@ -42,7 +42,7 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class MendKey(Struct, frozen=True, kw_only=True):
-    """A right run of a session that a learner mends, and the token ids of each line of its prompts."""
+    """Run of the solution of a session to mend, and the token ids of each line of its prompts."""
 
     run: Mended
     tokens: dict[str, list[int]]
@@ -66,14 +66,14 @@ class Transcript(Struct, frozen=True, kw_only=True):
     words: dict[str, str]  # of its questions
     items: list[Told]
     keys: dict[str, Key]
-    works: dict[str, list[Done]]  # what the engine did, by the index of a work's item
+    works: dict[str, list[Done]]  # the engine's operations, by the index of an exercise's item
     num_runs: int
     num_optional: int = 0
-    mended: dict[str, MendKey] = {}  # by the index of the item of a session that a learner mends
+    mended: dict[str, MendKey] = {}  # by the index of the item of a session to mend
 
 
 class Recorded(Struct, frozen=True):
-    """A transcript and its runs, each the bytes of a `.kvtrace`."""
+    """Transcript and its runs, each the bytes of a `.kvtrace`."""
 
     transcript: Transcript
     runs: list[bytes]
@@ -85,10 +85,10 @@ def record(
     builder: Callable[[str], BuildEngine],
     turns: AbstractContextManager[object] | None = None,
 ) -> Recorded:
-    """Play a lesson to its end, every question answered right. `builder` and `turns`: as `BareLessonEngine` takes them.
+    """Run a lesson to its end with right answers. `builder`, `turns`: as of `BareLessonEngine`.
 
     Raises:
-        LessonError: it does not hold.
+        LessonError: the lesson is wrong.
     """
     engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model, turns)
     try:
@@ -103,7 +103,7 @@ def record(
 
 
 def write_recorded(recorded: Recorded, folder: Path) -> None:
-    """Write a transcript and its runs into a folder, which is made where there is none."""
+    """Write a transcript and its runs to a folder, creating it if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     transcript = recorded.transcript
     (folder / transcript_name(transcript.lesson, transcript.language)).write_bytes(msgspec.json.encode(transcript))
@@ -112,10 +112,10 @@ def write_recorded(recorded: Recorded, folder: Path) -> None:
 
 
 def read_transcript(path: Path) -> Transcript:
-    """Return the transcript in a file.
+    """Read the transcript in a file.
 
     Raises:
-        LessonError: it is none, or of another version.
+        LessonError: it is not a transcript, or of another version.
         OSError: it cannot be read.
     """
     try:
@@ -211,14 +211,14 @@ def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
             yield key, text
 
 
-LESSON = "embedded-lesson"  # an element that static/js/state/without_server.js reads; runs: -<language>-<run> after it
+LESSON = "embedded-lesson"  # element that static/js/state/without_server.js reads; runs: -<language>-<run> appended
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:
     """Return the page with a lesson in one or more languages.
 
     Raises:
-        TooLarge: its runs have more than MAX_LOG_BYTES together.
+        TooLarge: its runs have more than MAX_LOG_BYTES in total.
     """
     if (size := sum(len(run) for one in recorded for run in one.runs)) > MAX_LOG_BYTES:
         raise TooLarge(f"the lesson's runs have {size >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}")

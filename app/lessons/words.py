@@ -1,4 +1,4 @@
-"""Words of the questions: question, answers, and the misconception behind each wrong answer."""
+"""Texts of the questions: question, answers, and the misconception behind each wrong answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 @functools.cache
 def question_texts(language: str) -> dict[str, str]:
-    """Key -> text, nested names joined by points; in English what the language lacks."""
+    """Return key -> text, nested names joined by dots, with English for missing keys."""
     return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
 
@@ -30,7 +30,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
 
 
 def unnamed(question: Question) -> int | None:
-    """Return the sequence that a question is about, among several, where its own words do not name it."""
+    """Return the question's sequence among several, if its text does not name it."""
     is_named = "{seq}" in question_texts("en")[f"question.{question.rule}.stem"]
     seq = question.values.get("seq")
     return seq if question.several and isinstance(seq, int) and not is_named else None

@@ -1,4 +1,4 @@
-"""The library over HTTP: list, look, change, delete, upload, download."""
+"""HTTP API of the library: list, read, change, delete, upload, download."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from engine.trace.export import ExportError
 
 
 class RecordingsAnswer(TypedDict):
-    """/api/recordings."""
+    """Response of /api/recordings."""
 
     recordings: list[Entry]
     findings: list[Finding]
     can_keep: bool
     max_bytes: int
-    exports: dict[str, str | None]  # format -> the package that it lacks here
+    exports: dict[str, str | None]  # format -> missing package, or None
 
 
-CHUNK = 1 << 20  # bytes of an upload at a time
+CHUNK = 1 << 20  # bytes of an upload read at a time
 
 
 class Change(Message, frozen=True, kw_only=True):
-    """Editable fields of a recording; omitted ones stay."""
+    """Editable fields of a recording; omitted ones are unchanged."""
 
     name: Annotated[RecordingName, Meta(min_length=1)] | None = None
     tags: Tags | None = None
@@ -59,7 +59,7 @@ class RecordingsContext(NamedTuple):
 
 
 def index(context: RecordingsContext, request: Request) -> Response:
-    """Return the recordings, and what the library can keep and export."""
+    """Return the recordings, whether the library can store more, and the export formats."""
     answer: RecordingsAnswer = {
         "recordings": context.library.entries(),
         "findings": context.library.findings,
@@ -76,11 +76,11 @@ def one(context: RecordingsContext, request: Request, recording_id: str) -> Resp
 
 
 def upload(context: RecordingsContext, request: Request) -> Response:
-    """Keep a `.kvtrace` file that is sent as the body."""
+    """Store a `.kvtrace` file sent as the body."""
     request.max_content_length = context.settings.max_recording_bytes
     size = request.content_length
     if size is None:
-        raise AppError("bad_request", "an upload says its length (Content-Length)")
+        raise AppError("bad_request", "an upload needs a Content-Length header")
     if size > context.settings.max_recording_bytes:
         raise _too_large(size, context.settings.max_recording_bytes)
     name, tags = _name_and_tags(request)
@@ -89,7 +89,7 @@ def upload(context: RecordingsContext, request: Request) -> Response:
         try:
             entry = context.library.take(Path(file.name), name, tags)
         except TraceFormatError as error:
-            raise AppError("bad_request", f"this is no recording: {error}") from error
+            raise AppError("bad_request", f"this is not a recording: {error}") from error
     response = json_answer(entry)
     response.status_code = 201
     response.headers["Location"] = f"recordings/{entry.id}"
@@ -97,11 +97,11 @@ def upload(context: RecordingsContext, request: Request) -> Response:
 
 
 def change(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """Another name, other tags or notes: a JSON body with those that change."""
+    """Change name, tags or notes: a JSON body with the changed ones."""
     try:
         given = msgspec.json.decode(request.get_data())
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
+        raise AppError("bad_request", f"the body is not JSON: {str(error)[:200]}") from error
     wanted = parse(given, Change)
     return json_answer(context.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
 
@@ -114,7 +114,7 @@ def delete(context: RecordingsContext, request: Request, recording_id: str) -> R
 
 
 def download(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """Return the file; ranges of it are answered as such."""
+    """Return the file; supports range requests."""
     entry = context.library.entry(recording_id)
     response = flask.send_file(
         context.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
@@ -125,7 +125,7 @@ def download(context: RecordingsContext, request: Request, recording_id: str) ->
 
 
 def export_for(context: RecordingsContext, request: Request, recording_id: str, to: str) -> Response:
-    """Return the output of `kvtheater trace export` as one file; of a growing recording, its current part."""
+    """Return the output of `kvtheater trace export` as one file; of a growing recording the current records."""
     entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
@@ -160,7 +160,7 @@ def blueprint(library: Library, playbacks: Playbacks, settings: ServerSettings) 
 
 
 def _receive(request: Request, file: IO[bytes], size: int) -> None:
-    """The request's body into the file, never more than a piece of it in memory."""
+    """Copy the request's body to the file in chunks."""
     received = 0
     try:
         while chunk := request.stream.read(min(CHUNK, size - received)):
@@ -176,7 +176,7 @@ def _receive(request: Request, file: IO[bytes], size: int) -> None:
 
 
 def _name_and_tags(request: Request) -> tuple[str, list[str]]:
-    """Return name and tags of an upload from its address: `name` (a file's name will do) and any number of `tag`."""
+    """Return name and tags of an upload from its URL: `name` (may be a file name) and any number of `tag`."""
     name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
     given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
     wanted = parse(given, Change)
@@ -184,7 +184,7 @@ def _name_and_tags(request: Request) -> tuple[str, list[str]]:
 
 
 def _attachment(entry: Entry, suffix: str) -> str:
-    """Return the header that gives a download the recording's name."""
+    """Return the Content-Disposition header with the recording's name."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.name).strip("-.") or entry.id
     return f"attachment; filename=\"{plain}{suffix}\"; filename*=UTF-8''{quote(entry.name + suffix, safe='')}"
 

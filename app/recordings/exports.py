@@ -1,4 +1,4 @@
-"""A recording as other programs read it: a timeline for Perfetto, tables as CSV or Parquet, as one file to download."""
+"""Exports of a recording as one file: a timeline for Perfetto, tables as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from engine.trace.observing import UNSAID
 Format = Literal["perfetto", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 SUFFIXES: dict[Format, str] = {"perfetto": ".perfetto.json", "csv": ".csv.zip", "parquet": ".parquet.zip"}
-IN_MEMORY = 8 << 20  # bytes of an export; a longer one goes to a file of the system
+IN_MEMORY = 8 << 20  # bytes; longer exports use a temporary file
 
 
 def unavailable() -> dict[Format, str]:
-    """Formats that this installation cannot write, and what they lack."""
+    """Return the formats that this installation cannot write, with the missing package."""
     return {} if find_spec("pyarrow") else {"parquet": "pyarrow"}
 
 
 def export(path: Path, to: Format) -> IO[bytes]:
-    """Return the export as a file at its beginning; the caller closes it.
+    """Return the export as a file positioned at its beginning; the caller closes it.
 
     Raises:
         ExportError: this installation cannot write it.
-        TraceFormatError: it is no trace. A damaged one is exported up to its damage.
+        TraceFormatError: it is not a trace. A damaged one is exported up to the damage.
     """
     if to in unavailable():
         raise ExportError("Parquet needs the pyarrow package: pip install 'kvtheater[parquet]'")
@@ -52,7 +52,7 @@ def export(path: Path, to: Format) -> IO[bytes]:
 
 
 def _zip(reader: TraceReader, write: Callable[[TraceReader, Path], None], to: IO[bytes]) -> None:
-    """Both tables in one file."""
+    """Write both tables to one zip file."""
     with (
         tempfile.TemporaryDirectory(prefix="kvtheater-") as folder,
         zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as both,

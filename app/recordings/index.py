@@ -1,5 +1,5 @@
-"""Index of the library: one row for each recording, in SQLite. Facts of a file can be read from the file again;
-only name, tags, notes and how the recording ended are nowhere else.
+"""Index of the library: one row per recording, in SQLite. Only name, tags, notes and how the recording ended are
+stored nowhere else; other fields can be read from the file again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 from app.session.answers import Ended
 from app.session.summary import Summary
 
-LOCK_SECONDS = 2.0  # for which another program's lock is waited for
+LOCK_SECONDS = 2.0  # timeout for another program's lock
 
 _TABLE = """
 create table if not exists recordings (
@@ -39,14 +39,14 @@ class Row(Struct, frozen=True, kw_only=True):
     """Recording of the library."""
 
     recording_id: str
-    file: str  # its name in the folder
+    file: str  # file name in the folder
     name: str
     tags: list[str] = []
     notes: str = ""
     added: str  # ISO 8601, UTC
     ended: Ended | None = None  # None: being recorded
-    ended_detail: str = ""  # a sentence for a person
-    file_stamp: str = ""  # size and time of the file that `summary` was read from
+    ended_detail: str = ""  # sentence for the user
+    file_stamp: str = ""  # size and time of the file when `summary` was read
     summary: Summary | None = None  # None while it is being recorded
 
 
@@ -54,7 +54,7 @@ _KINDS = get_type_hints(Row, include_extras=True)
 
 
 class Index:
-    """The rows, for any number of threads and processes.
+    """Rows, for any number of threads and processes.
 
     Raises:
         sqlite3.Error: the file is not a database, or cannot be written.
@@ -74,14 +74,14 @@ class Index:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still has the file that was opened: SQLite continues to use a deleted file."""
+        """Whether the opened file still exists at its path: SQLite continues to use a deleted file."""
         try:
             return _identity(self._path) == self._file
         except OSError:
             return False
 
     def rows(self) -> list[Row]:
-        """Return every row, the latest first."""
+        """Return every row, latest first."""
         return self._read("order by added desc, rowid desc")
 
     def row(self, recording_id: str) -> Row | None:
@@ -89,7 +89,7 @@ class Index:
         return next(iter(self._read("where recording_id = ?", recording_id)), None)
 
     def put(self, row: Row) -> None:
-        """Insert or replace."""
+        """Insert or replace a row."""
         values: dict[str, Any] = {
             **msgspec.structs.asdict(row),
             "file": _storable(row.file),
@@ -104,7 +104,7 @@ class Index:
             )
 
     def remove(self, recording_id: str) -> None:
-        """Forget it."""
+        """Delete a row."""
         with self._lock:
             self._database.execute("delete from recordings where recording_id = ?", [recording_id])
 
@@ -135,7 +135,7 @@ def _storable(file: str) -> str | bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """Return a row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
+    """Decode a row; an invalid column, or one of another version, does not invalidate the others."""
     if isinstance(values["file"], bytes):
         values["file"] = os.fsdecode(values["file"])
     read: dict[str, Any] = {}

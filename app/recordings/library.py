@@ -1,4 +1,4 @@
-"""The recordings of a server: its own folder with an index, and shelves of files that are only shown."""
+"""Recordings of a server: its own folder with an index, and shelves of read-only files."""
 
 from __future__ import annotations
 
@@ -33,25 +33,23 @@ DEFAULTS = ServerSettings()
 
 
 def open_library(settings: ServerSettings, shown: Iterable[Path] = ()) -> Library:
-    """Return the library in the server's data folder, with the recordings that come with the program and those in
-    `shown`.
-    """
+    """Return the library in the server's data folder, with the shipped recordings and those in `shown`."""
     folder = settings.data_dir / "recordings" if settings.data_dir else None
     shipped = Shelf("shipped", traces_in(static_dir() / "recordings"))
     return Library(folder, [Shelf("file", shown, shipped.ids), shipped], settings)
 
 
 class Library:
-    """Library of recordings to replay. Every method may be called from any thread.
+    """Library of recordings to replay. Thread-safe.
 
     Raises (every change):
-        AppError: `not_found`; `refused`, with the reason: there is no folder, the disk is full, it is being recorded.
+        AppError: `not_found`; `refused`, with the reason: no folder, a full disk, a recording in progress.
     """
 
     def __init__(self, folder: Path | None, shelves: Iterable[Shelf] = (), settings: ServerSettings = DEFAULTS) -> None:
-        """Repair folder and index. The folder is created with the first recording; None: nothing can be stored.
+        """Repair folder and index. The folder is created with the first recording; None: recordings cannot be stored.
 
-        `settings` bound the library's size.
+        `settings` limit the library's size.
         """
         self._folder = folder
         self._shelves = list(shelves)
@@ -61,7 +59,7 @@ class Library:
 
     @property
     def can_keep(self) -> bool:
-        """Whether there is a place for recordings."""
+        """Whether recordings can be stored."""
         return self._folder is not None
 
     @property
@@ -70,12 +68,12 @@ class Library:
         return self._rows.findings if self._rows else []
 
     def entries(self) -> list[Entry]:
-        """Return every recording: the library's, the latest first, then the shelves'."""
+        """Return every recording: the library's, latest first, then the shelves'."""
         own = [entry for row in (self._rows.all() if self._rows else []) if (entry := self._entry(row))]
         return own + [entry for shelf in self._shelves for entry in shelf.entries()]
 
     def first_shown(self) -> str | None:
-        """Return the id of the first file that was named when the server was started; None: none was."""
+        """Return the id of the first file given at the server's start, or None."""
         return next((found for shelf in self._shelves if shelf.source == "file" for found in shelf.ids), None)
 
     def entry(self, recording_id: str) -> Entry:
@@ -87,7 +85,7 @@ class Library:
         return found
 
     def path(self, recording_id: str) -> Path:
-        """Return where its file lies."""
+        """Return the path of a recording."""
         row = self._row(recording_id)
         if row is not None and self._folder is not None:
             path: Path | None = self._folder / row.file
@@ -98,17 +96,17 @@ class Library:
         return path
 
     def open(self, recording_id: str) -> TraceReader:
-        """Return the trace, for reading. A file that is known to be sound is not read through again."""
+        """Open a recording. A file known to be valid is not verified again."""
         sound = self.entry(recording_id).summary.damage is None
         try:
             reader = TraceReader(self.path(recording_id), verify=not sound)
-            initial_state(reader.header)  # or no page could draw its pool
+            initial_state(reader.header)  # raises if the page cannot draw its pool
         except (OSError, TraceFormatError, TraceStateError) as error:
             raise refuse("refused", "recording.unopened", error=error) from error
         return reader
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
-        """Begin to record a run: its records so far, then each new one."""
+        """Start recording a run: its records so far, then each new one."""
         folder, rows, quota = self._place()
         recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
@@ -127,9 +125,7 @@ class Library:
 
     @contextlib.contextmanager
     def incoming(self, size: int) -> Iterator[IO[bytes]]:
-        """Yield a file of the folder to write an upload of `size` bytes into; gone afterwards unless `take` has
-        taken it.
-        """
+        """Yield a file in the folder for an upload of `size` bytes, deleted afterwards unless `take` is called."""
         folder, _, quota = self._place()
         with _one_sentence("recording.file"):
             path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
@@ -141,7 +137,7 @@ class Library:
                     path.unlink(missing_ok=True)
 
     def take(self, received: Path, name: str, tags: list[str]) -> Entry:
-        """Make a received file one of the library's, under the name that it has."""
+        """Add a received file to the library."""
         _, rows, _ = self._place()
         summary = summarize(received)
         recording_id, path = received.stem, received.with_suffix(SUFFIX)
@@ -166,7 +162,7 @@ class Library:
     def change(
         self, recording_id: str, name: str | None = None, tags: list[str] | None = None, notes: str | None = None
     ) -> Entry:
-        """Give it another name, other tags or notes; None leaves them."""
+        """Change name, tags or notes; None leaves them unchanged."""
         row = self._own(recording_id)
         given = {"name": name, "tags": tags, "notes": notes}
         with _one_sentence("recording.change"):
@@ -188,14 +184,14 @@ class Library:
             rows.remove(recording_id)
 
     def close(self) -> None:
-        """End the recordings under way and close the index."""
+        """End running recordings and close the index."""
         for recorder in list(self._recorders.values()):
             recorder.end("closed", "the server was closed")
         if self._rows:
             self._rows.close()
 
     def _place(self) -> tuple[Path, Rows, Quota]:
-        """Folder, rows and quota; the folder is made when it is first needed, and when it is gone."""
+        """Return folder, rows and quota; creates the folder if it is missing."""
         if self._folder is None or self._rows is None or self._quota is None:
             raise refuse("refused", "recording.no_folder")
         with _one_sentence("recordings.no_write"):
@@ -203,7 +199,7 @@ class Library:
         return self._folder, self._rows, self._quota
 
     def _recorded(self, recorder: Recorder) -> None:
-        """A recording has ended: its row says how, and what the file has."""
+        """Update the row of a recording that has ended."""
         assert self._rows and self._quota
         self._recorders.pop(recorder.recording_id, None)
         self._quota.release(recorder.path.name)
@@ -211,7 +207,7 @@ class Library:
         if row is None:
             return
         ended = replace(row, ended=recorder.ended, ended_detail=recorder.ended_detail)
-        with contextlib.suppress(OSError, TraceFormatError):  # the file is gone: it is read when it is back
+        with contextlib.suppress(OSError, TraceFormatError):  # a missing file is read when it is back
             stamp = file_stamp(recorder.path)
             with TraceReader(recorder.path, verify=False) as reader:
                 ended = replace(ended, file_stamp=stamp, summary=summary_of(reader))
@@ -232,7 +228,7 @@ class Library:
         return next((entry for shelf in self._shelves if (entry := shelf.entry(recording_id))), None)
 
     def _entry(self, row: Row) -> Entry | None:
-        """None: its file is gone or cannot be read."""
+        """Return the entry of a row; None: its file is missing or unreadable."""
         try:
             summary = self._summary(row)
         except (OSError, TraceFormatError, ValueError):
@@ -253,7 +249,7 @@ class Library:
     def _summary(self, row: Row) -> Summary:
         assert self._folder and self._rows
         path = self._folder / row.file
-        if row.ended is None:  # growing: here, or in another process
+        if row.ended is None:  # being recorded, here or in another process
             with TraceReader(path, verify=False) as reader:
                 return summary_of(reader)
         stamp = file_stamp(path)
@@ -266,7 +262,7 @@ class Library:
 
 @contextlib.contextmanager
 def _one_sentence(key: str) -> Iterator[None]:
-    """Convert a full disk or a locked index into the refusal of that key."""
+    """Convert a full disk or a locked index to the refusal `key`."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A recording on stage: joined and read like a session, but it takes no commands."""
+"""Opened recording: joined and read like a session, without commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.session.closing import Closing
 from app.session.log_session import LogSession
 from app.session.run import OpenLog
 
-MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
+MAX_OPEN = 16  # open recordings without viewers; beyond, the least recently used is closed
 PREFIX = "rec-"
 
 
@@ -23,7 +23,7 @@ class Playback(LogSession):
     """Open recording and its viewers. Its epoch is always 0."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
-        """Raises AppError: there is no such recording, or it cannot be opened."""
+        """Raises AppError: no such recording, or it cannot be opened."""
         self._library = library
         reader = library.open(recording_id)
         self._num_bytes = reader.num_bytes
@@ -36,25 +36,25 @@ class Playback(LogSession):
 
     @property
     def has_grown(self) -> bool:
-        """It is still being recorded: the file has more than was here when it was opened."""
+        """Return whether the file has grown since it was opened: it is still being recorded."""
         return self.run.log.num_bytes != self._num_bytes
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[JoinedRecording, Callable[[], None]]:
-        """Join as any log's, with the recording's entry; a large recording sends no records to any client."""
+        """Join like any log, with the recording's entry; records of a large recording are not sent."""
         self.last_used = time.monotonic()
         answer, begin = super().join(sid, first, epoch, captures, windows=True)
         return {**answer, "recording": plain(self._library.entry(self.session_id))}, begin
 
     def leave(self, sid: str) -> bool:
-        """Return whether `sid` was a viewer; it is none now."""
+        """Remove a viewer; return whether `sid` was one."""
         self.last_used = time.monotonic()
         return super().leave(sid)
 
 
 class Playbacks:
-    """The recordings that are open, by id."""
+    """Open recordings by id."""
 
     what = said("what.recording")
 
@@ -67,10 +67,10 @@ class Playbacks:
         return session_id.startswith(PREFIX)
 
     def get(self, recording_id: str) -> Playback:
-        """Return the recording, opened when it is not.
+        """Return a recording, opening it if necessary.
 
         Raises:
-            AppError: `not_found`, `refused` when its file cannot be read.
+            AppError: `not_found`; `refused`: its file cannot be read.
         """
         with self._lock:
             found = self._open.get(recording_id)
@@ -83,12 +83,12 @@ class Playbacks:
             return found
 
     def forget_viewer(self, sid: str) -> None:
-        """A client is gone."""
+        """Remove a disconnected client."""
         for playback in list(self._open.values()):
             playback.leave(sid)
 
     def drop(self, recording_id: str, why: Closing) -> None:
-        """Close a recording whose file goes away."""
+        """Close a recording whose file is deleted."""
         with self._lock:
             found = self._open.pop(recording_id, None)
         if found:

@@ -1,4 +1,4 @@
-"""How much a folder of recordings may hold: a number of files and of bytes, those under way included."""
+"""Quota of a folder of recordings: number of files and bytes, including those being written."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from app.ground.settings import MIB
 from app.recordings.repair import UPLOAD_SUFFIX
 from app.recordings.shelf import SUFFIX
 
-AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each record is the folder looked through
+AHEAD = 16 * MIB  # bytes that a growing recording claims at once, to scan the folder rarely
 
 
 class Quota:
-    """Room in the folder: a writer claims its file's size first; the folder itself shows the current usage.
+    """Quota of the folder: a writer claims its file's size first; the folder itself gives the current usage.
 
-    A file is known by its name without the suffix: one that is renamed when it is complete is the same file throughout.
+    A file is identified by its name without the suffix, so it may be renamed when complete.
     """
 
     def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
         self._folder, self._max_files, self._max_bytes = folder, max_files, max_bytes
-        self._claims: dict[str, int] = {}  # bytes promised, by file
+        self._claims: dict[str, int] = {}  # claimed bytes by file
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def claimed(self, name: str, size: int) -> Iterator[None]:
-        """Room for a file of `size` bytes, until the `with` ends.
+        """Claim `size` bytes for a file within the context.
 
         Raises:
-            AppError: `refused`: there is none.
+            AppError: `refused`: the quota is exhausted.
         """
         self.claim(name, size)
         try:
@@ -40,10 +40,10 @@ class Quota:
             self.release(name)
 
     def claim(self, name: str, size: int) -> None:
-        """Room for a file of `size` bytes until it is released; a larger claim replaces one under the same name.
+        """Claim `size` bytes for a file until `release`; a larger claim replaces one of the same name.
 
         Raises:
-            AppError: `refused`: there is none.
+            AppError: `refused`: the quota is exhausted.
         """
         key = Path(name).stem
         with self._lock:
@@ -58,19 +58,19 @@ class Quota:
             self._claims[key] = size
 
     def grow(self, name: str, size: int) -> None:
-        """See that the claim covers `size` bytes.
+        """Extend the claim to cover `size` bytes.
 
         Raises:
-            AppError: `refused`: it does not, and there is no more.
+            AppError: `refused`: the quota is exhausted.
         """
         if size > self._claims.get(Path(name).stem, 0):
             try:
                 self.claim(name, size + AHEAD)
             except AppError:
-                self.claim(name, size)  # the last bit
+                self.claim(name, size)  # without AHEAD
 
     def release(self, name: str) -> None:
-        """It is written, or will not be; from now on the folder says what it takes."""
+        """End the claim: the file is written, or will not be."""
         with self._lock:
             self._claims.pop(Path(name).stem, None)
 

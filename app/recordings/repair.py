@@ -1,4 +1,4 @@
-"""Folder and index are made to agree, at start and after either was lost; each finding is one sentence."""
+"""Repair of folder and index, at start and after either was lost; each finding is one sentence."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Something that was wrong, and what was done about it."""
+    """Inconsistency, and its repair."""
 
     kind: Literal[
         "index_rebuilt",
-        "index_unavailable",  # now; the others are of when the folder was last put right
-        "folder_gone",  # likewise
+        "index_unavailable",  # current state; the others are from the last repair
+        "folder_gone",  # current state
         "interrupted",
         "adopted",
         "missing",
@@ -47,9 +47,9 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
     try:
         return Index(path), []
     except sqlite3.DatabaseError as error:
-        strange = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR  # other tables than ours
+        strange = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR  # unknown tables
         if isinstance(error, sqlite3.OperationalError) and not strange:
-            raise  # locked, or a disk that cannot be written: no damage
+            raise  # locked, or a read-only disk: not damage
         aside = _unused(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
         path.rename(aside)
         with contextlib.suppress(OSError):  # SQLite would replay it into the new index
@@ -59,7 +59,7 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
 
 
 def _unused(path: Path) -> Path:
-    """Return the path, or it with a number behind: of two within a second neither is lost."""
+    """Return an unused path, with a number appended if necessary."""
     count, free = 1, path
     while free.exists():
         count += 1
@@ -68,14 +68,14 @@ def _unused(path: Path) -> Path:
 
 
 def repair(folder: Path, index: Index, now: str) -> list[Finding]:
-    """Make the index agree with the folder."""
+    """Make the index consistent with the folder."""
     findings: list[Finding] = []
     rows = {row.file: row for row in index.rows()}
     for path in traces_in(folder):
         row = rows.pop(path.name, None)
         try:
             found = _adopt(path, now) if row is None else _look_after(path, row)
-        except Exception as error:  # whatever a file holds, the others are shown
+        except Exception as error:  # an invalid file must not hide the others
             if not isinstance(error, OSError | TraceFormatError):
                 logger.exception("%s", readable(path.name))
             message = f"{readable(path.name)} is left alone: {readable(str(error))}"
@@ -90,13 +90,13 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
         findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
     for path in sorted(folder.glob(f"*{UPLOAD_SUFFIX}")):
         if _nobody_writes(path, path.unlink):
-            message = f"an upload that had not come to its end was removed ({readable(path.name)})"
+            message = f"an incomplete upload was removed ({readable(path.name)})"
             findings.append(Finding(kind="upload_removed", recording=None, message=message))
     return findings
 
 
 def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
-    """Adopt a file that has no row."""
+    """Create a row for a file without one."""
     summary = summarize(path)
     row = Row(
         recording_id=recording_id(path.stem),
@@ -114,7 +114,7 @@ def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
 
 
 def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
-    """Check a file that has a row: was its recording interrupted, has it changed?"""
+    """Check a file with a row for an interrupted recording and for changes."""
     if row.ended is None:
         done: list[tuple[Row, Finding]] = []
         _nobody_writes(path, lambda: done.append(_interrupted(path, row)))
@@ -131,7 +131,7 @@ def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
 
 
 def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
-    """Repair a recording whose server was killed: the torn last record is cut off, so that the file is sound."""
+    """Repair a recording whose server was killed: truncate the incomplete last record."""
     with TraceReader(path) as reader:
         end, size = reader.whole_end, reader.num_bytes
     if end < size:
@@ -146,7 +146,7 @@ def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
 
 
 def _nobody_writes(path: Path, do: Callable[[], object]) -> bool:
-    """Do it unless another process has the file locked, recording or receiving it; whether it was done."""
+    """Call `do` unless another process has locked the file for writing; return whether it was called."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         do()

@@ -1,7 +1,7 @@
-"""Rows of a library, preserved when its folder or index is lost while the server runs.
+"""Rows of a library, preserved in memory when its folder or index is lost.
 
-The rows last read or written are cached in memory. While the index is locked, damaged or gone, these are shown, and the
-ends of recordings are buffered until they can be written. A restored or recreated index gets the rows it lacks.
+While the index is locked, damaged or missing, the cached rows are shown, and ends of recordings are buffered. A
+restored or recreated index gets the rows it lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.recordings.index import Index, Row
 from app.recordings.repair import Finding, open_index, repair
 
 INDEX_FILE = "index.sqlite"
-RETRY_SECONDS = 1.0  # for which a lock is believed: not every request waits for it
+RETRY_SECONDS = 1.0  # time before a locked index is tried again, so that not every request waits
 MAX_FINDINGS = 100  # the latest
 
 Unusable = (sqlite3.Error, OSError)
@@ -30,21 +30,21 @@ logger = logging.getLogger(__name__)
 
 
 class Rows:
-    """Every method may be called from any thread.
+    """Cached rows. Thread-safe.
 
-    Raises (what changes something):
-        sqlite3.Error, OSError: it cannot be written.
+    Raises (every change):
+        sqlite3.Error, OSError: the index cannot be written.
     """
 
     def __init__(self, folder: Path, now: Callable[[], str]) -> None:
-        """Puts folder and index right where the folder is there. `now`: the time as rows have it."""
+        """Repair folder and index if the folder exists. `now`: returns the time in the rows' format."""
         self._folder, self._now = folder, now
         self._index: Index | None = None
-        self._known: dict[str, Row] = {}  # as last read or written, the latest first
+        self._known: dict[str, Row] = {}  # as last read or written, latest first
         self._unsaved: dict[str, Row] = {}  # rows that could not be written
         self._findings: list[Finding] = []
         self._fault: Finding | None = None
-        self._error: Exception | None = None  # behind the fault
+        self._error: Exception | None = None  # cause of the current failure
         self._retry_at = 0.0
         self._lock = threading.RLock()
         self.all()
@@ -55,14 +55,14 @@ class Rows:
         return self._findings + ([self._fault] if self._fault else [])
 
     def all(self) -> list[Row]:
-        """Return every row, the latest first."""
+        """Return every row, latest first."""
         with self._lock:
             if self._index is not None or self._folder.is_dir():
                 try:
                     self._known = {row.recording_id: row for row in self._use(Index.rows)}
                     self._save()
                 except Unusable:
-                    pass  # the fault says so
+                    pass  # reported by `findings`
             return [self._unsaved.get(row.recording_id, row) for row in self._known.values()]
 
     def get(self, recording_id: str) -> Row | None:
@@ -77,7 +77,7 @@ class Rows:
                 return known
 
     def put(self, row: Row, must: bool = True) -> None:
-        """Insert or replace; without `must` it is buffered in memory while the index cannot be written."""
+        """Insert or replace a row; without `must` it is buffered while the index cannot be written."""
         with self._lock:
             try:
                 self._use(lambda index: index.put(row))
@@ -92,14 +92,14 @@ class Rows:
                 self._known = {row.recording_id: row, **self._known}
 
     def remove(self, recording_id: str) -> None:
-        """Forget it."""
+        """Delete a row."""
         with self._lock:
             self._use(lambda index: index.remove(recording_id))
             self._known.pop(recording_id, None)
             self._unsaved.pop(recording_id, None)
 
     def place(self) -> None:
-        """Make the folder if there is none, and see that the index can be read."""
+        """Create the folder if it is missing, and check the index."""
         with self._lock:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._use(Index.rows)
@@ -112,7 +112,7 @@ class Rows:
                 self._index = None
 
     def _save(self) -> None:
-        """Write what could not be written before."""
+        """Write the buffered rows."""
         for row in list(self._unsaved.values()):
             self.put(row, must=False)
 
@@ -138,7 +138,7 @@ class Rows:
         return found
 
     def _open(self) -> None:
-        """Open the index and repair it: it gets the rows it lacks, then folder and index are made to agree."""
+        """Open the index, add the rows it lacks, and repair folder and index."""
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -148,7 +148,7 @@ class Rows:
         try:
             found = {row.recording_id for row in index.rows()}
             lacking = [row for row in self._known.values() if row.recording_id not in found]
-            for row in reversed(lacking):  # so that the latest is so again
+            for row in reversed(lacking):  # so that the latest is inserted last
                 index.put(row)
             if lacking and not findings:
                 message = f"the index had lost {len(lacking)} of its recordings: they were put back"
@@ -184,5 +184,5 @@ class Rows:
 
 
 def _code(error: Exception) -> int:
-    """SQLite's primary result code; 0: it did not come to SQLite."""
+    """Return SQLite's primary result code; 0 for other errors."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,7 +1,7 @@
-"""Trace files that are only shown: those that come with the program, and those given on the command line.
+"""Read-only trace files: shipped ones, and those given on the command line.
 
-A shipped `NAME.kvtrace` has a `NAME.json` beside it: `title` and `text` in both languages, `tags`, and `command`, the
-command line that made it.
+A shipped `NAME.kvtrace` has a `NAME.json` with `title` and `text` in both languages, `tags`, and `command`, the command
+line that recorded it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Entry(Struct, frozen=True, kw_only=True):
     id: str
     source: RecordingSource  # library: stored by this server; shipped: part of the program; file: on the command line
     name: str
-    title: Translated | None = None  # a shipped one's
-    text: Translated | None = None  # what there is to see in it
-    command: str | None = None  # that made it
+    title: Translated | None = None  # of a shipped one
+    text: Translated | None = None  # description of a shipped one
+    command: str | None = None  # command that recorded it
     tags: list[str] = []
     notes: str = ""
     added: str = ""
     ended: Ended | None = None  # None: being recorded, or not recorded here
     ended_detail: str = ""
-    recording: bool = False  # it grows
+    recording: bool = False  # being recorded
     summary: Summary
 
 
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Description of a shipped recording, beside its file."""
+    """Description of a shipped recording."""
 
     title: Translated
     text: Translated
@@ -59,29 +59,29 @@ class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Shelf:
-    """Some trace files, each opened when it is first listed."""
+    """Read-only trace files, each opened when first listed."""
 
     def __init__(self, source: RecordingSource, files: Iterable[Path], taken: Collection[str] = ()) -> None:
-        """`taken`: ids that other shelves have. Files of one name, or of such an id, are called after their folders."""
+        """`taken`: ids of other shelves. Files with equal names or such ids are named after their folders."""
         self.source = source
         files = list(dict.fromkeys(files))
         named = Counter(recording_id(path.stem) for path in files) + Counter(taken)
         self._alike = {path for path in files if named[recording_id(path.stem)] > 1}
         self._files = {recording_id(str(path) if path in self._alike else path.stem): path for path in files}
-        self._read: dict[str, tuple[str, Summary]] = {}  # by id: the file as it was when it was read
+        self._read: dict[str, tuple[str, Summary]] = {}  # by id: stamp of the file, and its summary
         self._lock = threading.Lock()
 
     @property
     def ids(self) -> list[str]:
-        """Ids of all files, in their order."""
+        """Ids of all files in order."""
         return list(self._files)
 
     def path(self, wanted: str) -> Path | None:
-        """Return where the recording lies; None when it is not here."""
+        """Return the path of a recording, or None."""
         return self._files.get(wanted)
 
     def entries(self) -> list[Entry]:
-        """Return all that can be read."""
+        """Return the entries of all readable files."""
         return [entry for found in self._files if (entry := self.entry(found))]
 
     def entry(self, wanted: str) -> Entry | None:
@@ -124,7 +124,7 @@ def traces_in(folder: Path) -> list[Path]:
 
 
 def recording_id(stem: str) -> str:
-    """Return the id of a file found under this name: the same at every start."""
+    """Return the id of a file, stable across restarts."""
     if re.fullmatch(r"rec-[a-z0-9-]{1,50}", stem):
         return stem
     if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
@@ -133,12 +133,12 @@ def recording_id(stem: str) -> str:
 
 
 def readable(name: str) -> str:
-    """Return a file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
+    """Return a file's name as text, with bytes that are not UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
 def file_stamp(path: Path) -> str:
-    """Changes when the file does."""
+    """Return a value that changes when the file does."""
     found = path.stat()
     return f"{found.st_size}:{found.st_mtime_ns}"
 

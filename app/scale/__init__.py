@@ -1,1 +1,1 @@
-"""The page /scale: sizes, roofline, queues, steps and placement by formulas."""
+"""Page /scale: sizes, roofline, queues, steps and placement by formulas."""

@@ -1,6 +1,4 @@
-"""Bounds of the numbers that the page /scale asks for: its number fields state them, its links are held to them, and
-the endpoints refuse what is out of them.
-"""
+"""Bounds of the numeric parameters of /scale, for its number fields, its links and its endpoints."""
 
 from __future__ import annotations
 
@@ -8,13 +6,13 @@ from msgspec import Struct
 
 from engine.accounting.size import AT_LEAST_ONE, Load
 
-MOST = 1 << 40  # of a count: more is a slip of the hand
+MOST = 1 << 40  # of a count
 MAX_BATCH, MAX_CONTEXT = 4096, 131_072
 MAX_PROMPT = 1 << 20
 
 
 class Bounds(Struct, frozen=True, omit_defaults=True):
-    """At least `min`, more than `over`, at most `max`; `whole`: no fraction. The page has it by the same names."""
+    """At least `min`, more than `over`, at most `max`; `whole`: integer. The page uses the same names."""
 
     min: float | None = None
     over: float | None = None
@@ -50,7 +48,7 @@ PLACEMENT = {
     "node_gpus": _counts(1, 8),
     "network": Bounds(0.01, max=10_000),
     "rate": Bounds(0.001, max=1e5),
-    "prompt_tokens": _counts(1, 8192),  # a model's positions bound it further
+    "prompt_tokens": _counts(1, 8192),  # also bounded by the model's positions
     "output_tokens": _counts(2, 4096),
     "ttft": Bounds(0.001, max=1000),
     "tpot": Bounds(0.0001, max=100),

@@ -1,4 +1,4 @@
-"""Errors of predicted step times and their sources: measured layers on cards, or a record of this machine."""
+"""Errors of predicted step times and their sources: layers measured on GPUs, or a record of this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.trace.records import Phase
 
 
 class ErrorSource(TypedDict):
-    """Whose the errors are: steps of a benchmark's record on a processor, or layers on this card, or on other cards."""
+    """Source of the errors: steps of a benchmark record on a CPU, layers measured on this GPU, or on other GPUs."""
 
     kind: Literal["record", "card", "cards"]
     on: str
 
 
 class MeasuredOn(NamedTuple):
-    """Layers of a card, or where it has none those of all others. `on`: their names."""
+    """Measured layers of a GPU, or of all others if it has none. `on`: names of the GPUs."""
 
     layers: list[MeasuredLayer]
     on: str
@@ -28,7 +28,7 @@ class MeasuredOn(NamedTuple):
 
 
 def measured_on(card: GpuPreset, known: Presets) -> MeasuredOn | None:
-    """None: no layer was measured on any card."""
+    """Return the measured layers for a GPU, or None if there are none."""
     own = measured_layers(card, known)
     cards = [card] if own else known.timed_gpus
     layers = own or [layer for other in cards for layer in measured_layers(other, known)]
@@ -38,7 +38,7 @@ def measured_on(card: GpuPreset, known: Presets) -> MeasuredOn | None:
 def errors_of(
     measured: MeasuredOn | None, step_time: Record | None
 ) -> tuple[dict[Phase, PredictionError | None], ErrorSource | None]:
-    """By phase, and whose they are: the card's, or without one this machine's as the record of `step-time` has them."""
+    """Return the errors by phase and their source: the GPU's layers, or the `step-time` record of this machine."""
     phases: tuple[Phase, ...] = ("prefill", "decode")
     if measured is not None:
         source: ErrorSource = {"kind": "card" if measured.is_own else "cards", "on": measured.on}
@@ -55,7 +55,7 @@ def reached_roofs(
     """Return the roofs with the lowest and the highest ridges that were reached; None if not measured."""
     factors = ridge_factors(measured.layers) if measured else None
     decode, prefill = errors["decode"], errors["prefill"]
-    if factors is None and decode and prefill:  # bandwidth's error is decode's, operations' that of prefill
+    if factors is None and decode and prefill:  # decode has the bandwidth's error, prefill that of operations
         factors = decode.least / prefill.most, decode.most / prefill.least
     if factors is None:
         return None

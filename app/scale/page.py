@@ -1,7 +1,7 @@
-"""Page /scale and the endpoints of its sections: models, GPUs and loads that this machine does not have.
+"""Page /scale and the endpoints of its sections: models, GPUs and loads beyond this machine.
 
-A section is a folder of `static/js/scale/sections/`, and its endpoint a row of `ROUTES`: the parameters are in the
-address, and all numbers of the answer are computed here.
+A section is a folder of `static/js/scale/sections/`, with an endpoint in `ROUTES`: parameters are in the URL, and all
+numbers are computed here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from app.scale.queues import queues
 from app.scale.size import own_presets, size, size_of_config
 from engine.simulate.distserve import paper
 
-_computing = threading.Lock()  # some seconds of one core, computed once
+_computing = threading.Lock()  # takes some seconds of one core, once
 
 
 def papers_figures(context: object, request: Request) -> Response:
-    """Return all four figures; they have no parameters."""
+    """Return the four figures of the paper; no parameters."""
     with _computing:
         return json_answer(paper())
 
@@ -41,7 +41,7 @@ class ScaleContext(NamedTuple):
 
     @property
     def own(self) -> list[Path]:
-        """Their files, looked for at each request: one that is written now is there at the next."""
+        """Files of a user's own presets, listed at each request."""
         return own_presets(self.data_dir, self.presets)
 
 
@@ -56,17 +56,17 @@ def sizes_of_config(context: ScaleContext, request: Request) -> Response:
 
 
 def queueing(context: ScaleContext, request: Request) -> Response:
-    """Return requests that wait, over the rate."""
+    """Return TTFT over the request rate."""
     return queues(context.own, request)
 
 
 def placements(context: ScaleContext, request: Request) -> Response:
-    """Return how many GPUs serve a demand."""
+    """Return the placements for a demand."""
     return placement(context.own, request)
 
 
 def tried(context: ScaleContext, request: Request) -> Response:
-    """Return a placement, simulated."""
+    """Return the result of a simulated placement."""
     return tried_route(context.own, request)
 
 
@@ -92,5 +92,5 @@ ROUTES = [
 
 
 def blueprint(data_dir: Path | None = None, presets: Path | None = None) -> flask.Blueprint:
-    """`/scale` and the endpoints under /api/scale; `data_dir`, `presets`: where a user's own figures lie."""
+    """Return `/scale` and the endpoints under /api/scale; `data_dir`, `presets`: paths of a user's own presets."""
     return routing.blueprint("scale", "", ScaleContext(data_dir, presets), ROUTES)

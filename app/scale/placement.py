@@ -1,6 +1,6 @@
-"""The section "Placement" of the page /scale: how many GPUs serve a demand, apart or together, and whether they do.
+"""Section "Placement" of /scale: GPUs for a demand, with prefill and decode apart or together, and their simulation.
 
-Everything that the page says of it is computed by `engine.simulate`.
+All numbers are computed by `engine.simulate`.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from engine.trace.applications import TABLE
 Preset = TypeVar("Preset", ModelPreset, GpuPreset)
 Way = Literal["apart", "on_one_node", "together"]
 SOURCE = "DistServe, arXiv 2401.09670 v3"
-REQUESTS = 300  # of a trial
-MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
+REQUESTS = 300  # of a simulation
+MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # total tokens of a simulation: a few seconds on one core
 MAX_INSTANCES = 16
-trying = threading.Lock()  # one trial at a time: it takes a core
+trying = threading.Lock()  # one simulation at a time: it takes a core
 
 
 class Found(TypedDict):
-    """Result of one of the three ways."""
+    """Placement of one of the three kinds."""
 
     way: Way
     placement: Placement | None
-    numbers: list[Derived]  # its figures, each with its formula
+    numbers: list[Derived]  # its numbers with formulas
     refused: dict[str, str] | None  # why there is none, by language
 
 
 class PlacementAnswer(TypedDict):
-    """/api/scale/placement."""
+    """Response of /api/scale/placement."""
 
     models: list[ListOption]
     gpus: list[ListOption]
     asked: Demand
     ways: list[Found]
     source: str
-    times_source: str  # of the layers'
+    times_source: str  # source of the layer times
 
 
 class TriedAnswer(TypedDict):
-    """/api/scale/tried: a placement, simulated."""
+    """Response of /api/scale/tried: a simulated placement."""
 
     way: Way
     tried: Tried
 
 
 class Wanted(TypedDict):
-    """Parameters of the address."""
+    """Parameters of the URL."""
 
     cards: tuple[Card, Card]  # for prefill and for decode
     nodes: Nodes
@@ -69,10 +69,10 @@ class Wanted(TypedDict):
 
 
 def answer(query: Query, known: Presets | None = None) -> PlacementAnswer:
-    """Return the three ways for these settings.
+    """Return the three placements for these settings.
 
     Raises:
-        AppError: a setting cannot be.
+        AppError: an invalid setting.
     """
     known = known or presets()
     wanted = read(query, known)
@@ -87,10 +87,10 @@ def answer(query: Query, known: Presets | None = None) -> PlacementAnswer:
 
 
 def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
-    """Return a placement of these settings, with requests served on it by the engine's scheduler.
+    """Return a placement of these settings, simulated with the engine's scheduler.
 
     Raises:
-        AppError: a setting cannot be, or it cannot be tried.
+        AppError: an invalid setting, or the placement cannot be simulated.
     """
     wanted = read(query, known or presets())
     way: Way = next((one for one in _WAYS if one == query.get("way")), "apart")
@@ -111,10 +111,10 @@ def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
 
 
 def read(query: Query, known: Presets) -> Wanted:
-    """Return the settings of an address.
+    """Parse the settings of a URL.
 
     Raises:
-        AppError: one of them cannot be.
+        AppError: an invalid setting.
     """
     chat, gpus = TABLE[0], known.timed_gpus
     model = _one("model", query, known.timed_models)
@@ -165,10 +165,10 @@ def _one(name: str, query: Query, known: list[Preset]) -> Preset:
 
 
 def placement(own: Sequence[Path], request: Request) -> Response:
-    """Return the three ways for the settings in the address."""
+    """Return the three placements for the settings in the URL."""
     return json_answer(answer(request.args, known_of(own)))
 
 
 def tried_route(own: Sequence[Path], request: Request) -> Response:
-    """Return one placement, simulated."""
+    """Return one simulated placement."""
     return json_answer(tried_answer(request.args, known_of(own)))

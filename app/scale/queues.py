@@ -1,6 +1,6 @@
-"""The section "Queues" of the page /scale: one GPU, several in stages, several that split, over the rate of requests.
+"""Section "Queues" of /scale: one GPU, pipeline and tensor parallelism, over the request rate.
 
-Everything that the page says of it is computed here, by `engine.simulate`.
+All numbers are computed by `engine.simulate`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from engine.simulate.split_speedup import split_speedup
 from engine.trace.applications import TABLE, Application
 
 POINTS = 80  # of a curve
-NEAREST = 0.99  # of the load at which the queue grows without end, where a curve stops
+NEAREST = 0.99  # end of a curve, as a share of the load at which the queue becomes unstable
 DEGREES = [1, 2, 4, 8]
 MODEL, CARD, LINK, PROMPT_TOKENS = "opt-66b", "a100-80gb", "nvlink-3", 512  # DistServe's figure 4: K of a prefill
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 
 
 class CurvePoint(TypedDict):
-    """A mean time to first token. `load`: R · D."""
+    """Mean time to first token. `load`: R · D."""
 
     load: float
-    rate: float  # requests a second
+    rate: float  # requests per second
     seconds: float
 
 
@@ -42,20 +42,20 @@ class Line(TypedDict):
 
     arrangement: Arrangement
     gpus: int
-    most_load: float  # R · D must stay below it
+    most_load: float  # upper bound of R · D
     ttft: Derived | None  # at the given rate
     refused: dict[str, str] | None  # why there is none, by language
     curve: list[CurvePoint]
 
 
 class ArrangementRate(TypedDict):
-    """Rate that an arrangement on both sides serves within an application's objectives. Requests per second."""
+    """Rates of an arrangement within an application's objectives, in requests per second."""
 
     arrangement: Arrangement
     gpus: int  # of each side
-    prefill: float  # up to which the share has its first token in time
+    prefill: float  # highest rate at which the share has its first token in time
     decode: float  # 0: a step takes longer than the application allows
-    per_gpu: float  # of both sides together: the slower limits
+    per_gpu: float  # goodput per GPU: the slower side limits
 
 
 class ApplicationRow(TypedDict):
@@ -66,14 +66,14 @@ class ApplicationRow(TypedDict):
 
 
 class CrossingPoint(TypedDict):
-    """Where stages become faster than splitting."""
+    """Load above which inter is faster than intra."""
 
     load: float
     rate: float
 
 
 class Split(TypedDict):
-    """K of a model, a card, a link and a length, derived; `refused`: why there is none, by language."""
+    """Speed-up K for a model, GPU, link and length; `refused`: why there is none, by language."""
 
     models: list[ListOption]
     gpus: list[ListOption]
@@ -83,11 +83,11 @@ class Split(TypedDict):
 
 
 class QueuesAnswer(TypedDict):
-    """/api/scale/queues."""
+    """Response of /api/scale/queues."""
 
     asked: dict[str, float]
     lines: list[Line]
-    crossing: CrossingPoint | None  # None: splitting is always faster
+    crossing: CrossingPoint | None  # None: intra is always faster
     decode: list[Degree]
     applications: list[ApplicationRow]
     split: Split
@@ -98,7 +98,7 @@ def answer(query: Query, known: Presets | None = None) -> QueuesAnswer:
     """Return all curves and tables for these settings.
 
     Raises:
-        AppError: one of them cannot be.
+        AppError: an invalid setting.
     """
     rate = real(query, "rate", 2.0, QUEUES["rate"])
     gpus = whole(query, "gpus", 2, QUEUES["gpus"])
@@ -224,5 +224,5 @@ def _served(
 
 
 def queues(own: Sequence[Path], request: Request) -> Response:
-    """Curves, decode over degrees and applications for the settings in the address."""
+    """Return curves, decode over degrees and applications for the settings in the URL."""
     return json_answer(answer(request.args, known_of(own)))

@@ -1,4 +1,4 @@
-"""Numbers in the address of what the page /scale asks for, each within its range, or a sentence."""
+"""Parsing of numeric URL parameters of /scale with range checks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MAX_VALUES = 12  # of a list
 
 
 class ListOption(TypedDict):
-    """Option of a list that a section offers."""
+    """Option of a list of a section."""
 
     id: str
     name: str
 
 
 def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
-    """Return the error for an impossible input, in a sentence of every language."""
+    """Return the error of an impossible input, with a sentence per language."""
     return refused(impossible(key, **values), code)
 
 
 def refused(error: ValueError, code: Code = "refused") -> AppError:
-    """Return the error of another part, in all languages that it has."""
+    """Convert an error of another package, in all its languages."""
     return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
 
 
@@ -40,7 +40,7 @@ def known_of(own: Sequence[Path]) -> Presets:
     """Return the presets, with a user's own files.
 
     Raises:
-        AppError: one of them cannot be read.
+        AppError: a file cannot be read.
     """
     try:
         return presets(own)
@@ -49,7 +49,7 @@ def known_of(own: Sequence[Path]) -> Presets:
 
 
 def one_of(name: str, query: Query, known: Mapping[str, T], usual: str) -> T:
-    """Return the chosen one of a list, by its id.
+    """Return the chosen element of a list, by id.
 
     Raises:
         AppError: the list has no such id.
@@ -83,10 +83,10 @@ def whole(query: Query, name: str, default: int, bounds: Bounds, most: int | Non
 
 
 def wholes(query: Query, name: str, default: list[int], bounds: Bounds, most: int | None = None) -> list[int]:
-    """Whole numbers with commas between, each once and in order.
+    """Return comma-separated integers, without duplicates and sorted.
 
     Raises:
-        AppError: one is none, or there are too many.
+        AppError: an element is invalid, or there are too many.
     """
     text = query.get(name)
     if text is None:

@@ -1,7 +1,6 @@
-"""The section "Compute or bandwidth" of the page /scale: steps of a model under two roofs, over batch and context.
+"""Section "Compute or bandwidth" of /scale: steps of a model under two roofs, over batch and context.
 
-The roofs are this machine's, measured, or a GPU's by its data sheet; the model is the one that runs here, or one of
-which only the figures are known.
+The roofs are measured on this machine, or from a GPU's data sheet; the model is the one that runs here, or a preset.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ HERE, RECORDED = "here", "recorded"
 
 
 class RooflineContext(NamedTuple):
-    """Whose model and whose machine; `results`: the folder of published records; `data_dir`, `presets`: where a user's
-    own models and GPUs lie.
+    """Context of the endpoint. `results`: folder of published records; `data_dir`, `presets`: paths of a user's own
+    presets.
     """
 
     sessions: SessionManager
@@ -44,13 +43,13 @@ class RooflineContext(NamedTuple):
 
 
 def subject(here: RooflineContext, query: Query) -> Subject:
-    """Return the requested model and roofs: those here where there are some, else the first of the lists.
+    """Return the requested model and roofs; by default those of this machine if available, else the first of the lists.
 
-    This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
-    processor, and as they are now.
+    This machine may have two pairs of roofs: as recorded by `step-time` on an idle machine with the same processor, and
+    the current ones.
 
     Raises:
-        AppError: the choice is none of the lists', or the GPU does not multiply in that dtype.
+        AppError: the choice is not in the lists, or the GPU does not support the dtype.
     """
     live = here.models.first.facts if here.models.is_live else None
     known = known_of(own_presets(here.data_dir, here.presets))
@@ -113,7 +112,7 @@ def _chosen(query: Query, name: str, options: list[ListOption]) -> str:
 
 
 def roofline(here: RooflineContext, request: Request) -> Response:
-    """Steps of a model under the roofs of a device for the settings in the address."""
+    """Return steps of a model under the roofs of a device for the settings in the URL."""
     try:
         return json_answer(answer(subject(here, request.args), here.results, request.args))
     except ValueError as error:
@@ -126,6 +125,6 @@ ROUTES = [Route("GET", "/roofline", roofline)]
 def blueprint(
     sessions: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
 ) -> flask.Blueprint:
-    """/api/scale/roofline."""
+    """Return the blueprint of /api/scale/roofline."""
     here = RooflineContext(sessions, models, RESULTS, data_dir, presets)
     return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)

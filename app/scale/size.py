@@ -1,6 +1,6 @@
-"""`GET` and `POST /api/scale/size`: what a model costs under a load, on each GPU and over each link.
+"""`GET` and `POST /api/scale/size`: memory of a model under a load, on each GPU and over each link.
 
-The model is a preset of the address, or the config.json that is posted.
+The model is a preset in the URL, or a posted config.json.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
 MAX_CONFIG = 256 * 1024  # bytes of a posted config.json
 CURVE = 9  # contexts of the plot: powers of two up to max_model_len
-OWN = "presets"  # the folder of a data directory where a user's own lie
-_counting = threading.Lock()  # a model without content is made one at a time
+OWN = "presets"  # folder of a user's own presets in a data directory
+_counting = threading.Lock()  # one model on the meta device at a time
 
 
 def size(own: Sequence[Path], request: Request) -> Response:
-    """Return the sizes, with the choices that there are."""
+    """Return the sizes and the available choices."""
     try:
         return json_answer(answer(request.args, presets(own)))
     except ImpossibleInput as error:
@@ -60,26 +60,25 @@ def size_of_config(own: Sequence[Path], request: Request) -> Response:
 
 @functools.lru_cache(maxsize=16)
 def _counted(text: bytes) -> Architecture:
-    from engine.setup.unloaded_model import architecture_from  # torch: only when a configuration is read
+    from engine.setup.unloaded_model import architecture_from  # lazy: imports torch
 
     with _counting:
         return architecture_from(text, "config.json")
 
 
 def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
-    """Return a user's own files: those of the folder `presets` in the data directory, by name, and one more."""
+    """Return a user's own files: those of the folder `presets` in the data directory, by name, and `file`."""
     found = sorted((data_dir / OWN).glob("*.toml")) if data_dir is not None else []
     return [*found, file] if file is not None else found
 
 
 def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
-    """`sizes`: numbers of the model; `ranks`: the heads of each GPU; `held`: shares of memory that tokens fill,
-    `cited`: what others measured of it; `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests
-    of one card by context; `mistakes`: beside which number what is often said; `models`, `kv_dtypes`, ...: what may be
-    chosen. `model`: one that is no preset.
+    """Return the response: `sizes`: numbers of the model; `ranks`: heads of each GPU; `held`: shares of allocated
+    memory in use; `cited`: published measurements; `gpus`, `links`: numbers of each; `curve`: requests of one GPU by
+    context; `mistakes`: common mistakes by number; `models`, `kv_dtypes`, ...: choices. `model`: not a preset.
 
     Raises:
-        ImpossibleInput: an input is not one, or its numbers cannot be.
+        ImpossibleInput: an invalid input.
     """
     preset: ModelPreset | None = None
     if model is None:
@@ -113,7 +112,7 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
 
 
 def curve(cost: Cost, memory_bytes: int) -> list[dict[str, int]]:
-    """Requests that a card holds over the context: reserved, in pages, in pages with the prefix shared."""
+    """Return the requests that fit on a GPU over the context: reserved, paged, paged with a shared prefix."""
     contexts = [cost.load.max_model_len >> power for power in range(CURVE)]
     found = []
     for context in sorted({one for one in contexts if one > cost.load.shared_prefix}):
@@ -168,10 +167,10 @@ def _one(name: str, asked: str, known: Mapping[str, T]) -> T:
 
 
 def _load(asked: Mapping[str, str]) -> Load:
-    """Return the requested load.
+    """Parse the requested load.
 
     Raises:
-        ImpossibleInput: one of its fields is no number, or too large.
+        ImpossibleInput: a field is not a number, or too large.
     """
     given: dict[str, Any] = {}
     for name in Load.__struct_fields__:
@@ -187,6 +186,6 @@ def _load(asked: Mapping[str, str]) -> Load:
         if is_whole and value != int(value):
             raise impossible("no_whole", name=name, asked=f"{value:g}")
         given[name] = int(value) if is_whole else value
-    if "max_model_len" not in given:  # a longer context raises what is only a default
+    if "max_model_len" not in given:  # a longer context raises the default
         given["max_model_len"] = max(Load().max_model_len, given.get("context", 0))
     return Load(**given)

@@ -1,8 +1,7 @@
-"""Steps of a model under two roofs as the page draws them: curves, the chosen step, measured dots, and the error.
+"""Steps of a model under two roofs: curves, the chosen step, measured points, and the error.
 
-A time of a model or a machine that is not here is a prediction: it is shown with its measured error, on a card of its
-layers, on this machine of the steps of `step-time`, or not at all. The same holds for a crossing, with the measured
-roofs.
+A time for another model or machine is a prediction, and is only shown with a measured error: of layers on a GPU, or of
+the `step-time` record on this machine. The same holds for a crossing, with the measured roofs.
 """
 
 from __future__ import annotations
@@ -33,26 +32,26 @@ from engine.trace.records import Phase
 
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CONTEXTS = [60, 256, 900]
-LONG_CONTEXTS = [512, 4096, 32_768]  # of models that take them
+LONG_CONTEXTS = [512, 4096, 32_768]  # for models that support them
 MAX_TOKENS = 1 << 20  # of a prefill step
 
 
 class StepPoint(TypedDict):
-    """A step. `seconds` is None where no error of such a prediction was measured."""
+    """Step. `seconds` is None if the error of such a prediction is not measured."""
 
     batch: int
     tokens: int  # computed for each sequence
     context: int
     intensity: float
-    flops_per_second: float  # that the roofs allow at this intensity
+    flops_per_second: float  # allowed by the roofs at this intensity
     bound: Bound
     seconds: float | None
-    # `seconds` times the least that measured steps took of it, and what even choices of experts take times the most
+    # `seconds` times the smallest measured factor, and the time with evenly chosen experts times the largest
     expected: tuple[float, float] | None
 
 
 class MeasuredStep(TypedDict):
-    """A dot of the roofline: a step of this model that was measured under these roofs."""
+    """Point of the roofline: a measured step of this model under these roofs."""
 
     phase: Phase
     variant: str
@@ -62,12 +61,12 @@ class MeasuredStep(TypedDict):
     flops_per_second: float
 
 
-Span = tuple[int | None, int | None]  # from the least to the most; None: there is none
+Span = tuple[int | None, int | None]  # minimum, maximum; None: no crossing
 
 
 class DecodeLine(TypedDict):
-    """Decode over the batch, at so many keys. `expected`: the crossing with the measured roofs; None: not measured, or
-    not needed for a model that runs here.
+    """Decode over the batch, at a number of keys. `expected`: the crossing with the measured roofs; None: not measured,
+    or not needed for a model that runs here.
     """
 
     context: int
@@ -77,7 +76,7 @@ class DecodeLine(TypedDict):
 
 
 class PrefillLine(TypedDict):
-    """Prefill over the length of prompts, so many in a step. `crossing`: the length that is compute-bound, if any."""
+    """Prefill over the prompt length, for a number of prompts per step. `crossing`: first compute-bound length."""
 
     batch: int
     points: list[StepPoint]
@@ -86,34 +85,34 @@ class PrefillLine(TypedDict):
 
 
 class RooflineAnswer(TypedDict):
-    """/api/scale/roofline."""
+    """Response of /api/scale/roofline."""
 
     model: str
     max_position: int
-    models: list[ListOption]  # `here`, if there is a live model, is the first
-    gpus: list[ListOption]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
-    is_loading: bool  # a model here is loading: retry shortly, there will be more to choose
-    dtypes: list[str]  # to choose from; empty: it runs in the model's own
+    models: list[ListOption]  # `here`, the live model, is the first if there is one
+    gpus: list[ListOption]  # for this machine `recorded`, measured when idle, and `here`, measured now
+    is_loading: bool  # a model is loading; retry shortly for more choices
+    dtypes: list[str]  # choices; empty: the model's own
     dtype: str
-    experts_in: str | None  # what the experts' weights were published in, if in something narrower
+    experts_in: str | None  # format of the published experts' weights, if narrower
     roof: Roof
-    sources: Sequence[Told]  # of the figures of the model and of the card
+    sources: Sequence[Told]  # of the figures of the model and the GPU
     ridge: Derived
     is_here: bool  # this model runs on this machine
     decode: list[DecodeLine]
-    never_from: int | None  # keys from which on no batch of decode is compute-bound; None: none of the model's contexts
+    never_from: int | None  # keys from which on no decode batch is compute-bound; None: no such context of the model
     prefill: list[PrefillLine]
-    chosen: dict[str, Any]  # decode and prefill at the given batch and context, with their derivations
+    chosen: dict[str, Any]  # decode and prefill at the given batch and context, with derivations
     errors: dict[Phase, PredictionError | None]  # by phase; None: not measured yet
     error_source: ErrorSource | None
-    dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
-    measured_on: dict[str, str]  # by scenario: the processor of its record
+    dots: list[MeasuredStep]  # empty: the record is of another model or other roofs
+    measured_on: dict[str, str]  # by scenario: processor of its record
     saturation: Saturation | None
 
 
 class ServedDtype(NamedTuple):
-    """A model with weights in another dtype than its own. K and V stay as wide as they are served beside such weights:
-    in two bytes where weights take one (`kv_cache_dtype` auto). Experts that were published narrower stay so.
+    """Model with weights in another dtype than its own. K and V have the width of `kv_cache_dtype` auto: two bytes for
+    one-byte weights. Experts published in a narrower format keep it.
     """
 
     dtype: str
@@ -143,18 +142,18 @@ class Subject(NamedTuple):
     is_recorded: bool  # the roofs are those of the record of `step-time`
     models: list[ListOption]
     gpus: list[ListOption]
-    is_loading: bool = False  # a model here is on its way; then there will be more to choose
-    dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
+    is_loading: bool = False  # a model is loading
+    dtypes: Sequence[str] = ()  # supported by the device, if several
     served: ServedDtype | None = None  # None: in the model's own dtype
-    measured: MeasuredOn | None = None  # None: it is this machine
-    sources: Sequence[Told] = ()  # of the figures of the model and of the card, where they are presets
+    measured: MeasuredOn | None = None  # None: this machine
+    sources: Sequence[Told] = ()  # of the figures of preset model and GPU
 
 
 def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     """Return all curves and figures for these settings.
 
     Raises:
-        AppError: one of them cannot be.
+        AppError: an invalid setting.
     """
     shape, roof, is_here = subject.shape, subject.roof, subject.is_here
     furthest = min(MAX_CONTEXT, shape.max_position)
@@ -255,7 +254,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
 
 
 def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredStep]:
-    """Steps of the record, if they were of this model; decode as it was halfway through an answer."""
+    """Return the steps of the record if it is of this model; decode halfway through the output."""
     scenario = record.scenario
     if not subject.is_recorded or scenario.model != subject.shape.name:
         return []
@@ -285,7 +284,7 @@ _reading = threading.Lock()
 
 
 def published(results: Path, scenario: str) -> Record | None:
-    """Return the record of a scenario, read again when its file has changed; None: there is none."""
+    """Return the record of a scenario, read again when its file has changed, or None."""
     path = results / f"{scenario}.json"
     if not path.is_file():
         return None

@@ -1,1 +1,1 @@
-"""Formulas over a model's facts: bytes of KV cache, floating-point operations, bytes moved. No measurement."""
+"""Formulas over a model's facts: bytes of KV cache, floating-point operations, bytes moved. Nothing is measured."""

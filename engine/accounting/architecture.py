@@ -1,7 +1,7 @@
-"""Memory that a model needs per sequence, from its configuration: its layers and their shapes.
+"""Cache memory of a model per sequence, from its configuration: layers and their shapes.
 
-The configuration is a config.json as a mapping. Families use several names for the same field; where a file relies on
-its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
+The configuration is a config.json as a mapping. Families have different names for the same field. A family's defaults
+must be filled in before (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ CHOSEN = ("num_experts_per_tok", "moe_top_k", "moe_topk", "top_k_experts", "moe_
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
 WINDOW = ("sliding_window", "window_size", "attention_window_size")
-MOST = 1 << 30  # of any count in a configuration
-MAX_LAYERS = 1024  # nothing published has a quarter of it
+MOST = 1 << 30  # limit of a count in a configuration
+MAX_LAYERS = 1024  # more than four times the layers of any published model
 
 FULL = {"full_attention", "attention", "global", "*"}
 SLIDING = {"sliding_attention", "local", "swa"}
 STATES = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "M"}
-BOTH = {"hybrid"}  # attention and a state side by side
+BOTH = {"hybrid"}  # layers with attention and a state in parallel
 NEITHER = {"moe", "mlp", "-", "E"}
 LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # of Nemotron-H's pattern
 
 
 def read_architecture(config: Config, name: str, num_params: int, num_active_params: int | None = None) -> Architecture:
-    """Return the architecture of a configuration, whose parameters were counted elsewhere.
+    """Return the architecture of a configuration with a known number of parameters.
 
     Raises:
-        ImpossibleInput: a field that is needed is missing or no count, or a layer is of a kind that is not known.
+        ImpossibleInput: a required field is missing or not a count, or a layer's kind is unknown.
     """
     text = config.get("text_config")
     own: Config = text if isinstance(text, Mapping) else config
@@ -73,14 +73,14 @@ def read_architecture(config: Config, name: str, num_params: int, num_active_par
 
 
 def kv_shapes(config: Config) -> tuple[KvShape, ...]:
-    """Layers that are alike together, in the order in which the first of each comes.
+    """Return groups of identical layers, in order of first occurrence.
 
     Raises:
         ImpossibleInput: as `read_architecture`.
     """
     found: Counter[KvShape] = Counter()
     kinds = layer_kinds(config)
-    shared = _one(config, "num_kv_shared_layers", 0)  # the last ones read what earlier ones keep
+    shared = _one(config, "num_kv_shared_layers", 0)  # the last layers reuse the cache of earlier ones
     for index, kind in enumerate(kinds):
         has_own = index < len(kinds) - shared
         if kind in FULL | BOTH | {"indexed_attention"} and has_own:
@@ -106,7 +106,7 @@ def layer_kinds(config: Config) -> list[str]:
     """Return the kind of each layer, by transformers' names (`layer_types`).
 
     Raises:
-        ImpossibleInput: the number of layers is missing, or not that of the list.
+        ImpossibleInput: the number of layers is missing, or differs from the list's.
     """
     listed = config.get("layer_types") or config.get("layers_block_type") or config.get("attention_layers")
     if isinstance(config.get("hybrid_override_pattern"), str) and not listed:
@@ -125,13 +125,13 @@ def layer_kinds(config: Config) -> list[str]:
 
 
 def _slides(config: Config) -> bool:
-    """Return whether all layers have a window: a file without a list of kinds says so by giving one."""
+    """Return whether all layers have a window: true for a file with a window but no list of kinds."""
     return bool(config.get("sliding_window")) and config.get("use_sliding_window", True) is not False
 
 
 def _attention(config: Config, slides: bool) -> KvShape:
     """Return the shape of a self-attention layer. Some families have separate shapes for layers with a window."""
-    chunk = ("attention_chunk_size",)  # it keeps at most one chunk, so that counts as a window
+    chunk = ("attention_chunk_size",)  # at most one chunk is cached, so it counts as a window
     window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
     rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")
     if rank and rotated:
@@ -187,7 +187,7 @@ def _one(config: Config, name: str, default: int | None = None) -> int:
 
 
 def _count(config: Config, names: Sequence[str], default: int, most: int = MOST) -> int:
-    """Return the first of these settings that is there; of a list the first."""
+    """Return the first of these settings that is present; the first element if it is a list."""
     for name in names:
         value = config.get(name)
         if isinstance(value, list) and value:

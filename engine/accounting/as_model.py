@@ -1,4 +1,4 @@
-"""Memory of a run's tokens in a model of another size, for each preset."""
+"""Memory of a run's tokens in other models, for each preset."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.accounting.size import Cost, Load, Stored
 from engine.accounting.token_capacity import room_tokens
 
 CARD = "a100-80gb"
-DEGREES = (1, 2, 4, 8, 16, 32)  # GPUs that split each layer
+DEGREES = (1, 2, 4, 8, 16, 32)  # tensor-parallel sizes
 
 
 class Fit(Struct, frozen=True, kw_only=True):
-    """The fewest such cards that hold the weights, and the tokens whose keys and values fit beside them."""
+    """Fewest GPUs that hold the weights, and the tokens that then fit into the cache."""
 
     card: str
     gpus: int
@@ -26,20 +26,18 @@ class Fit(Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def preset_payload() -> list[dict[str, object]]:
-    """Return the models whose layers are all alike: what K and V take, the bytes that follow, the weights, and what
-    fits.
-    """
+    """Return the models with identical layers: formula of K and V, bytes per token, weights, and fits."""
     alike = [preset for preset in model_presets() if len(preset.shapes) == 1]
     return [{**_shown(one), "kv_bytes_per_token": one.kv_bytes_per_token, **_beside(one)} for one in alike]
 
 
 def fit(model: ModelPreset, card: GpuPreset) -> Fit | None:
-    """None: not on as many as are tried."""
+    """Return None if the weights fit on none of DEGREES."""
     for gpus in DEGREES:
         try:
             tokens = room_tokens(model, card, gpus)
         except ImpossibleInput:
-            continue  # its heads cannot be divided so
+            continue  # the heads cannot be divided
         if tokens:
             return Fit(card=card.name, gpus=gpus, tokens=tokens)
     return None

@@ -1,16 +1,16 @@
-"""How a checkpoint stores its weights, its cache and its states, read from fields of its config.json.
+"""Storage of weights, cache and states of a checkpoint, from its config.json.
 
-A field that changes a size is read, or named in `Storage.unread`: sizes are then those without it.
+A field that changes a size but is not understood is listed in `Storage.unread`, and sizes ignore it.
 
-    awq, gptq            bits, and for each group a scale of 16 bits and a zero point of `bits`
-    fp8                  1 byte, and a float32 for each block of `weight_block_size`
-    mxfp4                experts only: 4 bits, and 8 bits for each 32
-    bitsandbytes         8 bits; or 4 bits, and a float32 for each 64 (for each 64 · 256 and 8 bits, quantized twice)
-    modelopt             FP8; NVFP4: 4 bits, and 8 bits for each 16
-    compressed-tensors   as each of its `config_groups` says
+    awq, gptq            bits, and per group a scale of 16 bits and a zero point of `bits`
+    fp8                  1 byte, and a float32 per block of `weight_block_size`
+    mxfp4                experts only: 4 bits, and 8 bits per 32
+    bitsandbytes         8 bits; or 4 bits, and a float32 per 64 (per 64 · 256 and 8 bits per 64, quantized twice)
+    modelopt             FP8; NVFP4: 4 bits, and 8 bits per 16
+    compressed-tensors   by its `config_groups`
 
-Norms, biases, embeddings and routers are never quantized; the output projection only where a method takes every linear
-layer or the file says so.
+Norms, biases, embeddings and routers are never quantized; the output projection only if the method quantizes every
+linear layer or the file says so.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Config = Mapping[str, Any]
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
 EXCEPTIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
-BLOCKS = {"FP8": (8, 0.0), "NVFP4": (4, 1 / 16)}  # of modelopt: bits, and bytes of scales for a weight
+BLOCKS = {"FP8": (8, 0.0), "NVFP4": (4, 1 / 16)}  # of modelopt: bits, and bytes of scales per weight
 
 
 class Weight(NamedTuple):
-    """A matrix of a model that a method may quantize."""
+    """Quantizable matrix of a model."""
 
     name: str
     size: int
@@ -39,7 +39,7 @@ class Weight(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Bytes of a weight with its part of the scales, and without; which weights it is for."""
+    """Bytes per weight, with and without scales, and the weights that it applies to."""
 
     each: float
     plain: float
@@ -52,13 +52,13 @@ class Storage(NamedTuple):
     forms: tuple[Form, ...] = ()
     excepted: NamePatterns = NamePatterns(())
     experts_only: bool = False
-    has_head: bool = False  # whether the output projection is quantized too
-    plain_bytes: float = KEPT_BYTES  # of a weight, where none is quantized
-    element: float | None = None  # bytes of a number of the cache; None: not said
+    has_head: bool = False  # whether the output projection is quantized
+    plain_bytes: float = KEPT_BYTES  # per weight, without quantization
+    element: float | None = None  # bytes per cached number; None: not in the file
     unread: tuple[str, ...] = ()  # fields that change a size and are not understood
 
     def weights(self, num_params: int, of: Iterable[Weight]) -> WeightStore:
-        """Return the store of a model of so many parameters, of which `of` are the matrices."""
+        """Return the weight storage of a model with `num_params` parameters and the matrices `of`."""
         if not self.forms:
             return WeightStore(each=float(self.plain_bytes))
         count, total, plain = 0, 0.0, 0.0
@@ -106,7 +106,7 @@ def _state_dtype(config: Config) -> tuple[str, object]:
 def _quantized(given: Config, field: str, found: Storage, unread: list[str]) -> Storage:
     method = str(given.get("quant_method", "")).lower() or ("compressed-tensors" if "config_groups" in given else "")
     inner = given.get("quantization")
-    given = {**given, **inner} if isinstance(inner, Mapping) else given  # of modelopt's older files
+    given = {**given, **inner} if isinstance(inner, Mapping) else given  # older files of modelopt
     try:
         forms = tuple(_forms(method, given))
     except (TypeError, ValueError):
@@ -156,13 +156,13 @@ def _forms(method: str, given: Config) -> Iterable[Form]:
 
 
 def _of_group(group: Config) -> Form:
-    """Return a group of compressed-tensors, of which the last targets count as classes or names."""
+    """Return the form of a compressed-tensors group, whose targets are class names or module names."""
     weights, targets = _mapping(group["weights"]), list(group.get("targets") or ["Linear"])
     bits, strategy = _bits(weights.get("num_bits")), weights.get("strategy")
     if strategy == "block":
         form = _blocks(bits, weights.get("block_structure"))
     elif strategy in ("group", "tensor_group"):
-        small = weights.get("type") == "float" and bits == 4  # mxfp4 and nvfp4: scales of 8 bits
+        small = weights.get("type") == "float" and bits == 4  # mxfp4 and nvfp4 have scales of 8 bits
         zero = 0 if weights.get("symmetric", True) else bits / 8
         form = _grouped(bits, weights.get("group_size"), (1 if small else 2) + zero)
     elif strategy in ("tensor", "channel", "token", None):
@@ -177,7 +177,7 @@ def _unread_targets(forms: Iterable[Form]) -> list[str]:
 
 
 def _grouped(bits: int, group: object, beside: float) -> Form:
-    """`beside`: bytes beside each group; a size of -1 is a whole row, whose scale is not counted."""
+    """`beside`: bytes of scales per group; a group size of -1 is a whole row, whose scale is not counted."""
     if group in (-1, None):
         return Form(bits / 8, bits / 8)
     return Form(bits / 8 + beside / _whole(group, 1 << 20), bits / 8)
@@ -208,9 +208,7 @@ def _whole(value: object, most: int) -> int:
 
 
 def _cache_bytes(given: Config) -> float | None:
-    """Return the bytes of a number of the cache, whose scale is one of a tensor; None: the file says nothing; 0:
-    not read.
-    """
+    """Return the bytes per cached number, with one scale per tensor; None: not in the file; 0: not understood."""
     algorithm = given.get("kv_cache_quant_algo")
     scheme = given.get("kv_cache_scheme")
     if scheme is None and algorithm is not None:

@@ -1,4 +1,4 @@
-"""Facts that others measured and printed (`cited.toml`), to stand beside what is computed here."""
+"""Published measurements of others (`cited.toml`), shown with computed numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("cited.toml")
 
 
 class CitedFact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Cited number, or a range; its words are the page's, by its id."""
+    """Cited number or range; the page has its texts by id."""
 
     id: str
     value: float
@@ -25,12 +25,12 @@ class CitedFact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CitedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of them."""
+    """File of cited facts."""
 
     fact: list[CitedFact]
 
 
 @functools.cache
 def cited_facts() -> tuple[CitedFact, ...]:
-    """In the order of the file."""
+    """Return the facts in the order of the file."""
     return tuple(msgspec.toml.decode(FILE.read_bytes(), type=CitedFile).fact)

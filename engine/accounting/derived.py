@@ -1,4 +1,4 @@
-"""A number that is shown together with its formula: the formula is what computes it, so the two cannot differ."""
+"""Numbers computed by evaluating the formula that is displayed with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SYMBOL = re.compile(r"[^\W\d²³][^\W²³]*")
 
 
 class Factor(Struct, frozen=True):
-    """Symbol of a formula. `meaning` is the id of its words, `of` the id of the `Derived` that it comes from."""
+    """Symbol of a formula. `meaning` is the id of its text, `of` the id of the `Derived` that it comes from."""
 
     symbol: str
     value: Number
@@ -44,10 +44,10 @@ class Factor(Struct, frozen=True):
 
 
 class Derived(Struct, frozen=True, kw_only=True):
-    """A number, its unit, and the formula that gives it.
+    """Number with unit and formula.
 
-    A formula is written as on paper: `2 · L · Hkv · D · bytes`, `D + R · D² / (2 · (1 − R · D))`, `⌈T / S⌉ · S`, with
-    + − · / ( ) ² ³ ⌈ ⌉ ⌊ ⌋ and min, max, sqrt, exp, ln. Each symbol in it is one of `factors`.
+    Formulas use mathematical notation: `2 · L · Hkv · D · bytes`, `D + R · D² / (2 · (1 − R · D))`, `⌈T / S⌉ · S`, with
+    + − · / ( ) ² ³ ⌈ ⌉ ⌊ ⌋ and min, max, sqrt, exp, ln. Each symbol is one of `factors`.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Derived(Struct, frozen=True, kw_only=True):
     factors: tuple[Factor, ...] = ()
 
     def as_factor(self, symbol: str, meaning: str = "") -> Factor:
-        """This number as a symbol of another formula; its meaning is its own id, if no other is given."""
+        """Return this number as a symbol of another formula; its meaning defaults to its id."""
         return Factor(symbol, self.value, meaning or self.id, self.id)
 
     def with_numbers(self) -> str:
@@ -67,12 +67,11 @@ class Derived(Struct, frozen=True, kw_only=True):
 
 
 def derive(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """Return the number that `formula` gives with `factors`; whole numbers stay whole, and so do results that are
-    whole.
+    """Evaluate `formula` with `factors`; integers, and results that are whole, stay integers.
 
     Raises:
-        ValueError: the formula cannot be read, a symbol has no factor, a factor is not in it or stands twice, or
-            something is divided by zero.
+        ValueError: the formula is invalid, symbols and factors do not match one to one, or there is a division by
+            zero.
     """
     values = {factor.symbol: factor.value for factor in factors}
     symbols = {name for name in SYMBOL.findall(formula) if name not in FUNCTIONS}
@@ -86,7 +85,7 @@ def evaluate(formula: str, values: Mapping[str, Number]) -> Number:
     """Evaluate a formula with these values of its symbols.
 
     Raises:
-        ValueError: the formula cannot be read, a symbol has no value, or something is divided by zero.
+        ValueError: the formula is invalid, a symbol has no value, or there is a division by zero.
     """
     text = "".join(SIGNS.get(sign, sign) for sign in formula)
     try:

@@ -1,4 +1,4 @@
-"""Inputs that cannot be, each said in one sentence of every language: the sentences lie in `impossible.json`."""
+"""Refusals of impossible inputs, with a sentence per language in `impossible.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ sentence = Sentences(Path(__file__).with_name("impossible.json"))
 
 
 class ImpossibleInput(Refused):
-    """An input that cannot be. `key` names the sentence."""
+    """Impossible input. `key` names the sentence."""
 
     def __init__(self, key: str, message: Sentence) -> None:
         super().__init__(message)
@@ -18,5 +18,5 @@ class ImpossibleInput(Refused):
 
 
 def impossible(key: str, **values: object) -> ImpossibleInput:
-    """Return the refusal with that key; `values` for what stands in braces there."""
+    """Return the refusal `key` with `values` for its placeholders."""
     return ImpossibleInput(key, sentence(key, **values))

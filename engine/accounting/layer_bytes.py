@@ -1,8 +1,8 @@
-"""Bytes that a sequence keeps on one GPU: the sum over its kinds of layers.
+"""Cache bytes of a sequence on one GPU: the sum over groups of layers.
 
-Keys and values: Kwon et al., "PagedAttention", arXiv 2309.06180, 3. A layer with a window keeps the newest w tokens, a
-recurrent one a state of one size, cross-attention the encoder's tokens. Pages hold S tokens, so of a window lie in
-pages the tokens from ⌊(T − w) / S⌋ · S on.
+Keys and values: Kwon et al., "PagedAttention", arXiv 2309.06180, 3. A layer with a window caches the latest w tokens, a
+recurrent one a state of constant size, cross-attention the encoder's tokens. Pages hold S tokens, so the pages of a
+window have the tokens from ⌊(T − w) / S⌋ · S on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WIDE_BYTES = 4  # float32
 
 
 class ShapeBytes(NamedTuple):
-    """Layers that are alike: bytes of a token in all of them, or of a state."""
+    """Group of identical layers: bytes of a token in all of them, or of a state."""
 
     shape: KvShape
     number: Derived
@@ -30,16 +30,16 @@ class ShapeBytes(NamedTuple):
 def kv_token(
     shape: KvShape, element_bytes: float, scale_bytes: int = 0, tensor_parallel: int = 1, id: str = "kv_token"
 ) -> Derived:
-    """Return the bytes of one token on one GPU, all layers of that shape; `scale_bytes` stand beside each vector of a
-    quantized cache.
+    """Return the bytes of one token on one GPU in all layers of that shape; `scale_bytes` per vector of a quantized
+    cache.
 
     Raises:
-        ImpossibleInput: the KV heads can be neither divided among the GPUs nor repeated on them.
+        ImpossibleInput: the KV heads can be neither divided among the GPUs nor replicated.
     """
     tp, heads = tensor_parallel, shape.num_kv_heads
     layers, size = Factor("L", shape.num_layers, "layers"), Factor("bytes", element_bytes, "element_bytes")
     scales = (Factor("s", scale_bytes, "scale_bytes"),) if scale_bytes else ()
-    if shape.latent_dim:  # each GPU keeps the whole vector: it has no heads to divide
+    if shape.latent_dim:  # replicated on each GPU: it has no heads to divide
         vector = "(d · bytes + s)" if scales else "d · bytes"
         width = Factor("d", shape.latent_dim, "index_dim" if shape.role == "index" else "latent_dim")
         return derive(id, "B", f"L · {vector}", layers, width, size, *scales)
@@ -57,9 +57,7 @@ def kv_token(
 
 
 def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id: str = "kv_state") -> Derived:
-    """Return the bytes of one sequence's state on one GPU, all layers of that shape; its heads are divided among
-    the GPUs.
-    """
+    """Return the bytes of a sequence's state on one GPU in all layers of that shape; heads are divided among GPUs."""
     numbers = "((n − m) · bytes + m · w)" if shape.wide_state else "n · bytes"
     return derive_with(
         id, "B", f"⌈L · {numbers} / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
@@ -79,7 +77,7 @@ class Kept:
         tensor_parallel: int = 1,
         state_bytes: float = 2,
     ) -> None:
-        """Bytes of a number of the cache, of the scales beside a vector, and of a number of a state.
+        """Args: bytes per cached number, of scales per vector, and per number of a state.
 
         Raises:
             ImpossibleInput: heads cannot be divided among the GPUs.
@@ -102,7 +100,7 @@ class Kept:
 
     @property
     def token(self) -> Derived | None:
-        """Bytes that one more token takes while no window is full; None: a token leaves nothing."""
+        """Bytes of one more token while no window is full; None: tokens are not cached."""
         growing = [part for part in self.parts if part.shape.kind not in ("state", "cross")]
         if len(growing) <= 1:
             return growing[0].number if growing else None
@@ -110,18 +108,18 @@ class Kept:
 
     @property
     def numbers(self) -> list[Derived]:
-        """Derivations of each kind of layer, and of a token in all layers."""
+        """Derivations for each group of layers, and for a token in all layers."""
         found = [part.number for part in self.parts]
         token = self.token
         return found if token is None or token in found else [*found, token]
 
     @property
     def has_cross(self) -> bool:
-        """Whether it keeps an encoder's tokens too."""
+        """Whether an encoder's tokens are cached too."""
         return any(part.shape.role == "cross" for part in self.parts)
 
     def at(self, id: str, tokens: Factor, encoder: Factor) -> Derived:
-        """Return the bytes of a sequence of so many tokens, in pieces that fit exactly."""
+        """Return the bytes of a sequence of `tokens`, without paging."""
         terms = {
             "sliding": "{k} · min({T}, {w})",
             "state": "{k}",
@@ -130,7 +128,7 @@ class Kept:
         return self._sum(id, terms, "{k} · {T}", tokens, encoder)
 
     def pages(self, id: str, tokens: Factor, encoder: Factor, block: Factor) -> Derived:
-        """Return the bytes of the pages of a sequence of so many tokens."""
+        """Return the bytes of the pages of a sequence of `tokens`."""
         terms = {
             "sliding": "{k} · (⌈{T} / S⌉ − ⌊max({T} − {w}, 0) / S⌋) · S",
             "state": "{k}",
@@ -139,9 +137,7 @@ class Kept:
         return self._sum(id, terms, "{k} · ⌈{T} / S⌉ · S", tokens, encoder, block)
 
     def prefix(self, id: str, tokens: Factor, prefix: Factor, block: Factor) -> Derived:
-        """Return the bytes of the whole pages of a prefix that others share; a window leaves the oldest, a state is
-        one's own.
-        """
+        """Return the bytes of a shared prefix's full pages, without those outside a window; states are not shared."""
         terms = {
             "sliding": "{k} · max(⌊p / S⌋ − ⌊max({T} − {w}, 0) / S⌋, 0) · S",
             "state": "",
@@ -164,7 +160,7 @@ class Kept:
 
 
 def derive_with(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """As `derive`; factors that are not in the formula are left out."""
+    """Like `derive`, ignoring factors that are not in the formula."""
     used = set(SYMBOL.findall(formula))
     return derive(id, unit, formula, *(factor for factor in factors if factor.symbol in used))
 

@@ -21,22 +21,22 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tensor_parallel: int
     tokens: list[int]
     milliseconds: list[float]
-    all_reduce: list[float] = []  # milliseconds of one, between the GPUs; empty: there is one GPU
-    layers_of: str = ""  # this model is not measured: another's times stand in, multiplied by `scaled`
+    all_reduce: list[float] = []  # milliseconds of an all-reduce between the GPUs; empty for one GPU
+    layers_of: str = ""  # unmeasured model: use that model's times, multiplied by `scaled`
     scaled: float = 1.0
     source: str = ""  # of the measurement; empty: the file's
 
     def __post_init__(self) -> None:
-        """Refuse times that cannot be drawn a line through.
+        """Validate the times.
 
         Raises:
-            ValueError: the lists are not equally long, tokens do not rise, or a time is not above 0.
+            ValueError: the lists differ in length, tokens do not ascend, or a time is not above 0.
         """
         whose = f"the layer of {self.model} on {self.tensor_parallel} × {self.gpu}"
         if self.tensor_parallel < 1 or (self.tensor_parallel > 1) != bool(self.all_reduce):
-            raise ValueError(f"{whose} needs all_reduce where GPUs split it, and only there")
+            raise ValueError(f"{whose} needs all_reduce if tensor_parallel > 1, and only then")
         if not self.tokens or any(b <= a for a, b in pairwise([0, *self.tokens])):
-            raise ValueError(f"tokens of {whose} must begin above 0 and rise")
+            raise ValueError(f"tokens of {whose} must be above 0 and ascending")
         if {len(self.milliseconds), len(self.all_reduce or self.tokens)} != {len(self.tokens)}:
             raise ValueError(f"{whose} needs a time for each number of tokens")
         if not all(took > 0 for took in [*self.milliseconds, *self.all_reduce]):
@@ -53,6 +53,6 @@ class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @functools.cache
 def layer_file() -> LayerFile:
-    """As it is shipped."""
+    """Return the shipped file."""
     found = msgspec.toml.decode(FILE.read_bytes(), type=LayerFile)
     return replace(found, layer=[replace(one, source=one.source or found.source) for one in found.layer])

@@ -8,7 +8,7 @@ BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "f
 
 
 def bytes_per_element(dtype: str) -> float:
-    """Return the bytes of one element of this dtype; int4 packs two into a byte.
+    """Return the bytes per element of this dtype; int4 packs two into a byte.
 
     Raises:
         ValueError: unknown dtype.
@@ -20,13 +20,13 @@ def bytes_per_element(dtype: str) -> float:
 
 
 def bytes_per_weight(facts: ModelShape) -> float:
-    """Return the average bytes of a weight that a step reads."""
+    """Return the average bytes per weight that a step reads."""
     return bytes_per_element(facts.dtype) if facts.bytes_per_weight is None else facts.bytes_per_weight
 
 
 def kv_elements_per_token(facts: ModelShape) -> int:
-    """Numbers cached for one token in all layers: the sum of Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv
-    and layers are alike; under MLA layers * the width of the one vector.
+    """Return the numbers cached per token in all layers: the sum of Hkv * (D + Dv), or 2 * layers * Hkv * D if D = Dv
+    in identical layers; under MLA layers * width of the latent vector.
     """
     if facts.latent_dim:
         return facts.num_layers * facts.latent_dim
@@ -34,7 +34,7 @@ def kv_elements_per_token(facts: ModelShape) -> int:
 
 
 def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) -> int:
-    """Return the bytes of KV cache of one token in all layers; `element_bytes` None = the model's own dtype.
+    """Return the bytes of KV cache per token in all layers; `element_bytes` None = the model's own dtype.
 
     2 (keys and values) * layers * Hkv * D * bytes per element (Kwon et al., "PagedAttention", arXiv 2309.06180, 3).
     """
@@ -43,8 +43,7 @@ def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) ->
 
 
 def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> int:
-    """Return the bytes of one token in a cache that stores `kv_cache_dtype`: the formula above, with a vector's scales
-    counted.
+    """Return the bytes per token in a cache of `kv_cache_dtype`, including scales.
 
     A vector of D numbers takes D * size bytes in a floating-point dtype, D in fp8 (e4m3), D + 2 in int8 (a float16
     scale), D / 2 + 4 in int4 (a float16 scale and a zero point).
@@ -56,7 +55,7 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
 
 
 def stored_element(dtype: str) -> tuple[float, int]:
-    """Return the bytes of one number as a cache of this dtype stores it, and of the scales beside each vector.
+    """Return the bytes per number in a cache of this dtype, and of the scales per vector.
 
     Raises:
         ValueError: unknown dtype.

@@ -1,4 +1,4 @@
-"""Common mistakes in place of a number, each with its own formula, to show beside the right one."""
+"""Common mistakes in computing a number, each with its wrong formula, to show with the right one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.layer_bytes import Kept
 from engine.accounting.size import Cost
 
-PLAIN = 2.0  # bytes of a number without quantization
+PLAIN = 2.0  # bytes per number without quantization
 
 
 class Mistake(Struct, frozen=True):
-    """`right`: the id of the number that it is taken for; `kind`: which mistake it is."""
+    """`right`: id of the correct number; `kind`: kind of mistake."""
 
     kind: str
     right: str
@@ -20,8 +20,9 @@ class Mistake(Struct, frozen=True):
 
 
 def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
-    """Return those that give another number for this model and load. `namesake`: bytes of a token of the model that
-    is taken for this one.
+    """Return the mistakes that give a different number for this model and load.
+
+    `namesake`: bytes per token of the model that this one is mistaken for.
     """
     found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
     found += [_active(cost), _bits(cost)]
@@ -31,17 +32,17 @@ def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
 
 
 def _half(cost: Cost) -> Mistake:
-    """The cache is about half of the weights: a sentence that is true of one model at one load."""
+    """Take the cache for half of the weights, which is true for one model at one load."""
     return Mistake("half", "kv_batch", derive("half", "B", "W / 2", cost.weights.as_factor("W")))
 
 
 def _decimal(cost: Cost) -> Mistake:
-    """GB read as GiB: the same number of another unit."""
+    """Read GB as GiB."""
     return Mistake("decimal", "kv_batch", derive("decimal", "B", "C / 1024³ · 1000³", cost.batch.as_factor("C")))
 
 
 def _hidden_size(cost: Cost) -> Mistake | None:
-    """The hidden size in place of the KV heads: as if each query head had a key of its own."""
+    """Use the hidden size instead of the KV heads, as if each query head had its own key."""
     model = cost.model
     alone = model.shapes[0]
     if len(model.shapes) > 1 or alone.kind != "full" or alone.num_kv_heads * alone.head_dim == model.hidden_size:
@@ -60,7 +61,7 @@ def _hidden_size(cost: Cost) -> Mistake | None:
 
 
 def _quarter(cost: Cost) -> Mistake | None:
-    """Fewer bits without the scales that stand beside each vector."""
+    """Count fewer bits without the scales per vector."""
     token, stored = cost.kept.token, cost.stored
     if token is None or not stored.scales:
         return None
@@ -71,7 +72,7 @@ def _quarter(cost: Cost) -> Mistake | None:
 
 
 def _heads(cost: Cost) -> Mistake | None:
-    """Keys and values of all heads in place of the latent vector: heads are divided among GPUs, the vector is not."""
+    """Count keys and values of all heads instead of the latent vector, which is not divided among GPUs."""
     latent = next((shape for shape in cost.model.shapes if shape.kind == "latent"), None)
     if latent is None or not cost.model.expanded_dim:
         return None
@@ -87,7 +88,7 @@ def _heads(cost: Cost) -> Mistake | None:
 
 
 def _windowless(cost: Cost) -> Mistake | None:
-    """All tokens in all layers, as if none had a window."""
+    """Count all tokens in all layers, ignoring windows."""
     token = cost.kept.token
     windows = [shape.window for shape in cost.model.shapes if shape.window]
     if token is None or not windows or min(windows) >= cost.load.context:
@@ -97,7 +98,7 @@ def _windowless(cost: Cost) -> Mistake | None:
 
 
 def _active(cost: Cost) -> Mistake | None:
-    """The experts of one token in place of all: they compute, but all of them must lie there."""
+    """Count the experts of one token instead of all, which must be in memory."""
     active = cost.model.num_active_params
     if active is None:
         return None
@@ -107,7 +108,7 @@ def _active(cost: Cost) -> Mistake | None:
 
 
 def _bits(cost: Cost) -> Mistake | None:
-    """As if every weight took its bits alone: int4 as exactly a quarter."""
+    """Count the bits of quantized weights alone: int4 as exactly a quarter."""
     plain = cost.stored.weights.plain
     if not plain:
         return None

@@ -1,7 +1,7 @@
 """Operations of multi-head latent attention (MLA; DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1).
 
-A layer caches one vector of d numbers per token for all heads: d − r of them are the compressed keys and values, r a
-key with its position, shared by all heads. A head's keys have D numbers, of which r are that shared key, its values Dv.
+A layer caches one vector of d numbers per token for all heads: d − r are the compressed keys and values, r is a rotated
+key shared by all heads. A head's keys have D numbers, including the r shared ones, its values Dv.
 
     decode     W_UK is absorbed into the query and W_UV into the output, so each head attends to the cached vector
                and sums its compressed part: 2 · Hq · (d + (d − r)) operations a query and key, d numbers read a

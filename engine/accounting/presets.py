@@ -1,7 +1,6 @@
-"""Models, GPUs and links that are not here: their figures, with the source of each (`sources.py`).
+"""Presets of models, GPUs and links, with a source for each figure (`sources.py`).
 
-They lie in `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`; a user's own files have the same tables, in
-any number.
+They are in `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`; a user's own files have the same tables.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from engine.accounting.work import embedding_params, expert_params
 from engine.options.toml_text import decode_toml
 
 FILE = Path(__file__).with_name("models.toml")
-DTYPE = "float16"  # that published models are served in, where nothing else is said
-COUNTED = (  # what only the work of a step, or its layers one by one, need
+DTYPE = "float16"  # default dtype of published models
+COUNTED = (  # fields needed for the work of a step, or for single layers
     "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
     "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
     "state_layers", "state_elements", "cross_layers", "rope_dim", "value_dim", "mistaken_for", "published",
@@ -37,36 +36,36 @@ COUNTED = (  # what only the work of a step, or its layers one by one, need
 
 
 class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Model preset. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
+    """Model preset, either with KV heads, or with MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
 
     num_layers: int
     num_params: int
-    element_bytes: float = 2  # of K and V as they are served
+    element_bytes: float = 2  # of K and V as served
     num_kv_heads: int = 0
     head_dim: int = 0
-    latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
-    rope_dim: int = 0  # of them: the rotated key that all heads share, whose own keys have head_dim numbers with it
+    latent_dim: int = 0  # numbers of MLA's latent vector per token and layer
+    rope_dim: int = 0  # of them: the rotated key shared by all heads; head_dim of a head's keys includes it
     value_dim: int = 0  # of a head's values; 0: as head_dim
-    sliding_layers: int = 0  # of num_layers: those that see `window` tokens
+    sliding_layers: int = 0  # of num_layers: layers with a window of `window` tokens
     window: int = 0
-    state_layers: int = 0  # of num_layers: those that keep a state of `state_elements` numbers
+    state_layers: int = 0  # of num_layers: layers with a state of `state_elements` numbers
     state_elements: int = 0
-    cross_layers: int = 0  # beside the others: those that keep the encoder's tokens
-    num_heads: int = 0  # query heads; 0: not given, and then the work of its steps cannot be counted
+    cross_layers: int = 0  # in addition: layers that cache the encoder's tokens
+    num_heads: int = 0  # query heads; 0: unknown, then the work of steps cannot be counted
     hidden_size: int = 0
-    intermediate_size: int = 0  # of all experts of a token together; 0: not given
+    intermediate_size: int = 0  # sum over the experts of a token; 0: unknown
     vocab_size: int = 0
     max_position: int = 0
     tie_word_embeddings: bool = False
     num_active_params: int | None = None
-    num_experts: int = 0  # of a layer, of which a token uses `num_experts_per_tok`; shared ones are not among them
+    num_experts: int = 0  # per layer, of which a token uses `num_experts_per_tok`; without shared ones
     num_experts_per_tok: int = 0
-    published: Published | None = None  # what its checkpoint's weights are in, all but some; None: in 16 bits
-    mistaken_for: str = ""  # the id of a model with nearly the same name
+    published: Published | None = None  # format of most of the checkpoint's weights; None: 16 bits
+    mistaken_for: str = ""  # id of a model with a similar name
 
     @property
     def is_counted(self) -> bool:
-        """Whether enough of it is given for a `ModelShape`: the work of its steps can be counted."""
+        """Whether all fields of a `ModelShape` are known, so the work of steps can be counted."""
         kept = self.num_kv_heads or self.latent_dim
         given = min(self.num_heads, kept, self.head_dim, self.hidden_size, self.vocab_size, self.max_position) > 0
         return given and not self.state_layers and not self.cross_layers
@@ -78,33 +77,33 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def bytes_per_weight(self) -> None:
-        """As its dtype says."""
+        """None: by dtype."""
         return None
 
     @property
     def v_head_dim(self) -> int:
-        """Values are as wide as keys, but under MLA."""
+        """Dv: as head_dim, except under MLA."""
         return self.value_dim or self.head_dim
 
     @property
     def expanded_dim(self) -> int:
-        """Numbers of a token's keys and values in a layer, if MLA cached them by heads."""
+        """Numbers of a token's keys and values in a layer if MLA cached them by heads."""
         return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
     def layer_shapes(self) -> tuple[()]:
-        """All layers are alike in what a model here is counted by."""
+        """Empty: the layers of a preset are identical for accounting."""
         return ()
 
     @property
     def sliding_windows(self) -> list[int | None]:
-        """By layer; which of the layers come first makes no difference to what is counted."""
+        """Windows by layer; the order of layers does not matter for accounting."""
         full = self.num_layers - self.sliding_layers
         return [self.window] * self.sliding_layers + [None] * full
 
     @property
     def shapes(self) -> tuple[KvShape, ...]:
-        """Layers that are alike together."""
+        """Groups of identical layers."""
         heads, latent = self.num_kv_heads, self.latent_dim
         width = 0 if latent else self.head_dim
         full = self.num_layers - self.sliding_layers - self.state_layers
@@ -118,7 +117,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def architecture(self) -> Architecture:
-        """Architecture, from which its memory follows."""
+        """Architecture for its memory."""
         return Architecture(
             name=self.name,
             shapes=self.shapes,
@@ -136,7 +135,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def shipped(self) -> WeightStore:
-        """How the checkpoint has its weights: of MXFP4 only the experts are in it, of FP8 all but the embeddings."""
+        """Weight storage of the checkpoint: in MXFP4 only the experts are quantized, in FP8 all but the embeddings."""
         if self.published is None:
             return WeightStore(each=float(bytes_per_element(DTYPE)))
         kept = embedding_params(self)
@@ -146,7 +145,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """2 · layers · Hkv · D · bytes; under MLA layers · latent · bytes; of models whose layers are all alike."""
+        """2 · layers · Hkv · D · bytes; under MLA layers · latent · bytes; for models with identical layers."""
         shape = KvShape(self.num_layers, self.num_kv_heads, self.head_dim, self.head_dim, self.latent_dim)
         return int(kv_token(shape, self.element_bytes).value)
 
@@ -156,25 +155,25 @@ class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     memory_bytes: int
     bytes_per_second: float
-    flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
-    usable_bytes: int = 0  # as reported by the driver; 0: unknown, and the data sheet's value is used
+    flops_per_second: dict[str, float]  # by dtype of the operands; float16 is required
+    usable_bytes: int = 0  # as reported by the driver; 0: unknown, the data sheet's value is used
     announced: date | None = None
 
     @property
     def room_bytes(self) -> int:
-        """Memory that a share of is used."""
+        """Memory of which gpu_memory_utilization is a share."""
         return self.usable_bytes or self.memory_bytes
 
     @property
     def room_figure(self) -> str:
-        """Which figure that is."""
+        """Name of the field of `room_bytes`."""
         return "usable_bytes" if self.usable_bytes else "memory_bytes"
 
     def __post_init__(self) -> None:
-        """Refuse rates that are none, and figures without a source.
+        """Validate rates and sources.
 
         Raises:
-            ValueError: float16 is not given, a dtype is unknown, a rate is not above 0, or a figure has no source.
+            ValueError: float16 is missing, a dtype is unknown, a rate is not above 0, or a figure has no source.
         """
         super().__post_init__()
         if DTYPE not in self.flops_per_second:
@@ -193,12 +192,12 @@ class LinkPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Link preset, by its standard or data sheet: decimal units."""
 
     bytes_per_second: float
-    both_directions: bool = False  # whether that is the sum of both
+    both_directions: bool = False  # whether the rate is the sum of both directions
     announced: date | None = None
 
 
 class PresetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tables of a file."""
+    """Tables of a file."""
 
     model: list[ModelPreset] = []
     gpu: list[GpuPreset] = []
@@ -207,7 +206,7 @@ class PresetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Presets(NamedTuple):
-    """All that may be chosen, by id, in the order in which it is shown."""
+    """All presets by id, in display order."""
 
     models: dict[str, ModelPreset]
     gpus: dict[str, GpuPreset]
@@ -216,19 +215,19 @@ class Presets(NamedTuple):
 
     @property
     def timed_models(self) -> list[ModelPreset]:
-        """Those whose layers were measured on a card, and whose keys and values are counted by heads."""
+        """Models with measured layers whose keys and values are cached by heads."""
         named = {one.model for one in self.layers if one.gpu in self.gpus}
         return [one for one in self.models.values() if one.id in named and one.is_counted and one.num_kv_heads]
 
     @property
     def timed_gpus(self) -> list[GpuPreset]:
-        """Those on which a layer was measured."""
+        """GPUs with measured layers."""
         named = {one.gpu for one in self.layers if one.model in self.models}
         return [one for one in self.gpus.values() if one.id in named]
 
 
 def presets(own: Sequence[Path] = ()) -> Presets:
-    """Return those that come with the program, and those of a user's own files, of which the later one counts.
+    """Return the shipped presets, and those of a user's own files; later files override earlier ones.
 
     Raises:
         ImpossibleInput: a file cannot be read.
@@ -246,7 +245,7 @@ def read_presets(file: Path) -> PresetFile:
     """Return the tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
 
     Raises:
-        ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
+        ImpossibleInput: the file cannot be read, or a table has missing or unknown fields.
     """
     try:
         return decode_toml(file.read_bytes(), PresetFile)
@@ -256,12 +255,12 @@ def read_presets(file: Path) -> PresetFile:
 
 
 def model_presets() -> tuple[ModelPreset, ...]:
-    """Return the models that come with the program, in the order of the file."""
+    """Return the shipped models in the order of the file."""
     return tuple(_shipped().model)
 
 
 def gpu_presets() -> tuple[GpuPreset, ...]:
-    """Return the GPUs that come with the program, in the order of the file."""
+    """Return the shipped GPUs in the order of the file."""
     return tuple(_shipped().gpu)
 
 

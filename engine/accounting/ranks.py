@@ -1,7 +1,7 @@
-"""Heads that each GPU of a tensor-parallel group computes, and the KV heads whose keys and values it keeps.
+"""Query heads and KV heads of each GPU in a tensor-parallel group.
 
-As vLLM divides them: neighbouring query heads, and the KV heads that these read. With more GPUs than KV heads, each KV
-head lies on several GPUs. A latent vector (MLA) has no heads and lies on every GPU.
+As in vLLM, a GPU has consecutive query heads and the KV heads that they read. With more GPUs than KV heads, each KV
+head is replicated. A latent vector (MLA) has no heads and is replicated on every GPU.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from engine.accounting.kv_shape import Architecture, KvShape, LayerKind
 
-Heads = tuple[int, int]  # the first of neighbouring heads, and how many
+Heads = tuple[int, int]  # first head, number of consecutive heads
 
 
 class KindRanks(Struct, frozen=True, kw_only=True):
-    """Layers of a kind. `held`: KV heads by GPU; None: each GPU keeps the whole vector. `copies` of each head."""
+    """Layers of a kind. `held`: KV heads by GPU; None: replicated latent vector. `copies` of each head."""
 
     kind: LayerKind
     num_layers: int
@@ -24,14 +24,14 @@ class KindRanks(Struct, frozen=True, kw_only=True):
 
 
 class Ranks(Struct, frozen=True, kw_only=True):
-    """Division of a model. `queries`: query heads by GPU; empty: not known. States are left out: no head names them."""
+    """Division of a model. `queries`: query heads by GPU; empty: unknown. States are left out: they have no heads."""
 
     queries: list[Heads]
     kinds: list[KindRanks]
 
 
 def ranks_of(model: Architecture, tensor_parallel: int) -> Ranks:
-    """Return what each GPU computes and keeps. The heads must be divisible, as `Cost` has checked."""
+    """Return the heads of each GPU. They must be divisible, as `Cost` checks."""
     queries = _divided(model.num_heads, tensor_parallel) if model.num_heads else []
     return Ranks(queries=queries, kinds=[_kind(shape, tensor_parallel) for shape in model.shapes if not shape.state])
 
@@ -49,7 +49,7 @@ def _kind(shape: KvShape, gpus: int) -> KindRanks:
 
 
 def _divided(heads: int, gpus: int) -> list[Heads]:
-    """Neighbouring heads by GPU; one on each where there are more GPUs than heads."""
+    """Return consecutive heads by GPU; one each if there are more GPUs than heads."""
     if gpus >= heads:
         return [(rank * heads // gpus, 1) for rank in range(gpus)]
     own = heads // gpus

@@ -1,4 +1,4 @@
-"""Size of the recurrent state of a layer without keys: the state, and the latest inputs of its short convolution.
+"""Size of a recurrent layer's state, including the latest inputs of its short convolution.
 
 A convolution of k inputs stores k, as transformers does; vLLM stores k − 1.
 
@@ -26,17 +26,17 @@ EXPANDS = ("mamba_expand", "expand")
 
 
 class StateSize(NamedTuple):
-    """Numbers of one layer: inputs of its convolution, and the recurrent state, which some keep in float32."""
+    """Numbers of one layer: inputs of its convolution, and the recurrent state, which may be in float32."""
 
     inputs: int
     state: int
 
 
 def state_size(config: Mapping[str, Any], kind: str) -> StateSize:
-    """Numbers of one layer.
+    """Return the state size of one layer.
 
     Raises:
-        ImpossibleInput: the configuration does not say what the formula needs.
+        ImpossibleInput: the configuration lacks a field of the formula.
     """
     kernel = _first(config, KERNELS)
     if kind == "conv":
@@ -46,14 +46,14 @@ def state_size(config: Mapping[str, Any], kind: str) -> StateSize:
         heads, width = _needed(config, ("linear_num_value_heads",)), _needed(config, ("linear_value_head_dim",))
         values = heads * width
         return StateSize((2 * keys + values) * (kernel or 0), values * _needed(config, ("linear_key_head_dim",)))
-    if config.get("linear_num_heads") and config.get("linear_head_dim"):  # Kimi's: keys and values of one width
+    if config.get("linear_num_heads") and config.get("linear_head_dim"):  # Kimi: keys and values of the same width
         inner = _needed(config, ("linear_num_heads",)) * _needed(config, ("linear_head_dim",))
         return StateSize(3 * inner * (kernel or 0), inner * _needed(config, ("linear_head_dim",)))
     if config.get("model_type") == "recurrent_gemma":
         width = _first(config, ("lru_width", "hidden_size")) or 0
         return StateSize(width * (_needed(config, ("conv1d_width",)) - 1), width)
     states = _first(config, STATES)
-    if states is None:  # lightning attention: one matrix a head
+    if states is None:  # lightning attention: one matrix per head
         heads = _needed(config, ("num_attention_heads",))
         width = _first(config, ("head_dim",)) or _needed(config, ("hidden_size",)) // heads
         return StateSize(0, heads * width * width)

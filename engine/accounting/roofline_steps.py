@@ -1,11 +1,11 @@
-"""The least time of a step of prefill and of decode over batch and context, under two roofs, before anything runs.
+"""Predicted minimum time of prefill and decode steps by batch and context, under two roofs.
 
-The work is counted by `work.StepWork`, as for a step that ran. What limits is whichever roof is reached later:
+The work is counted by `work.StepWork`, as for executed steps. The slower roof is the limit:
 
     seconds = max(FLOPs / peak, bytes / bandwidth)      compute-bound where FLOPs / bytes > peak / bandwidth, the ridge
 
-It is a bound from below: kernels that reach neither roof, and what is done once a step, come on top. Of a mixture of
-experts it counts those of one token, as if all had chosen the same; beside it stands what even choices would read.
+It is a lower bound: kernels reach neither roof, and per-step overhead is not counted. For a mixture of experts it
+counts the experts of one token, as if all tokens chose the same; the time with evenly chosen experts is also given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.accounting.work import StepWork, expert_params, experts_read
 from engine.trace.records import BatchEntry, Work
 
 Bound = Literal["compute", "bandwidth"]
-FURTHEST = 1 << 40  # a crossing beyond so many sequences is none that anybody reaches
+FURTHEST = 1 << 40  # sequences; a crossing beyond counts as none
 
 
 class Roof(Struct, frozen=True, kw_only=True):
@@ -35,18 +35,18 @@ class Roof(Struct, frozen=True, kw_only=True):
     source: str
 
     def checked(self) -> Roof:
-        """Itself.
+        """Validate and return the roofs.
 
         Raises:
-            ValueError: a rate that is none.
+            ValueError: a rate is not above 0.
         """
         if not all(0 < rate < math.inf for rate in (self.flops_per_second, self.bytes_per_second)):
-            raise ValueError("a roof needs more than 0 operations and more than 0 bytes a second")
+            raise ValueError("a roof must be above 0 operations and above 0 bytes per second")
         return self
 
     @property
     def ridge(self) -> Derived:
-        """Operations that fit into the time in which one byte is moved."""
+        """Operations in the time of moving one byte."""
         peak, width = self.factors()
         return derive("ridge", "FLOP/B", "P / W", peak, width)
 
@@ -65,21 +65,21 @@ class StepTime(Struct, frozen=True, kw_only=True):
     intensity: Derived
     seconds: Derived
     bound: Bound
-    experts: Derived | None  # of a layer that even choices read, on average; None: the model has none
-    evenly: Derived | None  # seconds at least, where they are read
+    experts: Derived | None  # mean experts per layer read with even choices; None: no experts
+    evenly: Derived | None  # minimum seconds with these experts
 
 
 class Crossing(Struct, frozen=True, kw_only=True):
-    """The smallest batch whose decode step is compute-bound at this many keys; None: no batch is.
+    """Smallest batch whose decode step is compute-bound at this many keys; None: no batch is.
 
-    `limit`: the intensity that ever larger batches approach, because each sequence brings its own keys and values.
+    `limit`: intensity that large batches approach, because each sequence has its own keys and values.
     """
 
     context: int
     batch: int | None
     limit: Derived
-    exact: Derived | None  # where the line is, between two batches; None: there is no crossing
-    evenly: int | None  # as `batch`, where each token chooses its experts evenly; without experts `batch`
+    exact: Derived | None  # fractional batch at the crossing; None: no crossing
+    evenly: int | None  # like `batch` with evenly chosen experts; without experts `batch`
 
 
 class StepTimes:
@@ -93,10 +93,10 @@ class StepTimes:
         kv_bytes_per_token: int | None = None,
         expert_element_bytes: float | None = None,
     ) -> None:
-        """Bytes as in `StepWork`.
+        """Args: bytes as in `StepWork`.
 
         Raises:
-            ValueError: the roofs are none.
+            ValueError: a roof is not above 0.
         """
         self.facts, self.roof = facts, roof.checked()
         self._work = StepWork(facts, weight_element_bytes, kv_bytes_per_token, "same", expert_element_bytes)
@@ -104,8 +104,7 @@ class StepTimes:
         self._expert_bytes = expert_params(facts) * (size if expert_element_bytes is None else expert_element_bytes)
 
     def decode(self, batch: int, context: int) -> StepTime:
-        """Return the step of one token for each of `batch` sequences, each of which sees `context` keys, its own
-        included.
+        """Return the step of one token for each of `batch` sequences, each seeing `context` keys, including its own.
 
         Raises:
             ValueError: no sequence, or no key.
@@ -115,7 +114,7 @@ class StepTimes:
         return self._step(batch, 1, context, [_entry(context - 1, 1)] * batch)
 
     def prefill(self, batch: int, tokens: int) -> StepTime:
-        """`batch` prompts of `tokens` tokens, whole and in one step.
+        """Return the step that computes `batch` complete prompts of `tokens` tokens.
 
         Raises:
             ValueError: no prompt, or one without a token.
@@ -125,9 +124,9 @@ class StepTimes:
         return self._step(batch, tokens, tokens, [_entry(0, tokens)] * batch)
 
     def crossing(self, context: int) -> Crossing:
-        """Return where decode turns compute-bound as the batch grows.
+        """Return the batch at which decode becomes compute-bound.
 
-        Operations are b · f and bytes w + b · k: weights once, keys and values of each.
+        Operations are b · f and bytes w + b · k: weights once, keys and values per sequence.
 
         Raises:
             ValueError: no key.
@@ -154,8 +153,8 @@ class StepTimes:
         )
 
     def _evenly(self, least: int, gain: float, shared: float) -> int | None:
-        """Return the smallest batch b from `least` on with b · gain > shared + ridge · (bytes of further experts):
-        the more there are, the fewer experts each brings.
+        """Return the smallest batch b >= `least` with b · gain > shared + ridge · (bytes of further experts), which
+        grow less than linearly with b.
         """
         more = self.roof.ridge.value * self._expert_bytes
 
@@ -175,21 +174,21 @@ class StepTimes:
         return high
 
     def _further(self, tokens: int) -> float:
-        """Experts of a layer beside those of one token."""
+        """Return the experts per layer read in addition to those of one token."""
         return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
 
     def never_from(self) -> int | None:
-        """Return the fewest keys from which on no batch of decode is compute-bound; None: none of the model's contexts.
+        """Return the fewest keys from which on no decode batch is compute-bound; None: no such context of the model.
 
-        More keys have fewer operations for each byte, so halving finds it.
+        Intensity falls with the number of keys, so bisection finds it.
         """
         return self._first(lambda keys: self.crossing(keys).batch is None)
 
     def prefill_crossing(self, batch: int = 1) -> int | None:
-        """Return the smallest prompt whose prefill is compute-bound in a step of `batch` of them, where experts are
-        chosen evenly; None: none of the model's.
+        """Return the smallest prompt length at which prefill of `batch` prompts is compute-bound, with evenly chosen
+        experts; None: no length of the model.
 
-        A longer prompt has more operations for each byte, so halving finds it.
+        Intensity rises with the prompt length, so bisection finds it.
         """
 
         def crosses(tokens: int) -> bool:
@@ -200,9 +199,7 @@ class StepTimes:
         return self._first(crosses)
 
     def _first(self, holds: Callable[[int], bool]) -> int | None:
-        """Return the smallest number of the model's positions that it holds for, as for all larger ones; None: for
-        none.
-        """
+        """Return the smallest position count of the model for which the monotonic `holds` is true, or None."""
         low, high = 0, self.facts.max_position
         if not holds(high):
             return None

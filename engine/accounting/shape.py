@@ -1,4 +1,4 @@
-"""Model facts for the accounting, for a loaded model or from published figures."""
+"""Model facts for accounting, of a loaded model or from published figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ModelShape(Protocol):
-    """Counts that work and bytes follow from, named as in `ModelFacts`, which is one."""
+    """Counts from which work and bytes follow, named as in `ModelFacts`, which implements it."""
 
     @property
     def name(self) -> str: ...
@@ -18,7 +18,7 @@ class ModelShape(Protocol):
     @property
     def num_active_params(self) -> int | None: ...
     @property
-    def num_experts(self) -> int: ...  # of a layer, to choose from; 0: none, or not said
+    def num_experts(self) -> int: ...  # per layer; 0: none, or unknown
     @property
     def num_experts_per_tok(self) -> int: ...
     @property
@@ -34,9 +34,9 @@ class ModelShape(Protocol):
     @property
     def v_head_dim(self) -> int: ...
     @property
-    def latent_dim(self) -> int: ...  # MLA: numbers of a token that a layer keeps for all heads; 0: it is none
+    def latent_dim(self) -> int: ...  # MLA: numbers cached per token and layer for all heads; 0: no MLA
     @property
-    def rope_dim(self) -> int: ...  # of them: the rotated key that all heads share
+    def rope_dim(self) -> int: ...  # of them: the rotated key shared by all heads
     @property
     def vocab_size(self) -> int: ...
     @property
@@ -48,7 +48,7 @@ class ModelShape(Protocol):
     @property
     def sliding_windows(self) -> Sequence[int | None]: ...
     @property
-    def layer_shapes(self) -> Sequence[Sequence[int]]: ...  # [Hkv, D, Dv] by layer where they differ; empty: all alike
+    def layer_shapes(self) -> Sequence[Sequence[int]]: ...  # [Hkv, D, Dv] by layer if they differ; empty: identical
 
 
 def kv_shapes(facts: ModelShape) -> list[Sequence[int]]:

@@ -1,12 +1,12 @@
-"""Memory of a model under a load, and the number of requests that a GPU holds beside its weights.
+"""Memory of a model under a load, and the number of requests that fit on a GPU.
 
-Each number is a `Derived`; together they are one sum: weights, cache, activations, and an assumed reserve.
+Each number is a `Derived`. The memory is the sum of weights, cache, activations, and an assumed reserve.
 
 Activations: vLLM runs a step of max_num_batched_tokens before it allocates its cache, and the step's peak memory is not
-available to the cache (`determine_available_memory`). Counted here are the tensors live at once at the widest point of
-a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or the
-hidden states beside the logits of a row for each sequence, once in their dtype and once in float32 for sampling. Kernel
-workspaces are not counted: the reserve covers them.
+available to the cache (`determine_available_memory`). Counted here are the tensors that are live at the widest point of
+a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product); or the
+hidden states and one row of logits per sequence, in their dtype and in float32 for sampling. Kernel workspaces are not
+counted: the reserve covers them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from engine.accounting.layer_bytes import Kept, derive_with
 from engine.accounting.weights import KEPT_BYTES, WeightStore
 
 AT_LEAST_ONE = ("batch", "context", "max_model_len", "block_size", "tensor_parallel", "max_num_batched_tokens")
-ACTIVATION_BYTES = 2.0  # float16 and bfloat16: also where weights or cache are quantized
+ACTIVATION_BYTES = 2.0  # float16 and bfloat16, also with quantized weights or cache
 
 
 class Stored(Struct, frozen=True, kw_only=True):
-    """How weights lie in memory; bytes of a number of the cache, and of the scales beside each cached vector."""
+    """Storage of weights; bytes per cached number, and of the scales per cached vector."""
 
     weights: WeightStore = WeightStore()
     element: float = 2
@@ -37,20 +37,20 @@ class Load(Struct, frozen=True, kw_only=True):
     batch: int = 1
     context: int = 2048
     max_model_len: int = 4096
-    encoder_tokens: int = 1500  # that cross-attention reads: Whisper's for half a minute
+    encoder_tokens: int = 1500  # tokens that cross-attention reads: Whisper's for 30 seconds
     shared_prefix: int = 0
     block_size: int = 16
     tensor_parallel: int = 1
     max_num_batched_tokens: int = 8192
-    arrivals: float = 1.0  # requests a second, of which each is moved over a link
+    arrivals: float = 1.0  # requests per second, each transferred once over a link
     utilization: float = 0.9  # gpu_memory_utilization of vLLM
-    reserve_bytes: int = 1 << 30  # what is neither weights, cache nor activations: assumed, not computed
+    reserve_bytes: int = 1 << 30  # other memory: assumed, not computed
 
     def checked(self) -> Load:
-        """Itself.
+        """Validate and return the load.
 
         Raises:
-            ImpossibleInput: a count that is none, or one that contradicts another.
+            ImpossibleInput: a count is invalid, or contradicts another.
         """
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
@@ -68,7 +68,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 class Cost:
-    """A model under a load, on one of `tensor_parallel` GPUs. Each attribute is a number with its formula."""
+    """Memory of a model under a load, on one of `tensor_parallel` GPUs. Each attribute is a number with its formula."""
 
     def __init__(self, model: Architecture, stored: Stored, load: Load) -> None:
         """Raises:
@@ -100,14 +100,13 @@ class Cost:
 
     @property
     def numbers(self) -> list[Derived]:
-        """All of it, in the order in which it is shown."""
+        """Return all numbers in display order."""
         activations = [self.activations] if self.activations else []
         return [*self.kept.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
     def on(self, memory_bytes: int) -> list[Derived]:
-        """Return the bytes that are left for the cache, and requests that they hold: in pages, reserved in one
-        piece of max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do
-        not fit.
+        """Return the bytes available to the cache, and the requests that fit: with paging, with one reservation of
+        max_model_len each, and with paging and a shared prefix. Only the bytes if the weights do not fit.
         """
         memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", self.load.utilization, "utilization")
         known = (*self._known(), self.reserve)
@@ -126,7 +125,7 @@ class Cost:
             pages,
             derive("paged", "requests", "⌊F / b⌋", room, pages.as_factor("b")),
         ]
-        if load.shared_prefix >= load.block_size:  # only whole blocks are shared
+        if load.shared_prefix >= load.block_size:  # only full blocks are shared
             prefix = Factor("p", load.shared_prefix, "shared_prefix")
             common = self.kept.prefix("kv_prefix", self._context, prefix, self._block)
             formula = "⌊max(F − q, 0) / (b − q)⌋"
@@ -137,9 +136,7 @@ class Cost:
         return found
 
     def held(self) -> list[Derived]:
-        """Return the share of what a request is given that its tokens fill: of one piece of max_model_len, and of
-        pages.
-        """
+        """Return the share of allocated memory that a request's tokens fill: of max_model_len, and of pages."""
         own = self.request.as_factor("r")
         piece = self.kept.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
         pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
@@ -149,7 +146,7 @@ class Cost:
         ]
 
     def moved(self) -> list[Derived]:
-        """Return the bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
+        """Return the bytes of a request's cache on all GPUs, and bytes per second if each request is moved once."""
         whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
         arrivals = Factor("λ", self.load.arrivals, "arrivals")
@@ -157,8 +154,9 @@ class Cost:
         return [one, each, derive("kv_bit_rate", "bit/s", "8 · v", each.as_factor("v"))]
 
     def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
-        """Return the seconds of one request over a link, and the share of the link that the load takes.
-        `both_directions`: the rate is the sum of both, as data sheets give it, of which one direction has half.
+        """Return the transfer seconds of a request over a link, and the link's utilization.
+
+        `both_directions`: the rate is the sum of both directions, as in data sheets, so one direction has half.
         """
         one, each, _ = self.moved()
         rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")
@@ -177,7 +175,7 @@ class Cost:
         return derive(id, "B", "⌈((P − e) · bytes + e · w) / tp⌉", params, kept, size, wide, self._tp)
 
     def _known(self) -> list[Factor]:
-        """Weights, and activations where they can be computed."""
+        """Return the weights, and activations if they can be computed."""
         activations = [self.activations.as_factor("A")] if self.activations else []
         return [self.weights.as_factor("W"), *activations]
 

@@ -1,7 +1,7 @@
-"""Source of each figure of a preset: publisher, date of publication, and when and against what it was checked.
+"""Source of each figure of a preset: publisher, date, and when and against what it was checked.
 
 In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. A source
-without `figures` covers all figures that no other one names, so a file with one source needs only that.
+without `figures` covers all figures that no other source names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import date
 from msgspec import Struct
 from msgspec.structs import fields
 
-OF_MODELS = {  # the meaning of a factor: the figure of a model that it is
+OF_MODELS = {  # meaning of a factor -> figure of a model
     "layers": "num_layers", "kv_heads": "num_kv_heads", "head_dim": "head_dim", "latent_dim": "latent_dim",
     "window": "window", "state": "state_elements", "params": "num_params", "hidden_size": "hidden_size",
     "intermediate_size": "intermediate_size", "vocab_size": "vocab_size", "experts": "num_experts",
@@ -24,19 +24,19 @@ NO_FIGURES = ("id", "name", "announced", "sources", "mistaken_for")
 
 
 class FigureSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where figures stand. They are named as in the file; `flops_per_second.int8` is one of a table, and
-    `flops_per_second` those of the table that are not named alone.
+    """Source of figures, which are named as in the file; `flops_per_second.int8` is an entry of a table, and
+    `flops_per_second` all entries of the table that are not named.
     """
 
     says: str
-    figures: tuple[str, ...] = ()  # empty: all that no other source names
+    figures: tuple[str, ...] = ()  # empty: all figures that no other source names
     dated: date | None = None  # None: undated or unknown
-    checked: date | None = None  # the day on which the figures were compared with `against`; None: they were not
+    checked: date | None = None  # date of the comparison with `against`; None: not checked
     against: str = ""
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """A source, all figures that it is for, and the meanings of factors (`Factor.meaning`) that these figures are."""
+    """Source with all its figures, and the meanings of factors (`Factor.meaning`) of these figures."""
 
     figures: tuple[str, ...]
     meanings: tuple[str, ...]
@@ -47,14 +47,14 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Preset with figures, each of which has one source."""
+    """Preset with figures, each with one source."""
 
     id: str
     name: str
     sources: tuple[FigureSource, ...]
 
     def __post_init__(self) -> None:
-        """Refuse figures that have no source.
+        """Check that each figure has a source.
 
         Raises:
             ValueError: a figure has no source, or two; a source names an unknown figure, or lacks its address.
@@ -63,7 +63,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         known = {*figures, *(one.partition(".")[0] for one in figures), ""}
         for name, times in named.items():
             if name not in known:
-                raise ValueError(f"sources of {self.id} name {name!r}, which is no figure of it")
+                raise ValueError(f"sources of {self.id} name {name!r}, which is not one of its figures")
             if times > 1:
                 raise ValueError(f"{name or 'the rest'} of {self.id} has {times} sources; leave one")
         if not all(one.says.strip() for one in self.sources):
@@ -74,7 +74,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """All that are given, by their names in the file."""
+        """Names of the given figures, as in the file."""
         found: list[str] = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -84,14 +84,12 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(found)
 
     def source_of(self, figure: str) -> FigureSource:
-        """Return where one of `figures` stands."""
+        """Return the source of one of `figures`."""
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)
 
     def told(self, meanings: Mapping[str, str]) -> list[Told]:
-        """Return each source with all of its figures. `meanings`: the figure that a meaning is; of those not given
-        none.
-        """
+        """Return each source with all its figures. `meanings`: figure by meaning, for the meanings to return."""
         figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
         return [
             Told(
@@ -107,5 +105,5 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _names(figure: str) -> tuple[str, ...]:
-    """By which a source may be about it, the closest first."""
+    """Return the names under which a source may cover a figure, most specific first."""
     return figure, figure.partition(".")[0], ""

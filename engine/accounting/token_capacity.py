@@ -1,4 +1,4 @@
-"""Tokens that an instance holds beside its weights: what `size.Cost` leaves on a GPU, over a token's bytes there."""
+"""Tokens that fit into an instance's cache: memory available by `size.Cost` / bytes per token."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def room_tokens(
     stages: int = 1,
     max_num_batched_tokens: int = Load().max_num_batched_tokens,
 ) -> int:
-    """Tokens whose keys and values fit on `tensor_parallel` × `stages` GPUs, of which each stage has as many layers;
-    0: the weights leave no room. Weights are as the checkpoint has them.
+    """Return the tokens whose KV fits on `tensor_parallel` × `stages` GPUs with equal stages; 0: the weights leave no
+    memory. Weights are stored as in the checkpoint.
 
-    The embedding and the output projection count as divided among the stages too.
+    The embedding and the output projection also count as divided among stages.
 
     Raises:
         ImpossibleInput: the model's heads cannot be divided among the GPUs.
@@ -31,11 +31,11 @@ def room_tokens(
     return _room(_stage(model.architecture, stages), stored, load, gpu.room_bytes)
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a search asks for the same instance again for each kind and each rate
+@functools.lru_cache(maxsize=1 << 12)  # a search repeats the same instances for each kind and each rate
 def _room(model: Architecture, stored: Stored, load: Load, memory_bytes: int) -> int:
     cost = Cost(model, stored, load)
     token = cost.kept.token
-    assert token is not None, "all presets whose steps can be timed keep something of each token"
+    assert token is not None, "all presets with measured layers cache each token"
     return max(0, int(cost.on(memory_bytes)[0].value // token.value))
 
 

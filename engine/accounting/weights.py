@@ -1,11 +1,11 @@
-"""Bytes of a weight as models are served, with the scales that stand beside quantized ones.
+"""Bytes per weight in serving formats, including scales of quantized ones.
 
     int4    groups of 128 with a scale of 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978): 0.5 + 2 / 128
-    fp8     as published, blocks of 128 × 128 with a float32 each (DeepSeek-AI, arXiv 2412.19437, 3.3.2): 1 + 4 / 128²
+    fp8     published: blocks of 128 × 128 with a float32 each (DeepSeek-AI, arXiv 2412.19437, 3.3.2): 1 + 4 / 128²
     mxfp4   groups of 32 with a scale of 8 bits (OCP Microscaling Formats 1.0): 0.5 + 1 / 32
 
-Of fp8 and int8 that are made when a model is opened there is a scale for each row or matrix, below a thousandth, which
-is not counted. The embedding and the output projection stay in 16 bits in all of them.
+fp8 and int8 quantized at loading have a scale per row or matrix, which is below a thousandth and not counted. The
+embedding and the output projection are in 16 bits in all formats.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ WEIGHT_DTYPES = ("shipped", "float32", "float16", "bfloat16", "fp8", "int8", "in
 PUBLISHED: dict[Published, float] = {"fp8": 1 + 4 / 128**2, "mxfp4": 0.5 + 1 / 32}
 QUANTIZED = {"fp8": 1.0, "int8": 1.0, "int4": 0.5 + 2 / 128}
 PLAIN = {"fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp4": 0.5}  # without scales
-KEPT_BYTES = 2  # of a weight that is not quantized beside others that are
+KEPT_BYTES = 2  # per unquantized weight of a quantized model
 
 
 class WeightStore(Struct, frozen=True, kw_only=True):
-    """Storage of weights. `each`: bytes of a weight with its part of the scales; `kept`: unquantized weights, of
-    `KEPT_BYTES` each; `plain`: bytes of a quantized one without scales, 0: none is quantized.
+    """Storage of weights. `each`: bytes per weight including scales; `kept`: number of unquantized weights, of
+    `KEPT_BYTES` each; `plain`: bytes per quantized weight without scales, 0: none is quantized.
     """
 
     each: float = 2.0
@@ -35,7 +35,7 @@ class WeightStore(Struct, frozen=True, kw_only=True):
 
 
 def served_in(dtype: str, embedding_params: int) -> WeightStore:
-    """Return a model whose weights are made that when it is opened.
+    """Return the storage of a model quantized to `dtype` at loading.
 
     Raises:
         ValueError: unknown dtype.

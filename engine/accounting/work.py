@@ -2,8 +2,8 @@
 
 A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et
 al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and 2 Hq
-Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalisation, activations and the softmax are left out: they
-are small beside these.
+Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalization, activations and the softmax are negligible and
+not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.accounting.mla import absorbed_flops, expanded_flops, expansion_flop
 from engine.accounting.shape import ModelShape, kv_shapes
 from engine.trace.records import BatchEntry, Work
 
-Routing = Literal["even", "same"]  # of tokens to experts: each choice as probable as any other, or all alike
+Routing = Literal["even", "same"]  # of tokens to experts: uniformly random, or all tokens the same
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
@@ -33,24 +33,24 @@ def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
 
 
 def read_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """Distinct keys that those queries see, each read from the cache once."""
+    """Return the distinct keys that those queries see, each read from the cache once."""
     return start + num_tokens if window is None else min(start + num_tokens, window + num_tokens - 1)
 
 
 def embedding_params(facts: ModelShape) -> int:
-    """Parameters of the input embedding and the output projection: one matrix if tied, else two."""
+    """Return the parameters of the input embedding and the output projection: one matrix if tied, else two."""
     return facts.vocab_size * facts.hidden_size * (1 if facts.tie_word_embeddings else 2)
 
 
 def layer_params(facts: ModelShape) -> int:
-    """Parameters that are applied to every token: all active ones but the embedding and the output projection."""
+    """Return the parameters applied to every token: all active ones but the embedding and the output projection."""
     active = facts.num_params if facts.num_active_params is None else facts.num_active_params
     return max(0, active - embedding_params(facts))
 
 
 def expert_params(facts: ModelShape) -> float:
-    """Parameters of one expert, in all layers; 0: there are none, or it is not known how many. All parameters but those
-    that one token uses are the experts that it did not choose.
+    """Return the parameters of one expert in all layers; 0: none or unknown. The inactive parameters of a token are
+    those of the experts that it did not choose.
     """
     unchosen = facts.num_experts - facts.num_experts_per_tok
     if facts.num_active_params is None or facts.num_experts_per_tok < 1 or unchosen < 1:
@@ -59,11 +59,10 @@ def expert_params(facts: ModelShape) -> float:
 
 
 def experts_read(facts: ModelShape, num_tokens: int) -> float:
-    """Experts of a layer that a step of so many tokens reads, on average: E · (1 − (1 − k / E)^T).
+    """Return the mean number of experts per layer that a step of T tokens reads: E · (1 − (1 − k / E)^T).
 
-    Each token chooses k of E, every choice as probable as any other and none depending on another token's: so an expert
-    is left alone by one with 1 − k / E, and by linearity of expectation that many are not. Real routers are less even,
-    and then fewer are read.
+    Each token chooses k of E uniformly and independently, so it misses an expert with probability 1 − k / E; the result
+    follows by linearity of expectation. Real routers are less even and read fewer.
     """
     share = facts.num_experts_per_tok / facts.num_experts
     return facts.num_experts * -math.expm1(num_tokens * math.log1p(-share))
@@ -72,7 +71,7 @@ def experts_read(facts: ModelShape, num_tokens: int) -> float:
 def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "even") -> float:
     """Return the layer parameters that a step reads: shared ones once, and the chosen ones of a mixture of experts.
 
-    `same`: the minimum, all tokens choose the same ones. `even`: as `experts_read`; the minimum too if the number of
+    `same`: all tokens choose the same experts, the minimum. `even`: as `experts_read`; the minimum if the number of
     experts is unknown.
     """
     least = layer_params(facts)
@@ -83,8 +82,8 @@ def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "ev
 
 
 def layer_flops(facts: ModelShape, layer: int, num_keys: int) -> tuple[int, int]:
-    """Return the operations of one token in one layer: of its matrices (the average layer's), and of attention, whose
-    query heads read `num_keys` keys, all heads together. As decode, by the formulas of `StepWork`.
+    """Return the operations of one token in one layer: of its matrices (average layer), and of attention over
+    `num_keys` keys in all heads. As for decode, by the formulas of `StepWork`.
     """
     if facts.latent_dim:
         attention = int(absorbed_flops(facts).value) * num_keys // facts.num_heads
@@ -95,13 +94,13 @@ def layer_flops(facts: ModelShape, layer: int, num_keys: int) -> tuple[int, int]
 
 
 class _Kind(NamedTuple):
-    """Layers that are alike."""
+    """Group of identical layers."""
 
     window: int | None
     layers: int
-    span_flops: int  # of a query and a key in one layer, where a sequence computes several tokens
-    alone_flops: int  # where it computes one
-    numbers: int  # of a token, in one layer
+    span_flops: int  # per query and key in one layer, if a sequence computes several tokens
+    alone_flops: int  # the same if it computes one
+    numbers: int  # cached per token in one layer
 
 
 class StepWork:
@@ -123,8 +122,8 @@ class StepWork:
         routing: Routing = "even",
         expert_element_bytes: float | None = None,
     ) -> None:
-        """Bytes of a weight and of a token's K and V in all layers, None = as the model has them; of an expert's,
-        None = as of all.
+        """Args: bytes per weight and per token's K and V in all layers, None = the model's; per weight of an expert,
+        None = as all.
         """
         self._facts = facts
         own = bytes_per_weight(facts)
@@ -140,7 +139,7 @@ class StepWork:
         for (window, (heads, keys, values)), layers in kinds.items():
             flops = 2 * facts.num_heads * (keys + values)
             self._kinds.append(_Kind(window, layers, flops, flops, heads * (keys + values)))
-        self._expansion_flops = 0  # for a cached token of an earlier step
+        self._expansion_flops = 0  # per cached token of an earlier step
         if facts.latent_dim:
             spans, alone = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
             self._kinds = [_Kind(kind.window, kind.layers, spans, alone, facts.latent_dim) for kind in self._kinds]
@@ -148,13 +147,13 @@ class StepWork:
         self._numbers = sum(kind.layers * kind.numbers for kind in self._kinds)
 
     def of(self, batch: Sequence[BatchEntry]) -> Work:
-        """Work of one step."""
+        """Return the work of one step."""
         facts = self._facts
         spans = [(entry.start, len(entry.token_ids)) for entry in batch if len(entry.token_ids) > 1]
-        # one token attends to what it reads
+        # one token attends to exactly the keys read
         alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
         num_tokens = len(alone) + sum([count for _, count in spans])
-        # a decode of several tokens verifies drafts, and each of them has its logits
+        # a decode of several tokens verifies drafts, which needs logits for each
         sampled = sum([len(entry.token_ids) if entry.phase == "decode" else 1 for entry in batch if entry.samples])
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled

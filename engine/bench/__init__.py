@@ -1,1 +1,1 @@
-"""Benchmarks: declared scenarios, variants run in turns on one machine, and records of what was measured."""
+"""Benchmarks: declared scenarios, variants run in turns on one machine, and records of the measurements."""

@@ -1,7 +1,7 @@
-"""Variant in a process of its own, so that the process's memory is that variant's alone.
+"""Variant in a separate process, so that the process's memory is the variant's.
 
-The process has one model and one way to serve it. It receives cells with their requests over a pipe and returns
-measurements; both ends are this program, so they are pickled.
+The process has one model and one engine. It receives cells with their requests over a pipe and returns measurements;
+both ends are this program, so they are pickled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END_SECONDS = 5.0
 
 
 class Apart:
-    """Processes by model and way to serve it; each starts on first use."""
+    """Processes by model and engine; each starts on first use."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[Any, ...], tuple[Any, Connection]] = {}
@@ -32,7 +32,7 @@ class Apart:
         """As `run_engine` or a peer's `run`. `source`: the folder with the weights.
 
         Raises:
-            PeerError: it failed there, with the first words of its error.
+            PeerError: it failed in the process; the message begins with its error.
         """
         key = (cell.model, cell.dtype, cell.peer, cell.engine.enforce_eager)
         if key not in self._running:
@@ -69,7 +69,7 @@ def _serve(line: Connection, source: str) -> None:
             cell, asks = line.recv()
             try:
                 answer: Measurement | str = _run(models, peers, loaded, source, cell, asks)
-            except Exception as error:  # reported to the caller, as a peer's
+            except Exception as error:  # reported to the caller like a peer's
                 answer = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             line.send(answer)
     except EOFError:
@@ -81,7 +81,7 @@ def _serve(line: Connection, source: str) -> None:
 def _run(
     models: Models, peers: dict[str, Peer], loaded: dict[str, int | None], source: str, cell: Cell, asks: list[Ask]
 ) -> Measurement:
-    """`loaded`: what the process held once its model was there, before the first run."""
+    """Run a cell. `loaded`: resident bytes after loading the model, before the first run."""
     if cell.peer is None:
         model = models.engine_model(source, cell.dtype, compiled=not cell.engine.enforce_eager)
         loaded.setdefault("bytes", resident_bytes())

@@ -1,4 +1,4 @@
-"""The clusters of a benchmark: started once for each layout, and used for every run of it."""
+"""Clusters of a benchmark, started once per layout and reused for every run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.model.loaded import LoadedModel
 
 
 class Clusters:
-    """By model and settings."""
+    """Clusters by model and settings."""
 
     def __init__(self) -> None:
         self._started: list[tuple[tuple[str, str, EngineConfig], Cluster]] = []
@@ -26,7 +26,7 @@ class Clusters:
         `source`: path of its weights, for processes that load them themselves.
 
         Raises:
-            ConfigError: settings that cannot work.
+            ConfigError: invalid settings.
         """
         key = (source, model.facts.dtype, config)
         for known, cluster in self._started:

@@ -1,4 +1,4 @@
-"""Hash of the code that a step runs, by which a record older than it is known."""
+"""Hash of the code of a step, which shows that a record is older than the code."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 
 ENGINE = Path(__file__).parents[1]
-ROOMS = ("cache", "model", "requests", "scheduling")  # of a step, with engine.py
+ROOMS = ("cache", "model", "requests", "scheduling")  # packages of a step, with engine.py
 
 
 @cache
 def code_of_a_step() -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of these files, Python and C, by their paths."""
+    """Return 16 hexadecimal digits of the SHA-256 of the Python and C files, including their paths."""
     files = [path for room in ROOMS for ending in ("py", "c", "h") for path in (ENGINE / room).rglob(f"*.{ending}")]
     found = sha256()
     for path in sorted([ENGINE / "engine.py", *files]):

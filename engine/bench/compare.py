@@ -1,4 +1,4 @@
-"""Two records of one scenario: what became worse. Ratios are compared, not seconds, so the machines may differ."""
+"""Regressions between two records of a scenario. Ratios are compared, not seconds, so the machines may differ."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Difference:
 
 
 def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_only: bool = False) -> list[Difference]:
-    """Return every figure that both records have and that can be compared.
+    """Return every comparable figure of both records.
 
-    A clock's metric is compared by its ratio to a baseline of the same run, and is worse when the medians differ by
-    more than the threshold and the intervals do not touch. A count is compared as it is, and is worse past the
-    threshold; so is a count that appears, such as preemptions where there were none.
+    A clock metric is compared by its ratio to a baseline of the same run, and is worse if the medians differ by more
+    than the threshold and the intervals do not overlap. A count is compared directly, and is worse beyond the threshold
+    or if it was 0 before.
     """
     found = []
     for old in before.points:
@@ -51,7 +51,7 @@ def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_
 
 
 def lost_points(before: Record, after: Record) -> list[str]:
-    """Return the points that lost their figures, and outputs that are no longer identical; a sentence each."""
+    """Return a sentence per point that lost its figures or whose outputs are no longer identical."""
     found = []
     for old in before.points:
         new = after.point(old.at, old.variant)
@@ -64,7 +64,7 @@ def lost_points(before: Record, after: Record) -> list[str]:
 
 
 def worsening(before: float, after: float, higher_is_better: bool) -> float:
-    """Return the share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
+    """Return the relative regression of a figure; negative = better, infinite for an increase from 0."""
     if before == after:
         return 0.0
     if higher_is_better:

@@ -1,4 +1,4 @@
-"""Run of a workload on the engine: requests are submitted when due, and times are those that a caller sees."""
+"""Run of a workload on the engine: requests are submitted when due, and times are those of a caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.model.loaded import LoadedModel
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestSpec
 
-CAPTURE_EVERYTHING = 1 << 30  # bytes a step
+CAPTURE_EVERYTHING = 1 << 30  # bytes per step
 NO_TIERS = TierSizes()
 
 
@@ -39,14 +39,13 @@ def run_engine(
 ) -> Measurement:
     """Serve all requests and return the measurement.
 
-    The engine's construction is not timed, nor opening its tiers. A token's time is the return of the step that sampled
-    it, after log and captures are written, if there are any. A request's time begins when it arrives, even during a
-    step.
-    `on_engine` gets the engine before the first request.
+    Constructing the engine and opening its tiers are not timed. A token's time is the return of the step that sampled
+    it, after log and captures are written. A request's time begins at its arrival, even during a step. `on_engine`
+    is called with the engine before the first request.
 
     Raises:
         Cancelled: `cancelled` returned True between two steps.
-        ConfigError, RequestError: the engine refuses the settings or a request.
+        ConfigError, RequestError: the engine rejects the settings or a request.
     """
     keep_log = observer != "none" or log_path is not None
     capture = CaptureRequest(budget_bytes=CAPTURE_EVERYTHING) if observer == "capture" else None
@@ -87,7 +86,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
             specs = [spec_of(asks[i], said_before(asks[i]), sampling, f"bench-{i}") for i in due]
             for i, request in zip(due, engine.add_requests(specs), strict=True):
                 requests[i] = request
-                # on the clock of its arrival; one that waited for steps or for a turn arrives now
+                # scheduled arrival; a request that waited for steps or for a turn arrives now
                 timed = asks[i].after is None and asks[i].at_step == 0
                 for position, token_id in enumerate(asks[i].chosen, len(asks[i].prompt)):
                     engine.choose(request.seq_id, token_id, position)
@@ -116,7 +115,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
 
 
 def due_of(ask: Ask, ended: Callable[[int], float | None]) -> float | None:
-    """Return the second from which a request may come; None while the turn before goes on."""
+    """Return the earliest arrival of a request in seconds; None while the previous turn is unfinished."""
     if ask.after is None:
         return ask.at
     before = ended(ask.after)
@@ -126,10 +125,10 @@ def due_of(ask: Ask, ended: Callable[[int], float | None]) -> float | None:
 def due_now(
     asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], now: float, num_steps: int, idle: bool
 ) -> list[int]:
-    """Return which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach
-    `at_step`, so the next one does not wait for it.
+    """Return the waiting requests that are due. `at_step` of the next request is ignored if the engine is idle and no
+    other request is due, since it would never be reached.
 
-    `ended`: the second in which the request of that index ended; None: it has not.
+    `ended`: returns when the request of an index ended, in seconds, or None.
     """
     ready = [i for i in waiting if (at := due_of(asks[i], ended)) is not None and at <= now]
     due = [i for i in ready if asks[i].at_step <= num_steps]
@@ -140,6 +139,6 @@ def due_now(
 
 
 def spec_of(ask: Ask, said: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
-    """Return the request for the engine. `said`: prompt and output of the turn before."""
+    """Return the request for the engine. `said`: prompt and output of the previous turn."""
     own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
     return RequestSpec([*said, *ask.prompt], own, request_id=request_id)

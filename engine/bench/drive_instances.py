@@ -1,4 +1,4 @@
-"""Run of a workload on several instances: as `drive`, with the caller's clock in the process that drives them."""
+"""Run of a workload on several instances: like `drive`, timed in the process that drives them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _runs = itertools.count()
 
 
 class _Answer:
-    """Answer of a request so far."""
+    """Output of a request so far."""
 
     def __init__(self, times: RequestTimes) -> None:
         self.times = times
@@ -32,7 +32,7 @@ class _Answer:
 
 
 class _Run:
-    """Reads the common log as it grows."""
+    """Follows the cluster's log."""
 
     def __init__(self, work: EngineWork, instances: InstancesWork) -> None:
         self.work, self.instances = work, instances
@@ -47,7 +47,7 @@ class _Run:
         if record.kind == "step":
             self.work.add(record, 0.0)
         for op in record.ops:
-            if isinstance(op, Submit) and op.request_id in self.answers:  # not what stands for it where it is prefilled
+            if isinstance(op, Submit) and op.request_id in self.answers:  # not the prefill part, which has another id
                 self._of_sequence[op.seq_id] = self.answers[op.request_id]
         for output in record.outputs:
             answer = self._of_sequence.get(output.seq_id)
@@ -66,16 +66,15 @@ def run_instances(
     *,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Measurement:
-    """Serve all requests and say what happened. The cluster must be idle, and is afterwards. A request that is refused
-    because it would come too late has no tokens.
+    """Serve all requests and return the measurement. The cluster must be idle, and is afterwards. A request that the
+    router rejects has no tokens.
 
-    A run of the same cluster before this one left its blocks in the prefix caches; a salt of its own keeps this run
-    from finding them.
+    Each run has its own cache salt, so it does not hit blocks of earlier runs of the cluster.
 
     Raises:
         BenchError: an instance ended.
-        Cancelled: `cancelled` said so.
-        ConfigError, RequestError: the instances refuse a request.
+        Cancelled: `cancelled` returned True.
+        ConfigError, RequestError: the instances reject a request.
     """
     number = next(_runs)
     bytes_per_token = stored_bytes_per_token(cluster.model.facts, cluster.config.kv_cache_dtype)
@@ -98,7 +97,7 @@ def run_instances(
 
 
 class _Said(NamedTuple):
-    """A request that was submitted."""
+    """Submitted request."""
 
     prompt: list[int]
     answer: _Answer
@@ -122,7 +121,7 @@ def _serve(
         times = said[index].answer.times
         return times.tokens[-1] if times.tokens else times.arrived
 
-    for index in range(len(asks)):  # in the order of the requests, whenever each comes
+    for index in range(len(asks)):  # in the order of the requests, not of their arrival
         run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=asks[index].late))
     while waiting or cluster.num_unfinished:
         now = time.perf_counter() - run.began
@@ -151,7 +150,7 @@ def _serve(
 
 
 def _until_the_next(asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], run: _Run) -> float:
-    """Return the seconds that may be waited for something to happen."""
+    """Return the maximum seconds to wait for the next event."""
     now = time.perf_counter() - run.began
     times = [due for i in waiting if asks[i].at_step == 0 and (due := due_of(asks[i], ended)) is not None]
     return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

@@ -1,4 +1,4 @@
-"""Where a benchmark ran: what a reader needs to judge its figures, and nothing that identifies a person."""
+"""Machine and versions of a benchmark, without anything that identifies a person."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NO_GPU = Text(
 
 
 def refusal(scenario: Scenario) -> Text | None:
-    """Return why a scenario cannot be run on this machine; None: it can."""
+    """Return why a scenario cannot run on this machine, or None."""
     return NO_GPU if scenario.needs_gpu and not torch.cuda.is_available() else None
 
 
 class Sources(NamedTuple):
     """Version of the code behind a figure."""
 
-    commit: str | None  # None: this is no repository
-    modified: bool | None  # since that commit
+    commit: str | None  # None: not a repository
+    modified: bool | None  # whether files differ from the commit
 
 
 def sources() -> Sources:
@@ -48,7 +48,7 @@ def sources() -> Sources:
 def environment(
     device: torch.device, dtype: torch.dtype, *, command: str, seed: int, quiet: bool, busy_cpus: float | None
 ) -> Environment:
-    """Return the facts of this moment. The first call measures the machine's roofs: a few tenths of a second."""
+    """Return the current environment. The first call measures the machine's roofs, which takes tenths of a second."""
     measure_roofs(device, dtype)
     machine = machine_facts(device, dtype)
     code = sources()
@@ -69,7 +69,7 @@ def environment(
 
 
 def _git(*arguments: str) -> str | None:
-    """git's output; None without git, or where this is no repository of its own."""
+    """Return git's output; None without git, or outside a repository."""
     if not (ROOT / ".git").exists():
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BenchError(ValueError):
-    """A scenario, a record or a run that cannot work: what is wrong, and where."""
+    """Invalid scenario, record or run; the message says what is wrong, and where."""
 
 
 class Cancelled(Exception):

@@ -1,15 +1,15 @@
-"""From the rounds of a variant: figures with intervals and ratios, and whether outputs are equal."""
+"""Figures of a variant from its rounds, with intervals and ratios, and comparison of outputs."""
 
 from __future__ import annotations
 
 from engine.bench.record import Figure
 from engine.bench.statistics import estimate, rounded
 
-Samples = dict[str, list[float | None]]  # metric -> one a round
+Samples = dict[str, list[float | None]]  # metric -> one value per round
 
 
 def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[str, Figure]:
-    """Medians, intervals and ratios; a metric without a value in some round is left out."""
+    """Return medians, intervals and ratios; a metric without a value in some round is left out."""
     found = {}
     for name, values in samples.items():
         numbers = [rounded(value) for value in values if value is not None]
@@ -32,8 +32,8 @@ def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[
 
 
 def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
-    """Return whether two runs gave the same outputs. Samples of one request and equally many requests count in any
-    order.
+    """Return whether two runs have the same outputs. Samples of one request may be in any order, and so may equal
+    requests.
     """
     if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
         return ours == theirs

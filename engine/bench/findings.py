@@ -1,4 +1,4 @@
-"""A scenario's headlines, read from its points."""
+"""Findings for a scenario's headlines, from its points."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _finding(headline: Headline, points: list[Point]) -> Finding | None:
 
 
 def saturation(points: list[Point], metric: str, share: float) -> float | None:
-    """Return the smallest axis value whose median reaches `share` of the largest median; None without numbers, and
-    where that is the end of the axis: what comes after it may be more.
+    """Return the smallest axis value whose median reaches `share` of the largest median; None without numbers, or at
+    the end of the axis, beyond which medians may be larger.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if not medians:
@@ -48,9 +48,8 @@ def saturation(points: list[Point], metric: str, share: float) -> float | None:
 
 
 def off_a_line(points: list[Point], metric: str) -> float | None:
-    """Return the largest |measured / line − 1| of the straight line over the axis that fits the medians best, each
-    with the same relative weight (least squares); None with fewer than three points, through which there is always
-    one.
+    """Return the largest |measured / line − 1| of the straight line over the axis fitted to the medians (least squares
+    of relative errors); None with fewer than three points.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if len(medians) < 3:
@@ -61,7 +60,7 @@ def off_a_line(points: list[Point], metric: str) -> float | None:
 
 
 def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: str) -> Finding:
-    """Compare the bar with the median; `agrees` with the interval."""
+    """Compare a headline's bar with the median, or for `agrees` with the interval."""
     bar, met = "", None
     if headline.agrees and estimate is not None:
         bar, met = "holds 1", estimate.low <= 1 <= estimate.high

@@ -1,6 +1,6 @@
-"""How each metric follows from a run: plain functions of the run and its context, the numbers of `metrics.py`.
+"""Formulas of the metrics in `metrics.py`: functions of a run and its context.
 
-A formula gives None where the run cannot tell (a peer has no block pool) or the figure is not defined.
+A formula returns None if the run lacks the data (a peer has no block pool) or the figure is undefined.
 """
 
 from __future__ import annotations
@@ -25,65 +25,65 @@ class Context:
 
     slo: SLO | None = None
     reference: Measurement | None = None  # a run of the first baseline at the same point
-    bytes_per_second: float | None = None  # what a copy reaches in this machine's memory, read and written
-    flops_per_second: float | None = None  # what a product of matrices reaches
+    bytes_per_second: float | None = None  # memory bandwidth of this machine, measured by copying, read and written
+    flops_per_second: float | None = None  # measured by a matrix product
 
 
 Formula = Callable[[Measurement, Context], float | None]
 
 
 def percentile(values: list[float], q: float) -> float | None:
-    """Linear between the two nearest; None without values."""
+    """Return a percentile, linearly interpolated; None without values."""
     return float(np.percentile(values, q)) if values else None
 
 
 def share(part: float, whole: float) -> float | None:
-    """Part of a whole, 0 to 1; None of nothing."""
+    """Return part / whole, 0 to 1; None if the whole is 0."""
     return part / whole if whole else None
 
 
 def of_work(read: Callable[[EngineWork], float | None]) -> Formula:
-    """Return a figure of what the engine's records say; None for a peer's run."""
+    """Return a formula over the engine's records; None for a peer's run."""
     return lambda m, _: None if m.work is None else read(m.work)
 
 
 def ttft(q: float) -> Formula:
-    """Seconds: a percentile of the requests' time to first token."""
+    """Percentile of the requests' time to first token, in seconds."""
     return lambda m, _: percentile([r.ttft for r in m.watched if r.ttft is not None], q)
 
 
 def tpot(q: float) -> Formula:
-    """Seconds: a percentile of the requests' time per output token."""
+    """Percentile of the requests' time per output token, in seconds."""
     return lambda m, _: percentile([r.tpot for r in m.watched if r.tpot is not None], q)
 
 
 def itl(q: float) -> Formula:
-    """Seconds: a percentile of all gaps between tokens."""
+    """Percentile of all gaps between tokens, in seconds."""
     return lambda m, _: percentile([gap for r in m.watched for gap in r.itl], q)
 
 
 def itl_max(m: Measurement, _: Context) -> float | None:
-    """Seconds: the longest gap between two tokens of a request."""
+    """Return the longest gap between two tokens of a request, in seconds."""
     return max((gap for r in m.watched for gap in r.itl), default=None)
 
 
 def late_ttft(m: Measurement, _: Context) -> float | None:
-    """Seconds: the time to first token of the request that came late."""
+    """Return the time to first token of the late request, in seconds."""
     return next((request.ttft for request in m.requests if request.late), None)
 
 
 def output_tokens_per_second(m: Measurement, _: Context) -> float:
-    """Tokens of all outputs over the whole run."""
+    """Return output tokens / duration of the run."""
     return m.num_output_tokens / m.seconds
 
 
 def requests_per_second(m: Measurement, _: Context) -> float:
-    """Requests over the whole run."""
+    """Return requests / duration of the run."""
     return len(m.requests) / m.seconds
 
 
 def goodput(m: Measurement, context: Context) -> float | None:
-    """Requests a second that met their objectives (DistServe, https://arxiv.org/abs/2401.09670)."""
+    """Return the requests per second that met their objectives (DistServe, https://arxiv.org/abs/2401.09670)."""
     met = _num_met(m, context)
     return None if met is None else met / m.seconds
 
@@ -99,19 +99,19 @@ def _num_met(m: Measurement, context: Context) -> int | None:
 
 
 def bandwidth_share(m: Measurement, context: Context) -> float | None:
-    """Return the least time that decoding could take, all bytes at the machine's bandwidth, over the time it took."""
+    """Return (bytes of decoding / the machine's bandwidth) / measured decode time."""
     if m.work is None or context.bytes_per_second is None:
         return None
     return share(m.work.decode_bytes / context.bytes_per_second, m.work.decode_seconds)
 
 
 def prefill_step_seconds(work: EngineWork) -> float | None:
-    """Seconds: the median step of prefill alone."""
+    """Return the median of steps with prefill only, in seconds."""
     return median(work.prefill_steps) if work.prefill_steps else None
 
 
 def roofline_seconds(phase: Phase) -> Formula:
-    """Seconds: the median of the least times that the steps of one phase could take under the machine's two roofs."""
+    """Median of the minimum step times of a phase under the machine's two roofs, in seconds."""
 
     def least(m: Measurement, context: Context) -> float | None:
         works = [] if m.work is None else m.work.prefill_works if phase == "prefill" else m.work.decode_works
@@ -123,7 +123,7 @@ def roofline_seconds(phase: Phase) -> Formula:
 
 
 def roofline_share(phase: Phase) -> Formula:
-    """Return the least time of a step of one phase over the time that it took, both medians: 1 is the bound itself."""
+    """Minimum step time of a phase / measured step time, both medians: 1 is the bound."""
 
     def found(m: Measurement, context: Context) -> float | None:
         least = roofline_seconds(phase)(m, context)
@@ -134,12 +134,12 @@ def roofline_share(phase: Phase) -> Formula:
 
 
 def decode_step_seconds(work: EngineWork) -> float | None:
-    """Seconds: the median decode step."""
+    """Return the median decode step, in seconds."""
     return median(work.decode_steps) if work.decode_steps else None
 
 
 def decode_part(name: str) -> Formula:
-    """Seconds: the median of one part of the decode steps, a field of StepParts."""
+    """Median of one part of the decode steps, a field of StepParts, in seconds."""
     return of_work(lambda w: median(getattr(parts, name) for parts in w.decode_parts) if w.decode_parts else None)
 
 
@@ -149,59 +149,57 @@ def own_share(work: EngineWork) -> float | None:
 
 
 def external_share(medium: Medium) -> Formula:
-    """Return the share of the prompts' tokens that a tier gave, at their first admissions."""
+    """Share of prompt tokens loaded from a tier at first admissions."""
     return of_work(lambda w: share(w.external_tokens[medium], w.asked_tokens))
 
 
 def over_estimate(what: str, q: float) -> Formula:
-    """Return a percentile of what steps took over what was expected; `what`: a field of Estimates. None without
-    tiers.
-    """
+    """Percentile of actual / expected step times; `what`: a field of Estimates. None without tiers."""
     return of_work(lambda w: percentile(getattr(w.estimates, what), q) if w.estimates is not None else None)
 
 
 def idle_share(role: InstanceRole | None = None) -> Formula:
-    """Return the share of the run that instances of a role, or all, spent in no step; None where there are none."""
+    """Share of the run in which instances of a role, or all, were idle; None without instances."""
     return lambda m, _: m.instances.idle_share(m.seconds, role) if m.instances is not None else None
 
 
 def rejected(m: Measurement, _: Context) -> float | None:
-    """Requests that a router refused because they would have come too late."""
+    """Return the number of requests that the router rejected as too late."""
     return m.instances.rejected if m.instances is not None else None
 
 
 def moved(read: Callable[[InstancesWork], float | None]) -> Formula:
-    """Return a figure of what moved between instances; None where nothing can."""
+    """Formula over the transfers between instances; None without instances."""
     return lambda m, _: read(m.instances) if m.instances and any(w.role == "decode" for w in m.instances.each) else None
 
 
 def nll(m: Measurement, _: Context) -> float | None:
-    """Nats a token: the mean negative log probability of the prompt's tokens."""
+    """Return the mean negative log probability of the prompts' tokens, in nats per token."""
     return -float(np.mean(m.prompt_logprobs)) if m.prompt_logprobs else None
 
 
 def output_nll(work: EngineWork) -> float | None:
-    """Nats a token: the mean negative log probability of the outputs' tokens."""
+    """Return the mean negative log probability of the outputs' tokens, in nats per token."""
     return -float(np.mean(work.output_logprobs)) if work.output_logprobs else None
 
 
 def full_nll(work: EngineWork) -> float | None:
-    """Nats a token: the same under the full cache, where outputs are compared with it."""
+    """Return the same under the full cache, if outputs are compared with it."""
     return -float(np.mean([one.logprob for one in work.full])) if work.full else None
 
 
 def divergence(work: EngineWork) -> float | None:
-    """Nats: the mean KL divergence of the outputs' distributions from those of the full cache."""
+    """Return the mean KL divergence between the outputs' distributions and those of the full cache, in nats."""
     return float(np.mean([one.divergence for one in work.full])) if work.full else None
 
 
 def changed(work: EngineWork) -> float | None:
-    """Share of the outputs whose most probable token is another one than the full cache's."""
+    """Return the share of outputs whose most probable token differs from the full cache's."""
     return share(sum(one.own_token_id != one.token_id for one in work.full), len(work.full))
 
 
 def logprob_error(m: Measurement, context: Context) -> float | None:
-    """Nats: the mean absolute difference of the prompt tokens' log probabilities from the reference's."""
+    """Return the mean absolute difference of the prompt tokens' log probabilities to the reference's, in nats."""
     reference = context.reference.prompt_logprobs if context.reference else []
     if not m.prompt_logprobs or not reference:
         return None
@@ -209,7 +207,7 @@ def logprob_error(m: Measurement, context: Context) -> float | None:
 
 
 def tokens_equal(m: Measurement, context: Context) -> float | None:
-    """Output tokens before the first difference, of all requests' first outputs, over how many there are."""
+    """Return output tokens before the first difference / output tokens, over the requests' first outputs."""
     if context.reference is None:
         return None
     equal = total = 0

@@ -1,6 +1,6 @@
-"""A ratio as people say it: "5.0 times faster", "a third of the memory"; and whether that is good.
+"""Ratio in plain language ("5.0 times faster", "a third of the memory"), and whether it is good.
 
-The page says it too (`static/js/bench/gains.js`, from the same words); a test holds both to the same sentences.
+`static/js/bench/gains.js` mirrors this with the same texts; a test compares both.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from engine.bench.metrics import Better
 from engine.trace.messages import content_of, in_language
 
 Kind = Literal["rate", "run", "time", "memory", "work", "tokens", "amount"]
-MEMORY = ("kv_bytes_per_token", "peak_blocks", "peak_kv_bytes")  # metrics that say how much room the cache takes
+MEMORY = ("kv_bytes_per_token", "peak_blocks", "peak_kv_bytes")  # metrics of the cache's memory
 FRACTIONS = {"half": 1 / 2, "third": 1 / 3, "two_thirds": 2 / 3, "quarter": 1 / 4, "three_quarters": 3 / 4}
 FRACTIONS |= {"fifth": 1 / 5, "eighth": 1 / 8, "tenth": 1 / 10}
-SAME, EXACT, ABOUT = 0.005, 0.005, 0.04  # how far from 1, or from a fraction, in parts of it
-FEW = 0.09  # below it one says how many times less
+SAME, EXACT, ABOUT = 0.005, 0.005, 0.04  # relative distance to 1, or to a fraction
+FEW = 0.09  # below it the text is "n times less"
 
 
 class Gain(NamedTuple):
-    """Verdict on a ratio: `key` and `kind` select the words, `values` fill them. `good`: None where neither is
-    better.
-    """
+    """Verdict on a ratio: `key` and `kind` select the text, `values` fill it. `good`: None if neither is better."""
 
     key: str
     kind: Kind
@@ -33,7 +31,7 @@ class Gain(NamedTuple):
     good: bool | None
 
     def text(self, language: str) -> str:
-        """Return the words of a language."""
+        """Return the text in a language."""
         texts = gain_texts(language)
         values = {name: texts.get(f"gain.fraction.{value}", value) for name, value in self.values.items()}
         for key in (f"gain.{self.kind}.{self.key}", f"gain.{self.key}"):
@@ -57,7 +55,7 @@ def gain(
 
 
 def kind_of(metric: str, unit: str) -> Kind:
-    """Return how one speaks of a metric."""
+    """Return the kind of text for a metric."""
     if unit.endswith("/s"):
         return "rate"
     if unit == "s":
@@ -91,7 +89,7 @@ def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
 
 
 def _part(ratio: float) -> tuple[str, dict[str, str]]:
-    """Return a part of the whole: a fraction that has a name, where one is near; else percent."""
+    """Return a nearby fraction that has a name, else percent."""
     name, nearest = min(FRACTIONS.items(), key=lambda item: abs(item[1] - ratio))
     off = abs(ratio / nearest - 1)
     if off <= ABOUT:
@@ -105,13 +103,13 @@ def times(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Whole percent; below ten with a decimal, if it has one."""
+    """Format a share as integer percent; below ten with one decimal if it is not 0."""
     value = 100 * share
     return str(math.floor(value + 0.5)) if value >= 9.95 else f"{math.floor(value * 10 + 0.5) / 10:g}"
 
 
 @functools.cache
 def gain_texts(language: str) -> dict[str, str]:
-    """Key -> text of one language; in English what it lacks."""
+    """Return key -> text in a language, with English for missing keys."""
     folder = files("engine.bench").joinpath("words")
     return in_language(language, lambda code: content_of(folder.joinpath(f"gains.{code}.json")))

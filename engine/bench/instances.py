@@ -24,12 +24,12 @@ class InstancesWork:
 
     each: list[InstanceWork]
     moved_bytes: int = 0
-    move_seconds: list[float] = field(default_factory=list)  # of each transfer, from when it was begun
+    move_seconds: list[float] = field(default_factory=list)  # of each transfer, from its start
     failed_transfers: int = 0
-    rejected: int = 0  # requests that were refused because they would come too late
+    rejected: int = 0  # requests that the router rejected as too late
 
     def add(self, record: StepRecord) -> None:
-        """Take in a record of the common log.
+        """Read a record of the cluster's log.
 
         Raises:
             BenchError: an instance has ended.
@@ -44,13 +44,11 @@ class InstancesWork:
                 case TransferFailed():
                     self.failed_transfers += 1
                 case Lost():
-                    raise BenchError(f"an instance ended while it was measured: {op.detail}")
+                    raise BenchError(f"an instance ended during the measurement: {op.detail}")
                 case _:
                     pass
 
     def idle_share(self, seconds: float, role: InstanceRole | None = None) -> float | None:
-        """Return the share of a run of so many seconds that instances (of a role) spent in no step; None: there are
-        none.
-        """
+        """Return the idle share of instances (of a role) in a run of `seconds`; None without instances."""
         busy = [one.busy_seconds for one in self.each if role in (None, one.role)]
         return 1 - sum(busy) / (len(busy) * seconds) if busy and seconds else None

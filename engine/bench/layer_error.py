@@ -1,8 +1,8 @@
-"""How far the roofline is from layers that were measured on GPUs: the error that a prediction for a card carries.
+"""Error of the roofline against layers measured on a GPU: the error of a prediction for that GPU.
 
-A layer's matrices, norms and activations at n tokens, on one of the GPUs that split it, beside the bound of its
-matrices alone: max(2 · n · p / P, 2 B · p / W), p its parameters there. Attention, the output projection and what the
-host does between two steps are in neither.
+Compared are the measured matrices, norms and activations of a layer at n tokens, on one tensor-parallel GPU, and the
+bound of its matrices: max(2 · n · p / P, 2 B · p / W), p its parameters there. Attention, the output projection and
+host time between steps are in neither.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from engine.accounting.work import layer_params
 from engine.bench.prediction_error import PredictionError, StepPoint
 from engine.trace.records import Phase
 
-FEW, MANY = 16, 2048  # tokens at and below which weights are all that counts, and from which on operations are
-BETWEEN = 256  # steps of decode have at most so many, whole prompts at least
+FEW, MANY = 16, 2048  # steps of at most FEW tokens are memory-bound, of at least MANY compute-bound
+BETWEEN = 256  # maximum tokens of decode steps, minimum of prefill steps
 
 
 class MeasuredLayer(NamedTuple):
-    """Measured layer: seconds by the tokens of a step, each as measured and as the roofline bounds it."""
+    """Measured layer: measured and roofline seconds by the tokens of a step."""
 
     name: str
     seconds: dict[int, tuple[float, float]]
 
     def times(self, low: int, high: int) -> list[float]:
-        """Return the bound, so many times, of steps of `low` to `high` tokens."""
+        """Return measured / bound for steps of `low` to `high` tokens."""
         return [took / least for tokens, (took, least) in self.seconds.items() if low <= tokens <= high]
 
 
 def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
-    """Return those that were measured on this card, stand-ins for others left out."""
+    """Return the layers measured on this GPU, without scaled ones."""
     found = []
     for one in known.layers:
         model = known.models.get(one.model)
@@ -64,8 +64,10 @@ def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionErro
 
 
 def ridge_factors(layers: Sequence[MeasuredLayer]) -> tuple[float, float] | None:
-    """Return the least and the most that the ridge is moved by: measured layers reach P / c operations and W / m
-    bytes a second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
+    """Return the smallest and the largest factor between measured and nominal ridge.
+
+    Measured layers reach P / c operations and W / m bytes per second, so their ridge is P / W · m / c. None: no layer
+    was measured with both few and many tokens.
     """
     found = []
     for one in layers:

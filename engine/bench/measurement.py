@@ -1,6 +1,6 @@
 """Measurement of one run of a variant: the times of its requests, and sums over the engine's records.
 
-An engine's run fills all of it, from the records as they come and a clock; a peer's run only the times and outputs.
+An engine's run fills all fields, from its records and a clock; a peer's run only times and outputs.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from engine.trace.operations import (
 from engine.trace.records import FullCacheOutput, StepRecord, Work
 from engine.trace.request_account import TokenTimes
 
-Observer = Literal["none", "log", "capture"]  # what of a run is recorded while it is measured
+Observer = Literal["none", "log", "capture"]  # what is recorded during a measured run
 
 
 @dataclass(slots=True)
 class RequestTimes(TokenTimes):
-    """A request on the run's clock, in seconds since its start.
+    """Times of a request, in seconds since the start of the run.
 
-    A request with several sequences gets a token of each at the same moment, which is why moments are counted.
+    Tokens of several sequences of a request at the same time count as one time.
     """
 
     late: bool = False
 
 
 class StepParts(NamedTuple):
-    """Where a step's time went, seconds. `record`: what came after the sampling, the log above all."""
+    """Parts of a step's time, seconds. `record`: after sampling, mainly the log."""
 
     schedule: float
     prepare: float
@@ -55,13 +55,13 @@ class StepParts(NamedTuple):
 
     @property
     def own_share(self) -> float:
-        """The share of the step that the model's forward pass did not take."""
+        """Share of the step outside the model's forward pass."""
         return 1 - self.forward / sum(self)
 
 
 @dataclass(slots=True)
 class EngineWork:
-    """Sums over a run's records. Steps count as prefill or decode when all of their batch is."""
+    """Sums over a run's records. A step counts as prefill or decode if all of its batch is."""
 
     num_steps: int = 0
     prefill_tokens: int = 0
@@ -72,7 +72,7 @@ class EngineWork:
     decode_steps: list[float] = field(default_factory=list)  # seconds each
     decode_parts: list[StepParts] = field(default_factory=list)
     decode_works: list[Work] = field(default_factory=list)  # of these steps, as `decode_steps`
-    prefill_steps: list[float] = field(default_factory=list)  # seconds each, of steps of prefill alone
+    prefill_steps: list[float] = field(default_factory=list)  # seconds each, of steps with prefill only
     prefill_works: list[Work] = field(default_factory=list)
     computed_tokens: int = 0
     flops: int = 0
@@ -85,28 +85,26 @@ class EngineWork:
     peak_blocks: int = 0
     peak_bytes: int = 0
     peak_running: int = 0
-    refused_at_step: int | None = None  # the first step in which a request waited for blocks, or lost its own
+    refused_at_step: int | None = None  # first step in which a request waited for blocks, or was preempted
     preemptions: int = 0
     recomputed_tokens: int = 0
     swapped_bytes: int = 0
     asked_tokens: int = 0  # of first admissions
     hit_tokens: int = 0
-    external_tokens: Counter[Medium] = field(default_factory=Counter)  # loaded, of first admissions, by tier
+    external_tokens: Counter[Medium] = field(default_factory=Counter)  # loaded at first admissions, by tier
     loaded_bytes: int = 0
     stored_bytes: int = 0
-    chose_compute: int = (
-        0  # prompts, or what was left of them, that lay outside the pool and were computed all the same
-    )
-    estimates: Estimates | None = None  # None: there were no tiers
+    chose_compute: int = 0  # prompts (or parts) found outside the pool and computed anyway, since that was faster
+    estimates: Estimates | None = None  # None: no tiers
     prompt_logprobs: list[float] = field(default_factory=list)
     output_logprobs: list[float] = field(default_factory=list)
-    full: list[FullCacheOutput] = field(default_factory=list)  # beside the outputs that were compared
-    freed_blocks: int = 0  # because every head had forgotten their tokens
+    full: list[FullCacheOutput] = field(default_factory=list)  # of the compared outputs
+    freed_blocks: int = 0  # released because every head had forgotten their tokens
     forgotten: int = 0  # keys, over layers and KV heads
     kv_bytes_per_token: int = 0
 
     def add(self, record: StepRecord, elapsed: float) -> None:
-        """Add a step's record; `elapsed`: seconds that the call of `step` took."""
+        """Add a step's record; `elapsed`: seconds of the call of `step`."""
         self.num_steps += 1
         timing, memory = record.timing, record.memory
         seconds = step_seconds(timing)
@@ -194,14 +192,14 @@ class Measurement:
     requests: list[RequestTimes]
     outputs: list[list[list[int]]]
     work: EngineWork | None = None
-    instances: InstancesWork | None = None  # None: it was one engine, or a peer
-    resident_bytes: int | None = None  # of its process, after the run; None: it has none of its own
-    resident_loaded_bytes: int | None = None  # the same once the model was there, before the first run; None for peers
+    instances: InstancesWork | None = None  # None: a single engine, or a peer
+    resident_bytes: int | None = None  # of its process, after the run; None: no separate process
+    resident_loaded_bytes: int | None = None  # the same after loading, before the first run; None for peers
     peer_logprobs: list[float] = field(default_factory=list)  # of the prompts' tokens, in a peer's order
 
     @property
     def prompt_logprobs(self) -> list[float]:
-        """Log probabilities of the prompts' tokens, where they were asked for."""
+        """Log probabilities of the prompts' tokens, if requested."""
         return self.work.prompt_logprobs if self.work is not None else self.peer_logprobs
 
     @property
@@ -215,25 +213,25 @@ class Measurement:
 
 
 class Timeline:
-    """Times of requests from an engine's records: which sequence is whose, and when each got tokens."""
+    """Token times of requests, from an engine's records."""
 
     def __init__(self) -> None:
         self.requests: dict[str, RequestTimes] = {}
         self._owner: dict[int, str] = {}
 
     def submitted(self, request_id: str, seq_id: int, arrived: float, late: bool = False) -> None:
-        """A request was handed to the engine; it counts from when it arrived, which may be earlier."""
+        """Add a submitted request, timed from its arrival, which may be earlier."""
         self.requests[request_id] = RequestTimes(arrived, late=late)
         self._owner[seq_id] = request_id
 
     def add(self, record: StepRecord, at: float) -> None:
-        """Add a record that was complete at this time."""
+        """Add a record that was complete at time `at`."""
         for op in record.ops:
             if isinstance(op, Submit) and op.seq_id not in self._owner:
                 self.submitted(op.request_id, op.seq_id, at)
             elif isinstance(op, Fork):
                 self._owner[op.seq_id] = op.request_id
-        most: dict[str, int] = {}  # tokens of one of a request's sequences
+        most: dict[str, int] = {}  # maximum of tokens over a request's sequences
         for seq_id, count in Counter(output.seq_id for output in record.outputs).items():
             most[self._owner[seq_id]] = max(count, most.get(self._owner[seq_id], 0))
         for request_id, count in most.items():

@@ -1,8 +1,7 @@
 """Metrics: a table of each one's unit, better direction, source and formula.
 
-`clock`: seconds, or a rate per second; differs from run to run. `count`: follows from the log's records without a
-clock; the same on every machine, unless requests arrive by the clock. The titles are in `words/`, one file per
-language.
+`clock`: seconds, or a rate per second; differs between runs. `count`: computed from the log's records without a clock;
+the same on every machine, unless requests arrive by the clock. The titles are in `words/`, one file per language.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def _titles() -> dict[str, Text]:
     return {metric.name: Text(en=en[metric.name], zh=zh[metric.name]) for metric in TABLE}
 
 
-# metrics that ask what this machine's memory and arithmetic reach
+# metrics that need this machine's measured roofs
 NEED_ROOFS = {"bandwidth_share"} | {metric.name for metric in TABLE if "_roofline_" in metric.name}
 METRICS: dict[str, Metric] = {metric.name: metric for metric in TABLE}
 TITLES = _titles()

@@ -1,6 +1,7 @@
-"""Models that a benchmark can name: the shipped ones, folders, hub names, and random ones that are made on demand.
+"""Models of benchmarks: shipped ones, folders, hub names, and random ones created on demand.
 
-A peer gets weights of its own from the same folder: the engine's module has another attention function and layout.
+A peer loads its own weights from the same folder, because the engine's module has another attention function and
+layout.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ SEED = 0
 
 
 class Models:
-    """Opens each model once. `close` drops the models and deletes the files that were made."""
+    """Opens each model once. `close` drops the models and deletes created files."""
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], LoadedModel] = {}
         self._made: tempfile.TemporaryDirectory[str] | None = None
 
     def engine_model(self, name: str, dtype: str, compiled: bool = False) -> LoadedModel:
-        """Return the model for this engine; `compiled`: with its forward pass compiled, which takes tens of seconds
+        """Return the model for this engine; `compiled`: with a compiled forward pass, which takes tens of seconds
         once.
 
         Raises:
@@ -60,7 +61,7 @@ class Models:
         return model
 
     def transformers_model(self, name: str, dtype: str) -> Any:
-        """Return a fresh transformers model with the same weights, on the device that the engine uses by default."""
+        """Return a new transformers model with the same weights, on the engine's default device."""
         device, kind = default_device(), getattr(torch, dtype)
         if name in MADE:
             module = _with_random_weights(*MADE[name], device).to(kind)
@@ -72,7 +73,7 @@ class Models:
         return module.eval().requires_grad_(False).to(device)
 
     def source(self, name: str) -> str:
-        """Return where the weights are: a folder, or a hub name."""
+        """Return the source of the weights: a folder, or a hub name."""
         if name in MADE:
             if self._made is None:
                 self._made = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
@@ -80,7 +81,7 @@ class Models:
             if not folder.exists():
                 with _without_progress_bars():
                     _with_random_weights(*MADE[name], device=default_device()).save_pretrained(folder)
-                words = shipped_model(BUNDLED)  # some peers will not open a model without a vocabulary
+                words = shipped_model(BUNDLED)  # some peers require a vocabulary
                 for file in sorted(words.tokenizer_folder.glob("tokenizer*.json")) if words else ():
                     shutil.copy(file, folder)
             return str(folder)
@@ -88,7 +89,7 @@ class Models:
         return str(shipped.folder if shipped else name)
 
     def close(self) -> None:
-        """Forget the models; the made files go too."""
+        """Drop the models and delete created files."""
         self._loaded.clear()
         if self._made is not None:
             self._made.cleanup()
@@ -96,13 +97,13 @@ class Models:
 
 
 def default_device() -> str:
-    """Return the device that the engine uses where none is named."""
+    """Return the engine's default device."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Without transformers' progress bars: the run has its own."""
+    """Disable transformers' progress bars within the context: the run has its own."""
     was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -113,9 +114,7 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
-    """Return a model of seeded random weights, the same at every call; they are drawn on `device`: on a CPU those
-    of a large model take minutes.
-    """
+    """Return a model with seeded random weights, generated on `device`: a large one takes minutes on a CPU."""
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(SEED)
         return AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=dtype)

@@ -1,4 +1,4 @@
-"""Blocks outside the pool while a workload runs: a store that begins empty, and how good its estimates turn out."""
+"""Tiers for a benchmark run: an initially empty store, and the accuracy of its estimates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Itera
     """Yield a connector to an empty store, whose disk folder is deleted afterwards; None if no tier is configured.
 
     Raises:
-        BenchError: an engine with these settings has no blocks that can be offloaded.
+        BenchError: an engine with these settings cannot offload blocks.
     """
     if sizes == TierSizes():
         yield None
@@ -41,7 +41,7 @@ def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Itera
 
 
 class WatchedTiers(Tiers):
-    """Adds up what reading takes."""
+    """Tiers that measure the time of reading."""
 
     read_seconds = 0.0
 
@@ -53,14 +53,14 @@ class WatchedTiers(Tiers):
 
 
 class WatchedConnector(OffloadingConnector):
-    """Compares each step's estimates with what the step took."""
+    """Connector that compares estimates with measured step times."""
 
     def __init__(self, tiers: WatchedTiers, model: LoadedModel, config: EngineConfig) -> None:
         super().__init__(tiers, model, config)
         self.estimates = Estimates()
         self._watched = tiers
-        self._read: dict[int, float] = {}  # seconds, by sequence that waits
-        self._step: list[tuple[float | None, float]] = []  # expected and taken so far, of the sequences admitted in it
+        self._read: dict[int, float] = {}  # seconds by waiting sequence
+        self._step: list[tuple[float | None, float]] = []  # expected and actual seconds of the step's admissions
 
     def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
         before = self._watched.read_seconds

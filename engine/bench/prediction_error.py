@@ -1,6 +1,6 @@
-"""How far a roofline's prediction was from what steps took, where both were measured: the error a prediction carries.
+"""Error of roofline predictions against measured step times.
 
-The roofline is a bound from below, so the error has a side: a step takes `measured / predicted` times the bound.
+The roofline is a lower bound, so the error is one-sided: a step takes `measured / predicted` times the bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCENARIO = "step-time"
 
 
 class StepPoint(Struct, frozen=True, kw_only=True):
-    """A measured step beside the roofline's. Seconds; `tokens`: of each prompt, the keys that decode begins with."""
+    """Measured and predicted seconds of a step; `tokens`: of each prompt, the keys with which decode begins."""
 
     variant: str
     tokens: int
@@ -39,13 +39,13 @@ class PredictionError(Struct, frozen=True, kw_only=True):
 
 
 def prediction_error(record: Record, phase: Phase, only: str = "") -> PredictionError:
-    """Read a record of `step-time`; `only`: variants whose id ends so.
+    """Return the error from a record of `step-time`; `only`: variants whose id has this suffix.
 
     Raises:
-        BenchError: it is of another scenario, or has no such step.
+        BenchError: the record is of another scenario, or has no such step.
     """
     if record.scenario.id != SCENARIO:
-        raise BenchError(f"the error of a prediction is read from a record of {SCENARIO}, not of {record.scenario.id}")
+        raise BenchError(f"the prediction error needs a record of {SCENARIO}, not of {record.scenario.id}")
     measured, predicted = f"{phase}_step_seconds", f"{phase}_roofline_seconds"
     points = [
         StepPoint(
@@ -66,6 +66,6 @@ def prediction_error(record: Record, phase: Phase, only: str = "") -> Prediction
 
 
 def sequences_of(scenario: Scenario, variant: str) -> int:
-    """Return how many sequences each step of that variant has."""
+    """Return the number of sequences in each step of that variant."""
     settings = next(one.set for one in scenario.variants if one.id == variant)
     return int(settings.get("workload.num_requests", scenario.workload["num_requests"]))  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""How much CPU other programs use: a busy program ruins timings, so a record says how quiet the machine was."""
+"""CPU use of other programs, which disturbs timings and is noted in records."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-QUIET = 0.1  # of one CPU, used by others
+QUIET = 0.1  # CPUs used by others
 PROBE_SECONDS = 0.5
 
 
 class CpuTimes(NamedTuple):
-    """CPU seconds spent so far."""
+    """CPU seconds so far."""
 
     machine: float
-    own: float  # of this process, those that it has started, and theirs
+    own: float  # of this process and its descendants
     at: float  # wall clock
 
 
 def cpu_times() -> CpuTimes | None:
-    """None where the system does not tell."""
+    """Return the CPU times, or None if the system lacks them."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
     except OSError:
@@ -34,14 +34,12 @@ def cpu_times() -> CpuTimes | None:
 
 
 def _own_ticks() -> int:
-    """Return the CPU ticks of this process and its descendants. An ended process counts with the parent that
-    reaped it.
-    """
+    """Return the CPU ticks of this process and its descendants; an ended one counts in the parent that reaped it."""
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
             continue
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has just ended
             fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
             parents[int(folder.name)], ticks[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
     own, found = {os.getpid()}, {os.getpid()}
@@ -52,7 +50,7 @@ def _own_ticks() -> int:
 
 
 def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
-    """Return the average number of CPUs used by other programs in between: 0 is a quiet machine, 1 is one busy CPU."""
+    """Return the average number of CPUs used by other programs between two readings."""
     if before is None or after is None or after.at <= before.at:
         return None
     others = (after.machine - before.machine) - (after.own - before.own)
@@ -60,7 +58,7 @@ def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
 
 
 def wait_until_quiet(seconds: float, cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Wait up to `seconds` until others use less than QUIET of a CPU; return whether they do (True if unknown)."""
+    """Wait up to `seconds` until others use less than QUIET CPUs; return whether they do (True if unknown)."""
     until = time.perf_counter() + seconds
     while True:
         before = cpu_times()

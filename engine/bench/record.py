@@ -1,4 +1,4 @@
-"""Measurements of a scenario, as JSON; every field is explained in docs/reference/benchmark-records.md."""
+"""Record of a benchmark as JSON; docs/reference/benchmark-records.md explains every field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     median: float
     low: float  # 95 % interval of the median
     high: float
-    samples: list[float]  # one a round, in the order of the rounds; a single one if all rounds gave the same
+    samples: list[float]  # one per round in order; a single one if all rounds are equal
     ratios: dict[str, Estimate] = {}  # baseline -> this / the baseline's of the same round
 
 
@@ -39,9 +39,9 @@ class Point(Struct, frozen=True, kw_only=True):
     at: Value
     variant: str
     figures: dict[str, Figure] = {}
-    tokens_identical: bool | None = None  # with the reference's, in every run; None: the scenario does not ask
+    tokens_identical: bool | None = None  # to the reference's, in every run; None: not compared
     failed: str = ""  # why there are no figures
-    trace: str | None = None  # file beside the record, of the warm-up run
+    trace: str | None = None  # log of the warm-up run, a file beside the record
 
 
 class MetricInfo(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class MetricInfo(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A headline of the scenario with what came out, and whether its bar was met (None: it has none)."""
+    """Result of a headline of the scenario, and whether its bar is met (None: no bar)."""
 
     title: Text
     value: float
@@ -63,24 +63,24 @@ class Finding(Struct, frozen=True, kw_only=True):
     unit: str  # "×" for a ratio
     bar: str = ""  # "≥ 1.5", "≤ 0.04", "holds 1", or "" without a bar
     met: bool | None = None
-    metric: str = ""  # "": of a file from before this field, whose scenario has no such headline
+    metric: str = ""  # "": an older file without this field, whose scenario has no such headline
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where and how it ran."""
+    """Machine, versions and conditions of a run."""
 
     created: str  # ISO 8601, UTC
     command: str
     commit: str | None  # of this program; None outside of a repository
     modified: bool | None  # whether files of engine/ or app/ differed from it
-    code: str | None = None  # `code_of_a_step`; None: of a file from before this field
+    code: str | None = None  # `code_of_a_step`; None: an older file without this field
     system: str
     machine: Machine
     num_cpus: int
     memory_bytes: int | None
     seed: int
-    quiet: bool  # others used less than a tenth of a CPU before it began
-    busy_cpus: float | None  # CPUs that others used on average while it ran
+    quiet: bool  # others used less than a tenth of a CPU before the run
+    busy_cpus: float | None  # CPUs that others used on average during the run
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class Record(Struct, frozen=True, kw_only=True):
     scenario: Scenario  # as it ran
     environment: Environment
     rounds: int
-    complete: bool  # False: it was stopped after so many rounds
+    complete: bool  # False: it was stopped early
     peers: dict[str, str]  # variant -> package and version
     axis_values: list[Value]
     metrics: dict[str, MetricInfo]
@@ -99,19 +99,19 @@ class Record(Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
     def point(self, at: Value, variant: str) -> Point | None:
-        """That point, if the scenario has it."""
+        """Return a point, or None."""
         return next((p for p in self.points if p.at == at and p.variant == variant), None)
 
 
 def _with_metrics(record: Record) -> Record:
-    """Findings that do not say their metric get it from the headline of the same title."""
+    """Fill missing metrics of findings from the headline of the same title."""
     metrics = {headline.title: headline.metric for headline in record.scenario.headlines}
     findings = [replace(f, metric=f.metric or metrics.get(f.title, "")) for f in record.findings]
     return replace(record, findings=findings)
 
 
 def write_record(record: Record, path: Path) -> None:
-    """Write it whole or not at all."""
+    """Write the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".part")
     beside.write_bytes(to_json(record))
@@ -119,9 +119,9 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def to_json(record: Record) -> bytes:
-    """Indented, but lists of numbers on one line, so that two records can be compared by eye."""
+    """Return indented JSON with lists of numbers on one line, so that records are easy to compare."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
-    # a line break stands between tokens only, never inside a string
+    # line breaks are between tokens only, never inside a string
     text = re.sub(r"\[\n([-+\d.eE,\s]+)\]", lambda match: f"[{' '.join(match[1].split())}]", text)
     return text.encode() + b"\n"
 
@@ -130,7 +130,7 @@ def read_record(path: Path) -> Record:
     """Read a record.
 
     Raises:
-        BenchError: no such file, or not a sound record.
+        BenchError: no such file, or not a valid record.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -150,10 +150,10 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return the record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
+    """Return the record in a file, or all records of a folder, by scenario; other files of the folder are ignored.
 
     Raises:
-        BenchError: nothing to read, or a damaged record.
+        BenchError: no record, or a damaged one.
     """
     if not path.is_dir():
         return [read_record(path)]

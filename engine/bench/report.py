@@ -13,8 +13,8 @@ from engine.bench.scenario import Case, VariantSpec, find_scenario, scenario_ids
 from engine.bench.text import Text
 
 Language = Literal["en", "zh"]
-START, END = "<!-- measured -->", "<!-- /measured -->"  # the leading headlines
-ALL_START, ALL_END = "<!-- all measured -->", "<!-- /all measured -->"  # all of them
+START, END = "<!-- measured -->", "<!-- /measured -->"  # table of the leading headlines
+ALL_START, ALL_END = "<!-- all measured -->", "<!-- /all measured -->"  # table of all headlines
 _WORDS = {
     "headlines": ("what was measured", "测量内容"),
     "result": ("result", "结果"),
@@ -52,7 +52,7 @@ def summary(records: list[Record], language: Language = "en") -> str:
 
 
 def leading(records: list[Record], language: Language = "en") -> str:
-    """Return a short table: the few headlines that stand for the program."""
+    """Return a short table of the leading headlines."""
     word = _word(language)
     lines = [f"| {word('headlines')} | {word('result')} | {word('bar')} |", "|---|---|---|"]
     found: list[tuple[int, Record, Finding]] = []
@@ -69,7 +69,7 @@ def leading(records: list[Record], language: Language = "en") -> str:
 
 
 def _gain(record: Record, finding: Finding, language: Language) -> str:
-    """Return a ratio in words; "" for what is none."""
+    """Return a ratio in words; "" if the finding is not a ratio."""
     metric = record.metrics.get(finding.metric)
     if finding.unit != "×" or metric is None:
         return ""
@@ -90,7 +90,7 @@ def _bar(finding: Finding, language: Language) -> str:
 
 
 def details(record: Record, language: Language = "en") -> str:
-    """Return a section: what one should see, where it ran, and a table for each metric."""
+    """Return a section with the expectation, the machine, and a table per metric."""
     word, scenario = _word(language), record.scenario
     lines = [
         f"## {_text(scenario.title, language)}",
@@ -127,8 +127,8 @@ def details(record: Record, language: Language = "en") -> str:
 
 
 def machines(records: list[Record]) -> str:
-    """Return where these records were made: one line, or one for each machine and version with the scenarios made
-    there, each with its day and commit.
+    """Return the machines and versions of the records: one line, or one per machine and version with its scenarios,
+    each with day and commit.
     """
     made: dict[str, list[str]] = {}
     for record in records:
@@ -156,7 +156,7 @@ def machine_line(record: Record) -> str:
 
 
 def caveats(records: list[Record], language: Language = "en") -> str:
-    """Return which records were made on a busy machine or stopped early; empty if none was."""
+    """Return a note on records made on a busy machine or stopped early, or ""."""
     word = _word(language)
     noisy = [(r.scenario.id, r.environment.busy_cpus) for r in records if (r.environment.busy_cpus or 0) > QUIET]
     parts = [f"{word('busy')}: " + ", ".join(f"{name} ({busy:.2f})" for name, busy in noisy) + "."] if noisy else []
@@ -216,7 +216,7 @@ def _with_interval(value: float, low: float | None, high: float | None, unit: st
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """Format a number with three significant digits and thousands separators."""
     if value == 0:
         return "0"
     if abs(value) >= 1e6:

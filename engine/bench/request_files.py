@@ -1,20 +1,20 @@
-"""Files of a service's requests: one table of formats, chosen by what the file says.
+"""Request traces of services in several file formats, recognized by content.
 
-    mooncake   JSON lines or a list, timestamp in milliseconds, 512 tokens a hash; rows may have no hashes
-    bailian    JSON lines or a list with `chat_id` and `turn`, timestamp in seconds, 16 tokens a hash
-    sharegpt   JSON list of conversations, or one a line, with texts and no times; each answer of a human's turn is a
+    mooncake   JSON lines or a list, timestamp in milliseconds, 512 tokens per hash; hashes are optional
+    bailian    JSON lines or a list with `chat_id` and `turn`, timestamp in seconds, 16 tokens per hash
+    sharegpt   JSON list of conversations, or one per line, with texts and no times; each human turn with an answer is a
                request
     azure      CSV of Azure's LLM inference traces of 2023 and 2024, a date and time in each row
-    burstgpt   CSV, timestamp in seconds; requests that failed have no response tokens
+    burstgpt   CSV, timestamp in seconds; failed requests have no response tokens
 
-Other files of Mooncake's format have other blocks. A prompt of n tokens has ⌈n / t⌉ hashes of t tokens, so the rows of
-a file bound t; a file whose rows allow several sizes, none of them its format's own, is refused. A request without
-hashes shares nothing with any other.
+Files of Mooncake's format may have other block sizes. A prompt of n tokens has ⌈n / t⌉ hashes of t tokens, which bounds
+t; a file that allows several sizes, but not the format's default, is rejected. A request without hashes shares no
+prefix.
 
-Sessions are closed loops: a request comes when the answer before it has ended, and no earlier than its timestamp.
-ShareGPT's conversations, Bailian's `parent_chat_id` and Mooncake's `session_id` name them; `delay` of a Mooncake row is
-the time between that answer and the request. As in AIPerf, a row of a Mooncake session has only the new tokens; rows
-whose hashes begin with those of the row before hold its prompt.
+Sessions are closed loops: a request is sent when the previous answer has ended, and no earlier than its timestamp. They
+are ShareGPT's conversations, or given by Bailian's `parent_chat_id` and Mooncake's `session_id`; `delay` of a Mooncake
+row is the time between answer and request. As in AIPerf, a row of a Mooncake session has only the new tokens, unless
+its hashes begin with those of the previous row.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ HUMAN, ANSWERS, OTHERS = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bin
 
 
 class Row(Struct, frozen=True):
-    """Request of the file. `chat_id`, `parent_chat_id` and `turn` exist only in Bailian's."""
+    """Request of a file. `chat_id`, `parent_chat_id` and `turn` exist only in Bailian's."""
 
     input_length: int
     output_length: int
-    timestamp: float = math.nan  # nan: none of its own
+    timestamp: float = math.nan  # nan: none
     hash_ids: list[int] | None = None
     chat_id: int | str | None = None
     parent_chat_id: int | str | None = None
     turn: int | None = None
     session_id: int | str | None = None
-    delay: float | None = None  # since the end of the answer before; such a row needs no timestamp
+    delay: float | None = None  # since the end of the previous answer; such a row needs no timestamp
 
     @property
     def is_bailian(self) -> bool:
@@ -55,36 +55,36 @@ class Row(Struct, frozen=True):
 
 
 class RequestFile(NamedTuple):
-    """The requests of a file, by time. `hash_tokens`: None where no row has hashes.
+    """Requests of a file, by time. `hash_tokens`: None if no row has hashes.
 
-    `after`: the row of the turn before, for each row. `new_tokens`: those that a row adds to the turn before and its
-    answer; empty where the file has no texts.
+    `after`: the previous turn of each row. `new_tokens`: tokens that a row adds to the previous turn and its answer;
+    empty if the file has no texts.
     """
 
     rows: list[Row]
     format: str
     hash_tokens: int | None
-    ticks: int  # of a timestamp, in a second
-    num_failed: int = 0  # requests without an answer, which are left out
+    ticks: int  # timestamp units per second
+    num_failed: int = 0  # requests without an answer, left out
     after: Sequence[int | None] = ()
     new_tokens: Sequence[Sequence[int]] = ()
 
     @property
     def reading(self) -> str:
-        """How the file is read, in words."""
-        hashes = f"{self.hash_tokens} tokens a hash" if self.hash_tokens else "no hashes, so no shared prefixes"
+        """Return a summary of how the file was read."""
+        hashes = f"{self.hash_tokens} tokens per hash" if self.hash_tokens else "no hashes, so no shared prefixes"
         failed = f", {self.num_failed:,} requests without an answer left out" if self.num_failed else ""
         times = f"timestamps in {'s' if self.ticks == 1 else 'ms'}"
         if self.new_tokens:
             hashes, times = "the texts' tokens", "no timestamps, so every conversation begins at once"
         later = sum(after is not None for after in self.after)
-        closed = f", {later:,} sent after the answer before them" if later else ""
+        closed = f", {later:,} sent after the previous answer" if later else ""
         has_sessions = later and self.hash_tokens is None and not self.new_tokens
-        new = ", whose lengths are taken as those of their new tokens" if has_sessions else ""
+        new = ", with lengths of new tokens only" if has_sessions else ""
         return f"{self.format}: {hashes}, {times}{failed}{closed}{new}"
 
     def holds(self, number: int) -> bool:
-        """Return whether a row's hashes begin with those of the turn before, and leave room for its answer."""
+        """Return whether a row's prompt contains the previous turn, by its hashes and its length."""
         row, before = self.rows[number], self.after[number]
         if before is None or self.hash_tokens is None or row.hash_ids is None:
             return False
@@ -98,7 +98,7 @@ class RequestFile(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The rows of a file as a reader finds them, as `RequestFile` has them."""
+    """Rows of a file and its format, with the fields of `RequestFile`."""
 
     rows: list[Row]
     num_failed: int = 0
@@ -107,10 +107,10 @@ class _Read(NamedTuple):
 
 
 def read_requests(path: Path, format: str | None = None, encode: Encode | None = None) -> RequestFile:
-    """Read a file's requests. `format`: one of `FORMATS`; None: as the file says. `encode`: the tokenizer of texts.
+    """Read a file's requests. `format`: one of `FORMATS`; None: recognize it. `encode`: tokenizer of texts.
 
     Raises:
-        BenchError: the file cannot be read, a row is no request, or the rows contradict each other.
+        BenchError: the file cannot be read, a row is not a request, or rows contradict each other.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -146,16 +146,16 @@ def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
     last: dict[Hashable, int] = {}  # row of each chat or session
     for where, row in _rows_in(name, text):
         if row.is_bailian != is_bailian:
-            raise BenchError(f"{where}: chat_id and turn stand in every row of a file, or in none")
+            raise BenchError(f"{where}: chat_id and turn must be in every row of a file, or in none")
         session = row.chat_id if is_bailian else row.session_id
         before = last.get(row.parent_chat_id) if is_bailian and row.parent_chat_id is not None else last.get(session)
         if math.isnan(row.timestamp) and row.delay is not None and before is not None:
             row = replace(row, timestamp=rows[-1].timestamp)
         _check(where, row, rows)
         if row.hash_ids is not None and min(row.hash_ids, default=-1) < 0:
-            raise BenchError(f"{where}: its hash_ids do not cover it, or one is below 0")
+            raise BenchError(f"{where}: hash_ids do not cover the prompt, or one is below 0")
         if rows and (row.hash_ids is None) != (rows[0].hash_ids is None):
-            raise BenchError(f"{where}: hash_ids stand in every row of a file, or in none")
+            raise BenchError(f"{where}: hash_ids must be in every row of a file, or in none")
         if session is not None:
             last[session] = len(rows)
         rows.append(row)
@@ -164,7 +164,7 @@ def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
 
 
 def _rows_in(name: str, text: str) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of JSON lines or of a list, each with its place."""
+    """Yield the rows of JSON lines or of a list, each with its location."""
     if text.lstrip().startswith("["):
         try:
             rows = msgspec.json.decode(text, type=list[Row])
@@ -184,7 +184,7 @@ def _rows_in(name: str, text: str) -> Iterator[tuple[str, Row]]:
 
 
 def _csv_rows(format: str, name: str, text: str) -> _Read:
-    """Rows of a table with a head: when, tokens in, tokens out."""
+    """Read a CSV table with a header: time, input tokens, output tokens."""
     columns, rows, num_failed = COLUMNS[format], list[Row](), 0
     for number, found in enumerate(csv.DictReader(text.splitlines()), 2):
         try:
@@ -192,7 +192,7 @@ def _csv_rows(format: str, name: str, text: str) -> _Read:
             at = float(when) if format == "burstgpt" else datetime.fromisoformat(when).timestamp()
             row = Row(int(given), int(answered), at)
         except (KeyError, TypeError, ValueError) as error:
-            raise BenchError(f"{name}, line {number}: it has not {', '.join(columns)}") from error
+            raise BenchError(f"{name}, line {number}: it lacks {', '.join(columns)}") from error
         if row.output_length == 0:
             num_failed += 1
             continue
@@ -219,7 +219,7 @@ def _whole_conversations(name: str, text: str) -> list[_Conversation]:
 
 def _conversation_lines(name: str, text: str) -> list[_Conversation]:
     found = list[_Conversation]()
-    for number, line in enumerate(text.split("\n"), 1):  # a text may have other ends of lines in it
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: texts may contain other line separators
         try:
             if line.strip():
                 found.append(msgspec.json.decode(line, type=_Conversation))
@@ -229,7 +229,7 @@ def _conversation_lines(name: str, text: str) -> list[_Conversation]:
 
 
 def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
-    """Rows of a list of conversations: each human's turn that has an answer, after everything said before."""
+    """Read a list of conversations: a row per human turn with an answer, including all earlier turns."""
     found = _whole_conversations(name, text) if text.lstrip().startswith("[") else _conversation_lines(name, text)
     if encode is None:
         raise BenchError(f"{name} has texts, which need a tokenizer")
@@ -258,19 +258,19 @@ def _check(where: str, row: Row, before: Sequence[Row]) -> None:
     if math.isnan(row.timestamp):
         raise BenchError(f"{where}: it has no timestamp, and no delay after a row of its session")
     if row.delay is not None and not 0 <= row.delay < math.inf:
-        raise BenchError(f"{where}: a delay is 0 or more, not {row.delay:g}")
+        raise BenchError(f"{where}: a delay must be 0 or more, not {row.delay:g}")
     if row.input_length < 1 or row.output_length < 1:
-        raise BenchError(f"{where}: a request has at least 1 token in and 1 out")
+        raise BenchError(f"{where}: a request needs at least 1 input token and 1 output token")
     if not (before[-1].timestamp if before else 0.0) <= row.timestamp < math.inf:
         raise BenchError(f"{where}: {row.timestamp:g} is earlier than the line before")
 
 
-SHAREGPT = "ShareGPT's JSON is a list of objects, or one a line, whose `conversations` have `from` and `value`"
-COLUMNS = {  # of the head of a table: when, tokens in, tokens out
+SHAREGPT = "ShareGPT's JSON is a list of objects, or one per line, whose `conversations` have `from` and `value`"
+COLUMNS = {  # header names: time, input tokens, output tokens
     "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     "burstgpt": ("Timestamp", "Request tokens", "Response tokens"),
 }
-# ticks of a timestamp in a second, tokens of a hash (0: it has none), reader of a file's text
+# timestamp units per second, tokens per hash (0: no hashes), reader of a file's text
 FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _Read]]] = {
     "mooncake": (1000, 512, lambda name, text, encode: _json_rows(name, text, is_bailian=False)),
     "bailian": (1, 16, lambda name, text, encode: _json_rows(name, text, is_bailian=True)),
@@ -281,7 +281,7 @@ FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _Read]]] 
 
 
 def _hash_tokens(path: Path, rows: list[Row], usual: int) -> int:
-    """Tokens of one hash: the format's own where the rows allow it, else what they determine."""
+    """Return the tokens per hash: the format's default if the rows allow it, else the size that they determine."""
     low, high, low_line, high_line = 1, math.inf, 0, 0
     for number, row in enumerate(rows, 1):
         count = len(row.hash_ids or ())
@@ -301,9 +301,9 @@ def _hash_tokens(path: Path, rows: list[Row], usual: int) -> int:
     if low > high:
         raise BenchError(
             f"{path.name}: line {low_line} has at least {low} tokens a hash and line {high_line} at most {int(high)}; "
-            "every hash of a file stands for the same number"
+            "every hash of a file must have the same number"
         )
     raise BenchError(
-        f"{path.name}: its rows have from {low} to {int(high)} tokens a hash; a file has {usual} in this format, "
+        f"{path.name}: its rows have {low} to {int(high)} tokens per hash; this format has {usual}, "
         "or rows that determine the number"
     )

@@ -1,8 +1,8 @@
 """Run a scenario: every variant at every point of its axis, in turns, for its number of rounds.
 
-A round visits the points in a shuffled order, and at each point all variants in a shuffled order, one right after the
-other: a ratio is taken between neighbours in time, so what slows the machine for longer than that cancels out. The runs
-before the first round warm up: their figures do not count, and later outputs are compared with theirs.
+A round visits the points in random order, and at each point all variants in random order, one right after the other. A
+ratio is taken between neighbours in time, so slower changes of the machine's speed cancel out. The runs before the
+first round are a warm-up: their figures do not count, and later outputs are compared with theirs.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from engine.requests.request_spec import RequestError
 from engine.setup.machine import measure_roofs
 from engine.trace.records import Roofs
 
-REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on
+REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; other cells continue
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Where a run is. `done` of `total` runs are over; `seconds_left` is known after the first of them, roughly."""
+    """Progress of a run: `done` of `total` runs; `seconds_left` is an estimate, known after the first run."""
 
     scenario: str
     phase: Literal["waiting", "warm-up", "round"]
@@ -59,7 +59,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class _CellRun:
-    """A cell with the results of its runs."""
+    """Cell with the results of its runs."""
 
     def __init__(self, cell: Cell, at: Value) -> None:
         self.cell = cell
@@ -71,21 +71,21 @@ class _CellRun:
         self.identical = True
         self.failed = ""
         self.trace: str | None = None
-        self.seconds = 0.0  # of the last run, for the time left
+        self.seconds = 0.0  # of the last run, to estimate the time left
 
 
 class Runner:
     """Run of a scenario.
 
     Args:
-        scenario: what is run; `rounds` and `seed` are the scenario's unless given.
+        scenario: the scenario; `rounds` and `seed` are its own unless given.
         on_progress: called before each run, on the calling thread.
         cancelled: called between the steps of the engine and between runs.
-        on_engine: gets every engine before its first request, for example to read its log.
-        keep_logs: engines of observer "none" write a log too; writing it takes a little time.
-        traces: a folder for a .kvtrace of each variant's warm-up run at each point.
+        on_engine: called with every engine before its first request, for example to read its log.
+        keep_logs: engines of observer "none" also write a log, which takes a little time.
+        traces: folder for a .kvtrace of each variant's warm-up run at each point.
         quiet_seconds: longest wait for a quiet machine.
-        models: models that are already loaded; they stay loaded.
+        models: loaded models, which stay loaded.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class Runner:
         self._models, self._closes_models = models or Models(), models is None
         self._clusters = Clusters()
         self._apart = Apart()
-        self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
+        self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded peer, or why it cannot be loaded
         self._runs = [
             _CellRun(cell_of(scenario, point, variant), case.value)
             for point, case in enumerate(scenario.axis.points())
             for variant in scenario.variants
         ]
         self._done = 0
-        self._roofs: Roofs | None = None  # if a metric asks
+        self._roofs: Roofs | None = None  # if a metric needs them
 
     def run(self) -> Record:
-        """Measure. Stopped between two rounds it returns what there is, marked as not complete.
+        """Run the scenario. If cancelled after the first round, return the complete rounds, marked as not complete.
 
         Raises:
-            Cancelled: stopped before the first round was over.
-            ModelError, BenchError: no variant of the engine can run at all.
+            Cancelled: cancelled before the end of the first round.
+            ModelError, BenchError: no variant of the engine can run.
         """
         if (why := refusal(self._scenario)) is not None:
             raise BenchError(f"{self._scenario.id}: {why.en}")
@@ -167,12 +167,12 @@ class Runner:
             except Exception as error:
                 if run.cell.peer is None:
                     raise
-                run.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything: the others go on
+                run.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything; other cells continue
         if all(run.failed for run in self._runs):
             raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._runs[0].failed}")
 
     def _measure(self) -> int:
-        """Run all rounds. Returns how many were finished."""
+        """Run all rounds; return the number of complete ones."""
         order = np.random.default_rng(self._seed)
         running = [run for run in self._runs if not run.failed]
         for number in range(1, self._rounds + 1):
@@ -184,7 +184,7 @@ class Runner:
             except Cancelled:
                 if number == 1:
                     raise
-                return number - 1  # half a round has no ratios
+                return number - 1  # an incomplete round has no ratios
             for run, measurement in found:
                 self._keep(run, measurement)
         return self._rounds
@@ -192,7 +192,7 @@ class Runner:
     def _timed(self, run: _CellRun, warming_up: bool = False) -> Measurement:
         if self._cancelled():
             raise Cancelled
-        gc.collect()  # the garbage of the run before is not counted here
+        gc.collect()  # so that garbage of the previous run is not timed here
         began = time.perf_counter()
         if run.cell.apart:
             measurement = self._apart.run(run.cell, self._models.source(run.cell.model), run.asks)
@@ -250,7 +250,7 @@ class Runner:
         return self._peers[key]
 
     def _versions(self) -> dict[str, str]:
-        """Return each peer's version by variant, as the process that ran it says it."""
+        """Return each peer's version by variant, as reported by its process."""
         loaded = {name: peer.version() for (name, _, _), peer in self._peers.items() if isinstance(peer, Peer)}
         peers = {variant.id: variant.peer for variant in self._scenario.variants if variant.peer is not None}
         return {name: loaded.get(peer) or make_peer(peer).version() for name, peer in peers.items()}
@@ -344,7 +344,7 @@ class Runner:
 
 
 def _shuffled(runs: list[_CellRun], order: np.random.Generator) -> Iterator[_CellRun]:
-    """Points in a random order; at each, its variants in a random order."""
+    """Yield points in random order, and at each its variants in random order."""
     points = sorted({run.cell.point for run in runs})
     for point in order.permutation(points).tolist():
         here = [run for run in runs if run.cell.point == point]

@@ -1,12 +1,11 @@
-"""How many tokens fill a prefill step, read from measured rates on two axes: prompts in a step, and tokens of each.
+"""Tokens that saturate a prefill step, from measured rates over prompts per step and tokens per prompt.
 
-A step of b prompts of L tokens is taken to need
+A step of b prompts of L tokens is modelled as
 
     seconds = a + c · b · L + q · b · L²        a: weights and overhead; c: per token; q: attention, per query and key
 
-fitted to all measured points at once, each with the same relative weight (non-negative least squares), so that a
-single noisy point moves nothing much. The rate b · L / seconds of prompts of L tokens then rises with b towards
-1 / (c + q · L), and reaches a share s of it at
+fitted to all points by non-negative least squares of relative errors, so that a single noisy point has little effect.
+The rate b · L / seconds then rises with b towards 1 / (c + q · L), and reaches a share s of it at
 
     L_m = b · L = a · s / ((1 − s) · (c + q · L))
 
@@ -27,11 +26,11 @@ from engine.bench.record import Record
 SCENARIO = "prefill-two-axes"
 VARIANT = re.compile(r"batch-(\d+)$")
 METRIC = "prefill_tokens_per_second"
-SHARE_OF_BOUND = "prefill_roofline_share"  # the roofline's time over the measured one, of the same step
+SHARE_OF_BOUND = "prefill_roofline_share"  # roofline time / measured time of the same step
 
 
 class RatePoint(Struct, frozen=True, kw_only=True):
-    """A measured rate; `fitted`: what the three terms give. Tokens a second."""
+    """Measured rate and fitted rate, in tokens per second."""
 
     batch: int
     tokens: int  # of each prompt
@@ -39,40 +38,40 @@ class RatePoint(Struct, frozen=True, kw_only=True):
     low: float
     high: float
     fitted: float
-    bound: float | None  # what the plain roofline of that model and machine allows; None: not recorded
+    bound: float | None  # rate by the roofline of that model and machine; None: not recorded
 
 
 class Saturation(Struct, frozen=True, kw_only=True):
-    """The fit, how far it is off, and how many tokens of a step fill it at each length of a prompt."""
+    """Fit, its error, and the tokens that saturate a step at each prompt length."""
 
     step_seconds: float  # a
     token_seconds: float  # c
     pair_seconds: float  # q
     share: float
-    tokens: dict[int, float]  # length of a prompt -> L_m of the fit
-    measured_tokens: dict[int, int]  # length -> fewest tokens of a step whose rate is that share of the length's best
-    bound_tokens: dict[int, int]  # as `measured_tokens`, of the rates that the plain roofline allows the same steps
+    tokens: dict[int, float]  # prompt length -> L_m of the fit
+    measured_tokens: dict[int, int]  # length -> fewest tokens of a step that reach that share of the length's best rate
+    bound_tokens: dict[int, int]  # like `measured_tokens`, for the rates by the roofline
     points: list[RatePoint]
     median_error: float  # |fitted / measured − 1|
     worst_error: float
 
 
 def saturation(record: Record, share: float = 0.9) -> Saturation:
-    """Read a record of `prefill-two-axes`.
+    """Return the saturation from a record of `prefill-two-axes`.
 
     Raises:
-        BenchError: it is of another scenario, or fewer than three points were measured.
+        BenchError: the record is of another scenario, or has fewer than three measured points.
     """
     if record.scenario.id != SCENARIO:
-        raise BenchError(f"saturation is read from a record of {SCENARIO}, not of {record.scenario.id}")
+        raise BenchError(f"saturation needs a record of {SCENARIO}, not of {record.scenario.id}")
     measured = [
         (int(found[1]), int(point.at), point.figures[METRIC], point.figures.get(SHARE_OF_BOUND))
         for point in record.points
         if (found := VARIANT.match(point.variant)) and METRIC in point.figures
     ]
     if len(measured) < 3:
-        raise BenchError(f"the record of {SCENARIO} has {len(measured)} points, and the fit has three terms")
-    from scipy.optimize import nnls  # it takes half a second, and every server imports this module
+        raise BenchError(f"the record of {SCENARIO} has {len(measured)} points; the fit needs at least three")
+    from scipy.optimize import nnls  # lazy: it takes half a second, and every server imports this module
 
     batch = np.array([b for b, *_ in measured], dtype=float)
     length = np.array([n for _, n, *_ in measured], dtype=float)
@@ -114,6 +113,6 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
 
 
 def _fewest(rates: list[tuple[int, float]], share: float) -> int:
-    """Return the fewest tokens of a step whose rate is that share of the best."""
+    """Return the fewest tokens of a step whose rate is at least `share` of the best."""
     best = max(rate for _, rate in rates)
     return min(tokens for tokens, rate in rates if rate >= share * best)

@@ -1,10 +1,10 @@
-"""A scenario: one question about the cache, as a file that says what is run, what is varied and what is measured.
+"""Scenario: a benchmark declared in a file, with its workload, its variants and its metrics.
 
-A file is TOML. `[workload]`, `[engine]` and `[sampling]` are the base; each point of the `[axis]` and each variant
-replaces some of their settings by dotted path (`"engine.block_size" = 4`, or a whole table, `workload = {…}`).
+The file is TOML. `[workload]`, `[engine]` and `[sampling]` are the base; each point of the `[axis]` and each variant
+replaces settings by dotted path (`"engine.block_size" = 4`, or a whole table, `workload = {…}`).
 
-A headline that lists several points or baselines (`at`, `against`) stands for one of each. In its title `{at}` and
-`{against}` are the titles of the point and of the baseline, or what `[names]` calls them.
+A headline with several points or baselines (`at`, `against`) is expanded to one for each. In its title `{at}` and
+`{against}` are the titles of point and baseline, or their names in `[names]`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Settings = dict[str, Any]  # dotted path -> replacement value
 
 
 class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Axis of a curve. `sets`: the paths that get the value; or `cases` with settings each."""
+    """Axis of a curve. `sets`: the paths that get the value; or `cases` with their own settings."""
 
     name: str
     title: Text
@@ -48,7 +48,7 @@ class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cases: list[Case] = []
 
     def points(self) -> list[Case]:
-        """Return every point of the axis with the settings that it stands for."""
+        """Return every point of the axis with its settings."""
         if self.cases:
             return self.cases
         return [Case(value=value, set=dict.fromkeys(self.sets, value)) for value in self.values]
@@ -69,14 +69,14 @@ class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     title: Text
     set: Settings = {}
     peer: str | None = None
-    apart: bool = False  # in a process of its own, whose memory is then measured; peers that always are need not say so
+    apart: bool = False  # in a separate process, whose memory is measured; implied for peers that always are
 
 
 class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A figure that the scenario is about: a metric of a variant at a point, as it is or against a baseline.
+    """Key result of a scenario: a metric of a variant at a point, absolute or against a baseline.
 
-    `saturates`: the smallest axis value that reaches so large a share of the variant's best, instead of the metric.
-    `off_a_line`: how far the metric lies from the straight line over the axis that fits best, instead of the metric.
+    `saturates`: instead of the metric, the smallest axis value that reaches this share of the variant's best.
+    `off_a_line`: instead of the metric, its distance from the best-fitting straight line over the axis.
     """
 
     title: Text
@@ -86,15 +86,15 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     against: str | None = None
     saturates: float | None = None
     off_a_line: bool = False
-    at_least: float | None = None  # the bar, if there is one
+    at_least: float | None = None  # bar: minimum
     at_most: float | None = None
-    agrees: bool = False  # the bar: the interval of the ratio holds 1
-    within: float | None = None  # the bar: the ratio is 1, give or take so much
-    leads: int = 0  # its place among the few that stand for the program where there is little room; 0: none
+    agrees: bool = False  # bar: the interval of the ratio contains 1
+    within: float | None = None  # bar: |ratio - 1| is at most this
+    leads: int = 0  # rank in the short table of leading headlines; 0: not in it
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole file. `text` says what one should see and why."""
+    """Scenario file. `text` says what to expect and why."""
 
     id: str
     title: Text
@@ -107,15 +107,15 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtype: str = "float32"
     engine: dict[str, Any] = {}
     sampling: dict[str, Any] = {}
-    tiers: dict[str, Any] = {}  # outside the pool, empty when a run begins: `TierSizes`
+    tiers: dict[str, Any] = {}  # outside the pool, initially empty: `TierSizes`
     observer: Observer = "none"
-    baselines: list[str] = []  # variants that the others are compared with, point by point
-    compare_tokens: bool = True  # every variant must give the tokens of the first baseline (else: the first variant)
+    baselines: list[str] = []  # variants with which the others are compared at each point
+    compare_tokens: bool = True  # whether every variant must give the tokens of the first baseline (or first variant)
     headlines: list[Headline] = []
     slo: SLO | None = None
     rounds: int = 7
     seed: int = 0
-    needs_gpu: bool = False  # on the CPU it would take hours and not answer its question
+    needs_gpu: bool = False  # on a CPU it would take hours and be meaningless
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -141,16 +141,16 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
     """Return the base with the point's settings, then the variant's.
 
     Raises:
-        BenchError: a path or a value that does not exist.
+        BenchError: an unknown path or value.
     """
     case = scenario.axis.points()[point]
     where = f"scenario {scenario.id}, {scenario.axis.name} {case.value}, variant {variant.id}"
     tree: dict[str, Any] = {name: _copy(getattr(scenario, name)) for name in _ROOTS}
     for path, value in (*case.set.items(), *variant.set.items()):
         _put(tree, path, value, where)
-    tree["engine"].setdefault("enforce_eager", True)  # a scenario that measures compiled code says so
+    tree["engine"].setdefault("enforce_eager", True)  # compiled code must be requested
     try:
-        pool_slots = tree["engine"].pop("pool_slots", None)  # slots are what costs memory, whatever the block size
+        pool_slots = tree["engine"].pop("pool_slots", None)  # pool size in slots, independent of the block size
         engine = msgspec.convert(tree["engine"], EngineConfig)
         _refuse_unknown(tree["engine"], EngineConfig, f"{where}: engine")
         _refuse_unknown(tree["sampling"], SamplingParams, f"{where}: sampling")
@@ -216,10 +216,10 @@ def _copy(value: Any) -> Any:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """Read and check a file, every cell of it.
+    """Read a file and check every cell.
 
     Raises:
-        BenchError: what is wrong, and where in the file.
+        BenchError: the file is invalid; the message says what is wrong and where.
     """
     try:
         tree = decode_toml(path.read_bytes(), dict[str, Any])
@@ -236,7 +236,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def _spread(headlines: list[dict[str, Any]], scenario: Scenario, names: dict[str, Text]) -> list[Headline]:
-    """Return one headline for each point and baseline that a headline of the file lists."""
+    """Expand each headline to one per listed point and baseline."""
     titles: dict[Any, Text | None] = {case.value: case.title for case in scenario.axis.points()}
     titles |= {variant.id: variant.title for variant in scenario.variants} | names
     found = []
@@ -256,7 +256,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def check(scenario: Scenario) -> None:
-    """Raise BenchError for what types cannot check: unknown names, empty axes, impossible cells."""
+    """Raise BenchError for errors that types cannot find: unknown names, empty axes, impossible cells."""
     ids = [variant.id for variant in scenario.variants]
     values = [case.value for case in scenario.axis.points()]
     problems = [
@@ -292,10 +292,10 @@ def check(scenario: Scenario) -> None:
 
 
 def find_scenario(name: str) -> Scenario:
-    """Return the shipped scenario of that id, or the one in a file.
+    """Return the shipped scenario of that id, or the scenario in a file.
 
     Raises:
-        BenchError: neither is there.
+        BenchError: neither exists.
     """
     path = SCENARIOS / f"{name}.toml"
     if path.is_file():
@@ -306,12 +306,12 @@ def find_scenario(name: str) -> Scenario:
 
 
 def scenario_ids() -> list[str]:
-    """Return the shipped scenarios."""
+    """Return the ids of the shipped scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 
 def without_paths(scenario: Scenario) -> Scenario:
-    """Return the scenario as its record has it: folders and files go by their names."""
+    """Return the scenario for its record, with names of folders and files instead of paths."""
     axis = replace(scenario.axis, cases=[replace(case, set=_without_paths(case.set)) for case in scenario.axis.cases])
     variants = [replace(variant, set=_without_paths(variant.set)) for variant in scenario.variants]
     workload = {key: _named(f"workload.{key}", value) for key, value in scenario.workload.items()}
@@ -323,7 +323,7 @@ def _without_paths(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(path: str, value: Any) -> Any:
-    """Return a setting with the name of a file or folder in place of its path."""
+    """Return a setting with the name of a file or folder instead of its path."""
     if path == "model":
         return model_name(value)
     return Path(value).name if path == "workload.name" else value

@@ -1,4 +1,4 @@
-"""A median of several runs and its interval."""
+"""Median of several runs and its interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESAMPLES = 2000
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """A median over rounds with its 95 % interval."""
+    """Median over rounds with its 95 % interval."""
 
     median: float
     low: float
@@ -30,7 +30,7 @@ def estimate(samples: Sequence[float], seed: int = 0) -> Estimate:
 
 
 def bootstrap_interval(values: np.ndarray[Any, np.dtype[np.float64]], seed: int) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the median."""
+    """Return the 95 % percentile bootstrap interval of the median."""
     generator = np.random.default_rng(seed)
     medians = np.median(generator.choice(values, (RESAMPLES, len(values))), axis=1)
     low, high = np.percentile(medians, [2.5, 97.5])
@@ -38,5 +38,5 @@ def bootstrap_interval(values: np.ndarray[Any, np.dtype[np.float64]], seed: int)
 
 
 def rounded(value: float) -> float:
-    """Six significant digits; a clock has no more."""
+    """Round to six significant digits, the precision of a clock."""
     return float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""A text in both languages of the page."""
+"""Text in both languages of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Text(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same sentence twice."""
+    """Sentence in both languages."""
 
     en: str
     zh: str

@@ -1,4 +1,4 @@
-"""A scenario's tiers outside the pool, and what is found of their estimates. Imports no torch."""
+"""A scenario's tiers outside the pool, and the accuracy of their estimates. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from engine.connector.tiers.settings import parse_size
 
 
 class TierSizes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sizes of the tiers, as `--kv-offload-cpu` takes them ("64MiB"); None: there is no such tier."""
+    """Sizes of the tiers, in the format of `--kv-offload-cpu` ("64MiB"); None: no such tier."""
 
     cpu: str | None = None
     disk: str | None = None
 
     def checked(self) -> TierSizes:
-        """Itself.
+        """Validate and return the sizes.
 
         Raises:
-            SettingError: a size that cannot be read.
+            SettingError: an invalid size.
         """
         for size in (self.cpu, self.disk):
             if size is not None:
@@ -31,8 +31,7 @@ class TierSizes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Estimates:
     """Accuracy of the cost estimates behind decisions: actual over expected seconds.
 
-    `loads`: of each step that loaded, reading, checking and placing the blocks. `prefills`: of each step that computed
-    prompt tokens and nothing else.
+    `loads`: of steps that load, for reading, checking and placing the blocks. `prefills`: of steps with prefill only.
     """
 
     loads: list[float] = field(default_factory=list)

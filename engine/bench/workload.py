@@ -1,6 +1,6 @@
-"""Seeded workloads: requests, their times and their order. The same seed gives the same requests.
+"""Seeded workloads: requests and their times. The same seed gives the same requests.
 
-Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says does not change what it costs.
+Token ids are uniformly random in [FIRST_ID, vocabulary): the cost does not depend on the text.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from engine.bench.errors import BenchError
 from engine.bench.request_files import RequestFile, read_requests
 
 FIRST_ID = 300  # lower ids are special tokens and single bytes, in the shipped models and most others
-HASH_TOKENS = 512  # that one hash of a trace stands for
+HASH_TOKENS = 512  # tokens per hash of a trace
 TRACES = Path(__file__).parent / "traces"
-Length = int | tuple[int, int]  # a number of tokens, or both ends of a range that one is drawn from
+Length = int | tuple[int, int]  # number of tokens, or a range for random numbers
 Encode = Callable[[str], list[int]]
 
 
@@ -27,16 +27,16 @@ Encode = Callable[[str], list[int]]
 class Ask:
     """Request of a workload. It is submitted as soon as `at`, `at_step`, `after` and `think` all allow."""
 
-    prompt: list[int]  # after another request: only the new tokens, unless it `is_whole`
+    prompt: list[int]  # of a further turn only the new tokens, unless `is_whole`
     output_tokens: int
     seed: int
     at: float = 0.0  # seconds after the start
     at_step: int = 0  # steps of the engine
-    after: int | None = None  # index of the turn before, which must be done
+    after: int | None = None  # index of the previous turn, which must be done
     think: float = 0.0  # seconds between its end and this request
-    is_whole: bool = False  # the prompt holds what was said before; else prompt and output of `after` come before it
+    is_whole: bool = False  # the prompt includes the previous turns; else prompt and output of `after` are prepended
     late: bool = False  # the late request: the latencies of the others are measured
-    chosen: list[int] = field(default_factory=list)  # its output's tokens, whatever is sampled; empty: what is sampled
+    chosen: list[int] = field(default_factory=list)  # forced output tokens; empty: sampled
 
 
 class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -50,11 +50,11 @@ class Random(_Workload, frozen=True, kw_only=True, tag="random"):
     prompt_tokens: Length
     output_tokens: Length
     rate: float | None = None
-    copies: int = 1  # each prompt is submitted so many times, with the seeds that samples of one request would have
+    copies: int = 1  # submissions of each prompt, with the seeds of the samples of one request
 
 
 class SharedPrefix(_Workload, frozen=True, kw_only=True, tag="shared_prefix"):
-    """A system prompt of `prefix_tokens`, and a question of its own for each request."""
+    """System prompt of `prefix_tokens`, followed by a different question per request."""
 
     num_requests: int
     prefix_tokens: int
@@ -63,7 +63,7 @@ class SharedPrefix(_Workload, frozen=True, kw_only=True, tag="shared_prefix"):
 
 
 class FewShot(_Workload, frozen=True, kw_only=True, tag="few_shot"):
-    """An instruction, `examples` of a pool of `pool` examples in the pool's order, and a question."""
+    """Instruction, `examples` of a pool of `pool` examples in the pool's order, and a question."""
 
     num_requests: int
     instruction_tokens: int
@@ -75,17 +75,17 @@ class FewShot(_Workload, frozen=True, kw_only=True, tag="few_shot"):
 
 
 class MultiTurn(_Workload, frozen=True, kw_only=True, tag="multi_turn"):
-    """Conversations: each turn's prompt is everything said so far and `user_tokens` more."""
+    """Conversations: each turn's prompt is all previous turns and `user_tokens` more."""
 
     conversations: int
     turns: int
-    system_tokens: int  # equal in all conversations
+    system_tokens: int  # common to all conversations
     user_tokens: Length
     output_tokens: Length
 
 
 class Tree(_Workload, frozen=True, kw_only=True, tag="tree"):
-    """A tree of thoughts: `branching` children at each of `depth` levels, a request for each leaf's path."""
+    """Tree of thoughts: `branching` children at each of `depth` levels, a request for each leaf's path."""
 
     depth: int
     branching: int
@@ -94,7 +94,7 @@ class Tree(_Workload, frozen=True, kw_only=True, tag="tree"):
 
 
 class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
-    """`num_requests` that decode, and one long prompt that arrives when `at_step` steps are done."""
+    """`num_requests` that decode, and one long prompt that arrives after `at_step` steps."""
 
     num_requests: int
     prompt_tokens: Length
@@ -107,24 +107,23 @@ class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
 class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
     """Given texts, one request each.
 
-    With `prompt_tokens` so many tokens of a text are its prompt, and its other tokens are the output, whatever is
-    sampled.
+    With `prompt_tokens`, that many tokens of a text are its prompt, and its other tokens are the forced output.
     """
 
     texts: list[str]
-    output_tokens: int  # at most
-    prompt_tokens: int | None = None  # None: all of them
+    output_tokens: int  # maximum
+    prompt_tokens: int | None = None  # None: all
 
 
 class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
-    """Requests of a real service, made smaller: `traces/README.md`. All lengths are divided by `scale`."""
+    """Requests of a real service (`traces/README.md`), with all lengths divided by `scale`."""
 
-    name: str  # of a shipped file, without its ending; or the path of one's own, with it
+    name: str  # name of a shipped file without suffix, or path of a user's file
     num_requests: int  # the first ones that are short enough
     scale: Annotated[int, Meta(ge=1, le=HASH_TOKENS)]
-    most_tokens: int  # in and out together, after the division
-    stretch: float  # of the time between requests
-    format: str | None = None  # of `request_files.FORMATS`; None: as the file says
+    most_tokens: int  # input and output, after the division
+    stretch: float  # factor of the time between requests
+    format: str | None = None  # of `request_files.FORMATS`; None: recognized by content
 
     @property
     def path(self) -> Path:
@@ -139,7 +138,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
     """Return the requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
 
     Raises:
-        BenchError: the workload cannot be made for this model.
+        BenchError: the workload is impossible for this model.
     """
     draw = _Draw(np.random.default_rng(seed), vocab_size, seed)
     match workload:
@@ -169,7 +168,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
             return [*decoding, draw.ask(long, workload.long_output_tokens, at_step=workload.at_step, late=True)]
         case Texts():
             if encode is None:
-                raise BenchError("this workload is made of texts, and the model has no tokenizer")
+                raise BenchError("this workload has texts, and the model has no tokenizer")
             return [_read(encode(text), workload, draw) for text in workload.texts]
         case Trace():
             return _traced(workload, draw, encode)
@@ -221,13 +220,13 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
     prompts = [draw.tokens(workload.prompt_tokens) for _ in range(workload.num_requests)]
     gaps = np.zeros(workload.num_requests)
     if workload.rate is not None:
-        # the first gap is left out: time begins with the first arrival
+        # the first gap is left out: the run begins with the first arrival
         gaps[1:] = draw.generator.exponential(1 / workload.rate, workload.num_requests - 1)
     arrivals = np.cumsum(gaps).tolist()
     asks = [draw.ask(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)]
     if workload.copies == 1:
         return asks
-    from engine.model.sampling import sample_seed  # a sample's seed, as the engine derives it
+    from engine.model.sampling import sample_seed  # the engine's seed of a sample
 
     return [
         Ask(ask.prompt, ask.output_tokens, sample_seed(ask.seed, copy), at=ask.at)
@@ -248,10 +247,10 @@ def _traced(workload: Trace, draw: _Draw, encode: Encode | None) -> list[Ask]:
 
 
 def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
-    """Return the requests of a user's file; its first ones if it has fewer than requested.
+    """Return the first requests of a user's file, perhaps fewer than requested.
 
     Raises:
-        BenchError: none of its requests is short enough, or the scale does not divide its hashes.
+        BenchError: no request is short enough, or the scale does not divide the tokens per hash.
     """
     asks = _asks_of(file, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
     if not asks:
@@ -261,8 +260,8 @@ def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) 
 
 def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
     size = file.hash_tokens
-    if workload.scale < 1 or (size or 0) % workload.scale:  # prompts would be shorter than what they share
-        raise BenchError(f"a scale divides {size}, the tokens of one hash; {workload.scale} does not")
+    if workload.scale < 1 or (size or 0) % workload.scale:  # prompts would be shorter than their shared prefixes
+        raise BenchError(f"scale must divide {size}, the tokens per hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
     kept: dict[int | None, tuple[int, int]] = {}  # by row: its request, and the tokens of its prompt and answer
@@ -308,7 +307,7 @@ def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:
 
 
 def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[Ask]:
-    """Turn by turn: the first turns of all conversations, then the second ones, …"""
+    """Return the first turns of all conversations, then the second ones, …"""
     system = draw.tokens(workload.system_tokens)
     asks: list[Ask] = []
     for turn in range(workload.turns):

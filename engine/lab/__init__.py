@@ -1,4 +1,4 @@
-"""Outside operations on an engine: rerun from its log, changed, with injected faults, or monitored.
+"""Experiments on an engine: rerun from a log, rerun with a change, injected faults, comparison with vLLM.
 
-This room reaches into the engine. The engine does not know it.
+This package accesses the engine's private parts; the engine does not import it.
 """

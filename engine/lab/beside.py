@@ -1,8 +1,8 @@
-"""The same requests through our engine and through vLLM, with equal settings: a trace of each.
+"""Run of the same requests with equal settings in this engine and in vLLM, with a trace of each.
 
-Clocks play no part: a request comes before a step that is named, decoding is greedy. vLLM runs in an environment of its
-own (`engine.observe.vllm_recorder.offline`), whose scheduler is recorded; ours in this process. `trace.compare`
-compares.
+Requests arrive before given steps, independent of clocks, and decoding is greedy. vLLM runs in its own environment
+(`engine.observe.vllm_recorder.offline`) with a recorded scheduler, this engine in this process. `trace.compare`
+compares the traces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CPU_CACHE_GIB = "1"  # vLLM's own default on a CPU
 
 
 class BesideError(ValueError):
-    """The two runs cannot be made; the message is one sentence."""
+    """The runs are impossible; the message is one sentence."""
 
 
 class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_tokens: int = 64
     priority: int = 0
     ignore_eos: bool = False
-    at_step: int = 0  # it comes before that step, or when nothing else is left to do
+    at_step: int = 0  # arrival before that step, or earlier if the engine is idle
     request_id: str | None = None
 
 
@@ -48,15 +48,15 @@ class Answer(Struct, frozen=True):
 
     vllm: str
     seconds: float
-    ended: str | None  # why its log has ended before the run
+    ended: str | None  # why its log ended before the run
     outputs: dict[str, list[int]]
 
 
 def requests_in(path: Path) -> list[BesideRequest]:
-    """Return the requests of a file of JSON lines, in the order in which they come.
+    """Return the requests of a file of JSON lines, in order of arrival.
 
     Raises:
-        BesideError: a line is none.
+        BesideError: a line is not a request.
         OSError: the file cannot be read.
     """
     found = list[BesideRequest]()
@@ -73,20 +73,20 @@ def requests_in(path: Path) -> list[BesideRequest]:
 
 
 def settled(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """Return the settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
+    """Return explicit settings for both engines. Raises BesideError: vLLM has no equivalent."""
     for name, value in ONLY.items():
         if getattr(config, name) != value:
             raise BesideError(f"vLLM has no {name} {getattr(config, name)}: leave it at {value}")
     if config.num_instances or config.attention_window is not None:
-        raise BesideError("one engine is compared, without a window that the model has not: leave these options out")
+        raise BesideError("several instances or an added attention window cannot be compared: leave these options out")
     if config.num_blocks is None:
-        raise BesideError("give --num-blocks: both pools are to be of one size")
+        raise BesideError("give --num-blocks, so that both pools have the same size")
     length = config.max_model_len or min(model.facts.max_position, config.num_blocks * config.block_size)
     return msgspec.structs.replace(config, max_model_len=length, enforce_eager=True)
 
 
 def ours(model: LoadedModel, config: EngineConfig, requests: list[BesideRequest], trace: Path) -> None:
-    """Serve them with our engine. Raises BesideError: one of them can never run."""
+    """Serve the requests with this engine. Raises BesideError: a request does not fit."""
     todo, num_steps = list(enumerate(requests)), 0
     with Engine(model, config, log_path=trace) as engine:
         while todo or engine.has_unfinished():
@@ -109,13 +109,13 @@ def theirs(
     trace: Path,
     gpu_memory_utilization: float,
 ) -> Answer:
-    """Serve them with the vLLM of that interpreter. Raises BesideError: it did not run."""
+    """Serve the requests with the vLLM of that interpreter. Raises BesideError: it did not run."""
     job = {
         "engine": {
             "model": _folder(model),
             "dtype": model.facts.dtype,
             "block_size": config.block_size,
-            "num_gpu_blocks_override": (config.num_blocks or 0) + 1,  # its block 0 is never used
+            "num_gpu_blocks_override": (config.num_blocks or 0) + 1,  # plus vLLM's null block
             "max_model_len": config.max_model_len,
             "enforce_eager": True,
             "gpu_memory_utilization": gpu_memory_utilization,
@@ -150,7 +150,7 @@ def theirs(
 
 
 def name_of(number: int, one: BesideRequest) -> str:
-    """Return its name in both traces."""
+    """Return the request id in both traces."""
     return one.request_id or f"request-{number}"
 
 
@@ -172,7 +172,7 @@ def _folder(model: LoadedModel) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of an error that has content."""
+    """Return the last line of an error that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrong = [line for line in lines if "Error" in line]
     return (wrong or lines or ["it said nothing"])[-1][:300]

@@ -1,4 +1,4 @@
-"""The one thing that is different in a fork of a run."""
+"""The change of a forked run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from engine.config import EngineConfig, SamplingParams
 
 
 class TokenChange(Struct, frozen=True, kw_only=True):
-    """The next token of a sequence is this one, whatever is sampled."""
+    """Force the next token of a sequence, whatever is sampled."""
 
     seq_id: int
     token_id: int
 
 
 class KeepChange(Struct, frozen=True, kw_only=True):
-    """No head forgets this token of a sequence from here on."""
+    """Pin a token of a sequence: no head forgets it from now on."""
 
     seq_id: int
     position: int
 
 
 class AblateChange(Struct, frozen=True, kw_only=True):
-    """A query head of a layer, or a whole layer (None), is off from here on."""
+    """Ablate a query head of a layer, or a whole layer (None), from now on."""
 
     layer: int
     head: int | None = None
@@ -37,13 +37,13 @@ class RequestChange(Struct, frozen=True, kw_only=True):
 
     prompt: str | list[int]
     sampling: SamplingParams = SamplingParams()
-    request_id: str | None = None  # None: a name that no request of the run has
+    request_id: str | None = None  # None: a new id
     priority: int = 0
     cache_salt: str | None = None
 
 
 class AbortChange(Struct, frozen=True, kw_only=True):
-    """A request is aborted."""
+    """Abort of a request."""
 
     request_id: str
 
@@ -56,7 +56,7 @@ class SamplingChange(Struct, frozen=True, kw_only=True):
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """The whole run under other settings, from its first step on."""
+    """Other settings for the whole run, from its first step on."""
 
     config: EngineConfig
 
@@ -65,9 +65,9 @@ Change = TokenChange | KeepChange | AblateChange | RequestChange | AbortChange |
 
 
 def config_of_fork(config: EngineConfig, at: int, change: Change | None) -> EngineConfig:
-    """Return the settings of the engine that a run of `config` is forked to after `at` records.
+    """Return the settings of an engine for forking a run of `config` after `at` records.
 
-    A change begins another future, to which ablations that began later do not belong.
+    Ablations that begin after the fork are left out.
     """
     if change is None or isinstance(change, ConfigChange):
         return config if change is None else change.config

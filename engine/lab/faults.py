@@ -1,4 +1,4 @@
-"""Fault museum: bugs that real engines have shipped, each injected into a running engine on purpose.
+"""Fault injection: bugs that real engines have shipped, each injected into a running engine.
 
 A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner), or the
 connector between several; it reaches into their private fields to do so. The engine's own code contains no fault. It
@@ -6,9 +6,8 @@ reads `EngineConfig.fault` in two places: such a run never uses the compiled for
 tokens (`Engine.choose`).
 
 A healthy engine raises when a guard or the integrity check finds an inconsistent state. A faulty one records the
-finding in the log (`StepRecord.integrity`) and continues, so that the damage can be watched. To see the effect of a
-fault, compare with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the
-fault's.
+finding in the log (`StepRecord.integrity`) and continues, so that its effect can be observed. Compared with a healthy
+run of the same requests and settings under `enforce_eager`, the first difference is due to the fault.
 """
 
 from __future__ import annotations
@@ -48,15 +47,13 @@ def make_engine(
     connector: KVConnector | None = None,
     keep_log: bool = True,
 ) -> Engine:
-    """Return an engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors:
-    `Engine`'s.
-    """
+    """Return an engine with the fault `config.fault`, or a healthy one for None. Arguments and errors as `Engine`."""
     kind = Engine if config.fault is None else FaultyEngine
     return kind(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log)
 
 
 class FaultyEngine(Engine):
-    """An engine with one fault, whose records carry what its guards found."""
+    """Engine with one fault, whose records include the findings of its guards."""
 
     def __init__(self, model: LoadedModel, config: EngineConfig, **options: Any) -> None:
         super().__init__(model, config, **options)
@@ -75,7 +72,7 @@ class FaultyEngine(Engine):
 
 
 def slot_off_by_one(engine: Engine, report: Report) -> None:
-    """Keys and values are written one slot after the one that is read."""
+    """Write keys and values one slot after the one that is read."""
     store = engine._runner.kv_store
     write = store.write
 
@@ -86,7 +83,7 @@ def slot_off_by_one(engine: Engine, report: Report) -> None:
 
 
 def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
-    """A sequence writes into a block that another one holds too, where copy-on-write should have parted them."""
+    """Write to shared blocks without copy-on-write."""
     cache = engine._cache
     write, cache_blocks = cache.write, cache.cache_blocks
 
@@ -127,7 +124,7 @@ def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
 
 
 def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
-    """Return the pool's `allocate`, after which the index still has the block under the hash that it lost."""
+    """Wrap the pool's `allocate` to leave the evicted hash in the index."""
     allocate = pool.allocate
 
     def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
@@ -140,14 +137,14 @@ def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | N
 
 
 def output_lost_at_preemption(engine: Engine, report: Report) -> None:
-    """A preempted sequence comes back with its prompt and last token: what it had sampled before is not computed."""
+    """Resume a preempted sequence with its prompt and last token only; earlier output tokens are not recomputed."""
     preemption = engine._scheduler._preemption
     preempt = preemption.preempt
 
     def preempt_and_lose(victim: Sequence, *args: Any) -> None:
         preempt(victim, *args)
         lost = victim.num_tokens - victim.num_prompt_tokens
-        # The last token stays, as the one to go on from; it now stands right behind the prompt.
+        # The last token remains as the next input; it now directly follows the prompt.
         if lost > 1:
             del victim.token_ids[victim.num_prompt_tokens : -1]
 
@@ -155,13 +152,13 @@ def output_lost_at_preemption(engine: Engine, report: Report) -> None:
 
 
 def missing_causal_mask(engine: Engine, report: Report) -> None:
-    """Tokens of a prompt see those after them. Decoding is not affected: nothing comes after the last token."""
+    """Let prompt tokens see later ones. Decoding is not affected: there is no token after the last."""
     runner = engine._runner
     runner.backend = _Unmasked(runner.backend)
 
 
 def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
-    """Every chunk of a prompt begins at position 0 again, so that its keys are rotated as if they came first."""
+    """Restart positions at 0 in every chunk of a prompt, so that its keys are rotated as if it came first."""
     runner = engine._runner
     forward = runner.forward
 
@@ -176,13 +173,13 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
 
 
 class LetsGoTooEarly(TransferConnector):
-    """Connector that frees held blocks in its next turn, and then returns whatever is in them."""
+    """Connector that frees held blocks too early, and then returns their current content."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "lease": 0.0})
 
     def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
-        """Return the content of these blocks, whose they may be."""
+        """Return the current content of these blocks, of whichever sequence."""
         return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
@@ -195,7 +192,7 @@ OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": Le
 def make_cluster(
     model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None, capture: CaptureRequest | None = None
 ) -> Cluster:
-    """Instances of one thread, with the fault that `config.fault` names between them; healthy ones for None.
+    """Return instances in one thread with the fault `config.fault`, or healthy ones for None.
 
     Raises:
         ConfigError: as `local_cluster`.
@@ -216,7 +213,7 @@ assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName)) and set(OF_SEVE
 
 
 class _Unmasked(AttentionBackend):
-    """A backend that forgets the causal mask of prefills."""
+    """Attention backend without a causal mask in prefills."""
 
     def __init__(self, healthy: AttentionBackend) -> None:
         self._healthy = healthy
@@ -233,7 +230,7 @@ class _Unmasked(AttentionBackend):
 
 
 class _Excused:
-    """A context in which the blocks of some positions count as promised to the sequence, so that its write passes."""
+    """Step context in which blocks of some positions count as writable by the sequence, so that its write passes."""
 
     def __init__(self, cache: KVCacheManager, seq_id: int, start: int, num_tokens: int) -> None:
         size = cache.block_size
@@ -255,6 +252,6 @@ def _nobody_shares(seq_id: int, tables: BlockTables, num_tokens: int) -> list[in
 
 
 def _override(part: object, name: str, method: Callable[..., Any]) -> None:
-    """Replace a method of this one object."""
-    getattr(part, name)  # a fault must not outlive what it breaks
+    """Replace a method of one object."""
+    getattr(part, name)  # fails if the method was renamed or removed
     setattr(part, name, method)

@@ -1,19 +1,19 @@
-"""A run again, from its log: exactly up to a chosen record, then with one change, then onwards.
+"""Rerun of a log: exactly up to a chosen record, then with one change, then onwards.
 
     log         record 0 ... at-1 | at ...................... end
                                   |
-    re-run      the same records  | the change, then what came in later, each at its step
-                every one checked | nothing to check against: this is another future
+    rerun       the same records  | the change, then the later inputs, each at its step
+                each one checked  | not checked: a different future
 
-Inputs (submit, abort, adjust) are read from the log and made again. The steps between them follow, because the engine
-is deterministic. Every record of the first part must equal the logged one, apart from clock readings and captures; log
-probabilities and scores may differ by trace.compare.TOLERANCE, since another processor adds in another order. The first
-record that differs ends the re-run with a RerunMismatch.
+Inputs (submit, abort, adjust) are read from the log and repeated. The steps between them follow, because the engine is
+deterministic. Every record of the first part must equal the logged one, apart from clock readings and captures; log
+probabilities and scores may differ by trace.compare.TOLERANCE, since processors add in different orders. The first
+record that differs ends the rerun with a RerunMismatch.
 
-An ablation is a setting of the engine that itself says when it begins: the first part is the log's.
+An ablation is an engine setting that includes its first step, so the first part is unchanged.
 
-A change of the engine's settings holds from the first step, so there is no first part: an engine with other settings
-gets the same inputs, each at the step at which it came.
+A change of the engine's settings applies from the first step, so there is no first part: an engine with other settings
+gets the same inputs, each at its logged step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.records import Header, StepRecord
 
-# Versions that draw, schedule and round alike, this one included: each reruns the logs of the others.
+# Versions that sample, schedule and round identically, including this one: each can rerun the others' logs.
 SAME_RUNS = frozenset(f"kvtheater {version}" for version in ("0.3.0", __version__))
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
@@ -55,11 +55,11 @@ FACTS = (
 
 
 class RerunError(Refused):
-    """A run that cannot be run again here, or not with that change; one sentence."""
+    """The run cannot be rerun here, or not with that change; one sentence."""
 
 
 class RerunMismatch(RerunError):
-    """The re-run differs from the log. `op`: index of the operation; None where another part of the record differs."""
+    """The rerun differs from the log. `op`: index of the operation; None if another part of the record differs."""
 
     def __init__(self, record: int, op: int | None, part: str, logged: Any, found: Any) -> None:
         where = f"record {record}" + (f", operation {op}" if op is not None else f", {part}")
@@ -70,15 +70,15 @@ class RerunMismatch(RerunError):
 
 
 class Rerun:
-    """Plays a log to a new engine, one record at a time.
+    """Replays a log on a new engine, one record at a time.
 
     Args:
-        engine: without records yet, under the log's settings (`change.config_of_fork`).
-        source: the log; records that are appended to it meanwhile are not looked at.
-        at: how many records stay as they are; 0 under a ConfigChange.
-        change: what comes next instead of record `at`; None: nothing (the run again, checked up to `at`).
-        follow: go on after the change. Later inputs come in again, until there are as many steps as in the log; if the
-            log ends with nothing left to compute, until nothing is left here either.
+        engine: without records, under the log's settings (`change.config_of_fork`).
+        source: the log; records appended meanwhile are ignored.
+        at: number of unchanged records; 0 under a ConfigChange.
+        change: replaces record `at`; None: no change (a rerun, checked up to `at`).
+        follow: continue after the change with the later inputs, up to the number of steps in the log; if the log ends
+            idle, until the engine is idle.
 
     Raises:
         RerunError: the log is of another model, version or configuration, or has no record `at`.
@@ -86,22 +86,22 @@ class Rerun:
 
     def __init__(self, engine: Engine, source: TraceReader, at: int, change: Change | None, follow: bool) -> None:
         self.engine = engine
-        self.is_checked = False  # the records before `at` were re-run and are those of the log
-        self.is_forked = False  # and the change is made
-        self.left_out: list[str] = []  # later inputs that had no place in this future, a sentence each
+        self.is_checked = False  # the records before `at` were rerun and equal the log's
+        self.is_forked = False  # the change is applied
+        self.left_out: list[str] = []  # later inputs that no longer apply, a sentence each
         self._source, self._at, self._change, self._follow = source, at, change, follow
         self._end = len(source)
-        self._settled = (-1, -1)  # sequence and position of the token that the change settles
+        self._settled = (-1, -1)  # sequence and position of the token that the change forces
         if not 0 <= at <= self._end:
             raise RerunError(sentence("rerun.records", end=self._end, at=at))
         if at and isinstance(change, ConfigChange):
             raise RerunError(sentence("rerun.settings", at=at))
         assert engine.log is not None
         logged = source.header
-        if change is not None:  # which ablations are left: `config_of_fork`
+        if change is not None:  # `config_of_fork` drops later ablations
             logged = replace(logged, engine={**logged.engine, "ablate": engine.log.header.engine.get("ablate")})
         check_origin(logged, engine.log.header, same_settings=not isinstance(change, ConfigChange))
-        engine.disconnect()  # what lay outside the pool then need not lie there now
+        engine.disconnect()  # the external store's content may have changed since
         self._players = _Players()
         self._progress = self._play()
 
@@ -112,20 +112,20 @@ class Rerun:
 
     @property
     def num_expected(self) -> int:
-        """Records in the end, roughly: another future may be shorter or longer."""
+        """Estimated final number of records; after a change there may be fewer or more."""
         return max(self.num_done, (self._end if self._follow else self._at) + (self._change is not None))
 
     def advance(self) -> bool:
-        """Play the next record. False: it is done.
+        """Replay the next record; return False at the end.
 
         Raises:
-            RerunError: see the module; the engine's log keeps the records so far, the one that differs included.
+            RerunError: see the module; the engine's log has the records so far, including the one that differs.
             ConfigError, RequestError: the change, or a later input after it, is refused.
         """
         return next(self._progress, False)
 
     def finish(self) -> None:
-        """Play all that is left."""
+        """Replay all remaining records."""
         while self.advance():
             pass
 
@@ -173,7 +173,7 @@ class Rerun:
                 self.engine.abort(self._players.aborted(logged))
         except RerunError:
             raise
-        except Exception as error:  # the engine accepted all of this once, so a refusal now is a difference
+        except Exception as error:  # the engine accepted this input before, so a refusal is a difference
             raise RerunMismatch(logged.index, None, "kind", logged.kind, f"an error: {error}") from error
         if len(log) == before:
             raise RerunMismatch(logged.index, None, "kind", logged.kind, "nothing")
@@ -188,7 +188,7 @@ class Rerun:
     # the other future
 
     def _go_on(self) -> Iterator[None]:
-        """Later inputs, each at its step, and the steps between."""
+        """Repeat later inputs, each at its step, and the steps between."""
         engine, last_step = self.engine, 0
         for index in range(self._at, self._end):
             logged = self._source.record(index)
@@ -234,7 +234,7 @@ class Rerun:
         return done
 
     def _seq_id_now(self, seq_id: int) -> int:
-        """Return the id in this future of a sequence of the log."""
+        """Return the id in the rerun of a sequence of the log."""
         request_id, place = self._players.place(seq_id)
         request = self.engine.request(request_id)
         if request is None or place >= len(request.completions):
@@ -243,14 +243,14 @@ class Rerun:
 
 
 class _Players:
-    """The request and place that a seq_id of the log stands for: in another future the ids differ."""
+    """Maps a seq_id of the log to its request and index, since ids differ after a change."""
 
     def __init__(self) -> None:
         self._request_ids: dict[int, str] = {}
-        self._members: dict[str, list[int]] = defaultdict(list)  # of the latest request of that name
+        self._members: dict[str, list[int]] = defaultdict(list)  # of the latest request of that id
 
     def note(self, record: StepRecord) -> None:
-        """Note the sequences of a record."""
+        """Record the sequences of a record."""
         for op in record.ops:
             if isinstance(op, Submit):
                 self._members[op.request_id] = [op.seq_id]
@@ -295,10 +295,10 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
 
 
 def make_change(engine: Engine, change: Change, source: TraceReader, at: int) -> None:
-    """Make the fork's change to the engine.
+    """Apply a change to the engine.
 
     Raises:
-        RerunError, RequestError, ConfigError: it cannot be done here; nothing has changed.
+        RerunError, RequestError, ConfigError: the change is impossible; nothing has changed.
     """
     if isinstance(change, TokenChange):
         engine.choose(change.seq_id, change.token_id)
@@ -318,23 +318,23 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
 
 
 def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
-    """Sampling parameters as the trace has them.
+    """Convert sampling parameters of a trace.
 
     Raises:
-        RerunError: they are not such parameters.
+        RerunError: invalid parameters.
     """
     try:
-        return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as text there
+        return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as strings there
     except msgspec.ValidationError as error:
         raise RerunError(sentence("rerun.sampling", error=error)) from error
 
 
 def compare(logged: StepRecord, found: StepRecord) -> None:
-    """Raise where two records differ in more than clock readings, captures, what the store outside said and took, and
-    in how many bytes the weights lie: the same numbers lie in half of them where a processor can widen them.
+    """Compare two records, ignoring clock readings, captures, operations of the external store, and the bytes of
+    weights, which depend on the processor's storage format.
 
     Raises:
-        RerunMismatch: the first part that differs.
+        RerunMismatch: they differ; names the first difference.
     """
     if logged.kind != found.kind:
         raise RerunMismatch(logged.index, None, "kind", logged.kind, found.kind)
@@ -370,7 +370,7 @@ def _specs(record: StepRecord) -> list[RequestSpec]:
 
 
 def _failure(record: StepRecord) -> str:
-    """Return why a step of the engine failed, whose batch this record ends; empty: none did."""
+    """Return why the step that this record ends failed; empty if it did not."""
     details = (op.detail for op in record.ops if isinstance(op, Finish))
     return next((detail for detail in details if detail.startswith("the step failed")), "")
 

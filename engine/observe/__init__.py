@@ -1,1 +1,1 @@
-"""Other programs as a log: a server's events, vLLM from inside, a plain `generate`."""
+"""Logs of other programs: a server's events, vLLM's scheduler, transformers' `generate`."""

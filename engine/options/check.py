@@ -11,8 +11,8 @@ from msgspec import Struct
 from engine.options.refusal import Sentence, sentence
 from engine.options.table import Kind, OptionRow, table_of
 
-LONGEST = 80  # characters of a wrong value in a sentence
-MAX_WHOLE = (1 << 53) - 1  # of any whole number: it gets into a log, whose readers may have doubles only
+LONGEST = 80  # characters of a quoted value
+MAX_WHOLE = (1 << 53) - 1  # of any integer: settings are in logs, whose readers may only have doubles
 
 
 def _is_whole(value: Any) -> bool:
@@ -42,9 +42,9 @@ _OF_KIND: dict[Kind, Callable[[Any, OptionRow], bool]] = {
 
 
 def of_wrong_kind(settings: Struct) -> Sentence | None:
-    """Return what is wrong with the first value that is not of its option's type or none of its choices, one sentence.
+    """Return the error of the first value of a wrong type or not among its option's choices, one sentence.
 
-    Return None when all are. A field that may be left open takes None.
+    Return None if all are valid. An optional field may be None.
     """
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
@@ -60,17 +60,17 @@ def of_wrong_kind(settings: Struct) -> Sentence | None:
 
 
 def meant_by(word: str, known: Iterable[str]) -> list[str]:
-    """Return known words that are spelt much like `word`, the likeliest first."""
+    """Return known words that are similar to `word`, most similar first."""
     return difflib.get_close_matches(word, list(known), n=3, cutoff=0.7)
 
 
 def did_you_mean(meant: list[str]) -> str:
-    """Return the end of a sentence that suggests the likeliest word; empty where there is none."""
+    """Return a suffix that suggests the most similar word, or ""."""
     return sentence("meant", word=meant[0]) if meant else ""
 
 
 def out_of_range(settings: Struct) -> Sentence | None:
-    """Return the error of the first value outside its option's range, one sentence; None: all are in range."""
+    """Return the error of the first value outside its option's range, one sentence, or None."""
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:
@@ -89,19 +89,19 @@ def _shown(value: Any) -> str:
     if isinstance(value, (list, dict)) and len(value) > LONGEST:
         return sentence("several", n=len(value))
     if isinstance(value, list):
-        value = [one[:LONGEST] if isinstance(one, str) else one for one in value]  # repr would copy all of it
+        value = [one[:LONGEST] if isinstance(one, str) else one for one in value]  # keep repr short
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _too_large(value: Any) -> int | None:
-    """Return the first whole number of a value, or in it, that no log takes; None: there is none."""
+    """Return the first integer in a value that is over the limit of logs, or None."""
     inner = value if isinstance(value, (list, dict)) else [value]
     return next((one for one in inner if isinstance(one, int) and abs(one) > MAX_WHOLE), None)
 
 
 def over_served_max(settings: Struct) -> Sentence | None:
-    """Return the first value that is more than a server takes, one sentence; None: there is none."""
+    """Return the error of the first value over a server's limit, one sentence, or None."""
     for name, row in table_of(type(settings)).items():
         value, most = getattr(settings, name), row.option.served_max
         if most is not None and value is not None and value > most:

@@ -13,38 +13,38 @@ Group = Literal["cache", "scheduler", "instances", "sampling"]
 
 
 class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the page offers an option. Its kind follows from the type: select, number field, switch or text field."""
+    """Control of an option on the page. Its kind follows from the type: select, number field, switch or text field."""
 
     group: Group
-    usual: tuple[int, ...] = ()  # numbers offered in a select, instead of a number field
+    usual: tuple[int, ...] = ()  # numbers of a select, instead of a number field
     step: float = 1  # of a number field
-    offered: tuple[str, ...] = ()  # of a choice: the values in the control, if not all; of a text: some to choose from
-    initial: Any = None  # the page asks for this value in every new run; None: for the server's default
-    none_as: int | str | None = None  # what stands for None in the control and in links
-    term: str | None = None  # the glossary's entry behind the label
-    only_with: str | None = None  # a switch: the control is there while that is on
+    offered: tuple[str, ...] = ()  # of a choice: values in the control, if not all; of a text: suggestions
+    initial: Any = None  # the page's initial value in a new run; None: the server's default
+    none_as: int | str | None = None  # represents None in the control and in links
+    term: str | None = None  # glossary entry of the label
+    only_with: str | None = None  # a switch that must be on for the control to appear
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """Range and use of one option. Bounds are those of a value that is not None."""
+    """Range and use of an option. Bounds are of values that are not None."""
 
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
-    most: int | None = None  # entries of a list or a map
-    longest: int | None = None  # characters of a text in a list
-    holds: Callable[[Any], bool] | None = None  # for what is no range of numbers
-    allowed: str = ""  # what `holds` asks for, in words that follow "must be"
-    served_max: int | None = None  # the most that a server or a command takes; the bare engine takes more
-    strategies: tuple[str, ...] | None = None  # under which it can be chosen; None: under all
-    derived_under: tuple[str, ...] = ()  # strategies whose resolved configuration has another value than the chosen one
-    beside: str | None = None  # it means something only where that other option is not None
-    may_change: bool = False  # whether it may change while a run (an engine) or a request (its sampling) is active
+    most: int | None = None  # maximum entries of a list or a map
+    longest: int | None = None  # maximum characters of a text in a list
+    holds: Callable[[Any], bool] | None = None  # further condition
+    allowed: str = ""  # description of `holds`, to follow "must be"
+    served_max: int | None = None  # limit of servers and commands, not of the engine
+    strategies: tuple[str, ...] | None = None  # strategies with this option; None: all
+    derived_under: tuple[str, ...] = ()  # strategies whose resolved configuration has a derived value
+    beside: str | None = None  # has an effect only if that other option is not None
+    may_change: bool = False  # whether it may change during a run (engine) or a request (sampling)
     flag: bool = True  # whether commands have a flag for it
-    control: Control | None = None  # None: the page does not offer it
+    control: Control | None = None  # None: not on the page
 
     def range_text(self) -> str:
-        """Return the range in words that follow "must be"; empty without bounds."""
+        """Return the range as text to follow "must be"; empty without bounds."""
         if self.allowed:
             return self.allowed
         ge, gt, le = (None if bound is None else f"{bound:.17g}" for bound in (self.ge, self.gt, self.le))
@@ -54,7 +54,7 @@ class Option(Struct, frozen=True, kw_only=True):
         return joined(over if le is None else [*over, sentence("range.at_most", most=le)])
 
     def admits(self, value: Any) -> bool:
-        """Return whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
+        """Return whether a value that is not None is in range. NaN is not."""
         if self.most is not None and len(value) > self.most:
             return False
         if self.longest is not None and any(len(one) > self.longest for one in value):

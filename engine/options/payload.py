@@ -1,4 +1,4 @@
-"""The table as plain data, for a front end that makes controls of it."""
+"""The table as plain data for a front end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.options.words import OptionWords, languages, words_in
 
 
 class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of the table in plain data, with the fields of OptionRow and Option; what does not apply is left out."""
+    """Row of the table as plain data, with the fields of OptionRow and Option that apply."""
 
     name: str
     kind: str
@@ -21,7 +21,7 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: tuple[str, ...] = ()
     ge: float | None = None
     gt: float | None = None
-    le: float | None = None  # the least upper bound: the engine's, or the server's
+    le: float | None = None  # the smaller upper bound of engine and server
     strategies: tuple[str, ...] | None = None
     derived_under: tuple[str, ...] = ()
     beside: str | None = None
@@ -30,7 +30,7 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OptionsPayload(Struct, frozen=True, kw_only=True):
-    """`tables`: the rows of each settings struct, in its order. `words`: by language, then by option."""
+    """`tables`: rows of each settings struct in order. `words`: by language, then by option."""
 
     tables: dict[str, list[OptionFacts]]
     words: dict[str, dict[str, OptionWords]]

@@ -1,4 +1,4 @@
-"""Refusals of settings, requests, re-runs and models, each one sentence in every language, in `refusals.json`."""
+"""Refusals of settings, requests, reruns and models, with a sentence per language in `refusals.json`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Sentence(str):
 
     @classmethod
     def of(cls, texts: dict[str, str]) -> Self:
-        """Return the sentence of these texts by language code, English among them."""
+        """Return the sentence of texts by language code, including English."""
         made = cls(texts["en"])
         made.said = {language: text for language, text in texts.items() if language != "en"}
         return made
 
 
 class Refused(ValueError):
-    """An input that cannot be served; the message is one sentence. `said` has it in other languages, by their codes."""
+    """Refused input; the message is one sentence. `said` has translations by language code."""
 
     said: dict[str, str]
 
@@ -33,7 +33,7 @@ class Refused(ValueError):
 
 
 class Sentences:
-    """The sentences of a JSON file: key -> language -> text, with names in braces for what is put in."""
+    """Sentences of a JSON file: key -> language -> text with placeholders in braces."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -44,7 +44,7 @@ class Sentences:
         return found
 
     def __call__(self, key: str, **values: object) -> Sentence:
-        """Return the sentence with that key; `values` for what stands in braces there, sentences themselves or not."""
+        """Return the sentence `key` with `values` for its placeholders, which may be sentences."""
         return Sentence.of(
             {
                 lang: text.format(**{name: _text(value, lang) for name, value in values.items()})
@@ -57,7 +57,7 @@ sentence = Sentences(Path(__file__).with_name("refusals.json"))
 
 
 def joined(parts: Iterable[str]) -> Sentence:
-    """Return parts of a sentence as a list in words."""
+    """Join parts of a sentence to a list in words."""
     listed = list(parts)
     return Sentence.of(
         {lang: word.join(str(_text(part, lang)) for part in listed) for lang, word in sentence.texts["and"].items()}

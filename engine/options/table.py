@@ -1,4 +1,4 @@
-"""The table: a row for each field of a settings struct, made of its type, its default and its `Option`."""
+"""Table of options: a row per field of a settings struct, from its type, default and `Option`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OptionRow(Struct, frozen=True, kw_only=True):
 
     name: str
     kind: Kind
-    optional: bool  # None is a value
+    optional: bool  # None is allowed
     default: Any
     option: Option
     choices: tuple[str, ...] = ()  # of a choice
@@ -32,11 +32,10 @@ Table = dict[str, OptionRow]
 
 @functools.cache
 def table_of(settings: type[Struct]) -> Table:
-    """Return the rows of a settings struct by name, in its order. Every field has a default and is annotated with an
-    Option.
+    """Return the rows of a settings struct by name, in order. Every field must have a default and an Option.
 
     Raises:
-        TypeError: one is not.
+        TypeError: a field lacks one, or has an unsupported type.
     """
     hints = get_type_hints(settings, include_extras=True)
     return {field.name: _row(field.name, hints[field.name], _default(field)) for field in fields(settings)}
@@ -53,7 +52,7 @@ def _row(name: str, hint: Any, default: Any) -> OptionRow:
     is_choice = get_origin(plain) is Literal
     kind = "choice" if is_choice else _KINDS.get(get_origin(plain) or plain)
     if kind is None:
-        raise TypeError(f"{name} is of a type that no control and no flag is known for: {plain}")
+        raise TypeError(f"{name} has a type without a control and a flag: {plain}")
     return OptionRow(
         name=name,
         kind=kind,

@@ -1,4 +1,4 @@
-"""Reading TOML of a file that others wrote: one nested deeper than the parser goes is an error like any other."""
+"""Reader of untrusted TOML, which reports too deep nesting as an error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TOO_DEEP = "it is nested too deeply; tables and lists have a few levels"
 
 
 def toml_tables(text: str) -> dict[str, Any]:
-    """Return the tables of a text.
+    """Parse a TOML text.
 
     Raises:
-        tomllib.TOMLDecodeError: it is no TOML, or nested too deeply.
+        tomllib.TOMLDecodeError: not TOML, or nested too deeply.
     """
     try:
         return tomllib.loads(text)
@@ -24,10 +24,10 @@ def toml_tables(text: str) -> dict[str, Any]:
 
 
 def decode_toml(content: bytes, type: type[T]) -> T:
-    """Return the content of a file, as a type.
+    """Decode the content of a TOML file to a type.
 
     Raises:
-        msgspec.DecodeError: it is no TOML, nested too deeply, or not of that type.
+        msgspec.DecodeError: not TOML, nested too deeply, or not of that type.
     """
     try:
         return msgspec.toml.decode(content, type=type)

@@ -1,4 +1,4 @@
-"""Label and help of each option, one file a language: another language is another file in `words/`."""
+"""Label and help of each option, one file per language in `words/`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from msgspec import Struct
 class OptionWords(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Name and description of an option."""
 
-    label: str  # beside a control
-    help: str  # one sentence or phrase, without a full stop at its end
-    none: str = ""  # what None means, for an option that may be None
-    number: str = ""  # a number of its `usual` ones, where it needs words: "{n}" is put in
-    values: dict[str, str] = {}  # what the values of a choice are called, where their own names do not do
-    values_help: dict[str, str] = {}  # what each of them does, a sentence with its full stop
+    label: str  # label of a control
+    help: str  # sentence or phrase without a final period
+    none: str = ""  # meaning of None, for an optional option
+    number: str = ""  # text of a `usual` number, with the placeholder "{n}"
+    values: dict[str, str] = {}  # labels of a choice's values, if not their names
+    values_help: dict[str, str] = {}  # description of each value, a sentence with its period
 
 
 Words = dict[str, OptionWords]
@@ -27,14 +27,14 @@ Words = dict[str, OptionWords]
 
 @functools.cache
 def languages() -> tuple[str, ...]:
-    """Return the languages that there are words in, English first."""
+    """Return the available languages, English first."""
     names = (file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
     return tuple(sorted(names, key=lambda name: (name != "en", name)))
 
 
 @functools.cache
 def words_in(language: str) -> Words:
-    """Return the words of every option by its name, in English what the language lacks of one."""
+    """Return the words of every option by name, with English for missing ones."""
     file = _folder().joinpath(f"{language}.json")
     own = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     english = json.loads(_folder().joinpath("en.json").read_text(encoding="utf-8"))
@@ -42,8 +42,8 @@ def words_in(language: str) -> Words:
 
 
 def option_texts(language: str) -> dict[str, str]:
-    """Return the words of every option under flat keys: `option.<name>` is the label, `.help`, `.none`, `.number`,
-    `.<value>` and `.<value>.help` after it are the others.
+    """Return the words of every option under flat keys: `option.<name>` for the label, with the suffixes `.help`,
+    `.none`, `.number`, `.<value>` and `.<value>.help` for the others.
     """
     texts: dict[str, str] = {}
     for name, words in words_in(language).items():

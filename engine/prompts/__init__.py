@@ -1,1 +1,1 @@
-"""Requests to language models, and what a prefix cache makes of them, without a model."""
+"""Prefix-cache analysis of requests to language models, without a model."""

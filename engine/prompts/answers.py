@@ -1,4 +1,4 @@
-"""Answers of a server, found in later requests: the server's cache holds their tokens too."""
+"""Answers of a server, found in later requests: the server's cache also has their tokens."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
 
-MAX_MARKUP = 16  # tokens of an answer, and of each tool call in it, that need not come back: tags, or a stop string
+MAX_MARKUP = 16  # tokens of an answer, and of each tool call, that may be missing in later requests: tags, stop strings
 
 
 def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
-    """Return requests with their answers: the assistant's next message in the first later request that continues."""
+    """Return requests with their answers: the assistant's next message in the first later request that continues it."""
     answers: dict[int, tuple[list[Segment], int]] = {}
-    waiting: dict[int, int] = {}  # the last request that ended with a prefix, by its hash
+    waiting: dict[int, int] = {}  # last request that ended with a prefix, by the prefix's hash
     for index, request in enumerate(requests):
         prefix = hash(request.model)
         for at, segment in enumerate(request.segments):
@@ -32,11 +32,11 @@ def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
 
 
 def num_computed(request: PromptRequest, num_tokens: int) -> int:
-    """Return how many tokens of the answer a cache has right behind the prompt. `num_tokens`: of the answer as it came
-    back.
+    """Return how many tokens of the answer a cache has after the prompt. `num_tokens`: of the answer in the later
+    request.
 
-    The last generated token is never computed; if usage is not reported, it ended the answer. Reasoning that did not
-    come back stands before the answer in the cache, so that nothing of the answer hits.
+    The last generated token is never computed; without reported usage it is taken for the end token. Reasoning that is
+    missing in the later request precedes the answer in the cache, so the answer does not hit.
     """
     if request.reported_output is None:
         return num_tokens
@@ -53,7 +53,7 @@ def num_computed(request: PromptRequest, num_tokens: int) -> int:
 def cut_to(
     segments: Sequence[Segment], tokens: Sequence[Sequence[int]], count: int
 ) -> tuple[list[Segment], list[Sequence[int]]]:
-    """Return the first `count` tokens of segments, the last segment cut where it has more."""
+    """Return the first `count` tokens of segments, truncating the last segment."""
     found, own = list(segments), list(tokens)
     surplus = sum(map(len, own)) - count
     while own and surplus >= len(own[-1]):

@@ -1,6 +1,6 @@
-"""Why a prompt parts from an earlier one: rules, each decided by the two prompts alone.
+"""Cause of a prompt's divergence from an earlier one: rules over the two prompts.
 
-The first rule that holds gives the cause. Where none holds the cause is not known, which is better than a wrong one.
+The first matching rule gives the cause. If none matches, the cause is unknown.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Cause = Literal[
     "messages_inserted", "message_trimmed", "history_summarised", "message_edited", "template_differs", "other_model",
     "other_adapter", "other_cache_salt", "other_instance", "not_known", "another_question", "new_conversation",
 ]  # fmt: skip
-NO_BREAK = ("another_question", "new_conversation")  # nothing that was cached is asked for again
+NO_BREAK = ("another_question", "new_conversation")  # causes that waste no cached tokens
 Found = tuple[Cause, str] | None
 DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-VOLATILE = {  # what changes from request to request, the most telling first
+VOLATILE = {  # patterns of values that change between requests, most specific first
     "date": re.compile(
         r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
         r"|(?<![\w:.])\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b|(?![\w:]))"
@@ -46,8 +46,8 @@ VOLATILE = {  # what changes from request to request, the most telling first
     "path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
     "number": re.compile(r"\d+(?:[.,]\d+)*"),
 }
-ANYWHERE = ("date", "identifier")  # of `VOLATILE`; in a message a path or a number rather changes by an edit
-SUMMARY = re.compile(  # what agents write before a summary of the history
+ANYWHERE = ("date", "identifier")  # of `VOLATILE`, also in messages, where paths and numbers usually change by edits
+SUMMARY = re.compile(  # texts of agents before a summary of the history
     r"\b(?:summary|summari[sz]ed|compacted|condensed|continued from)\b.{0,80}"
     r"\b(?:conversation|history|context|session|messages|turns|so far)\b"
     r"|(?:摘要|总结|概括|压缩).{0,30}(?:对话|历史|上下文|会话)"
@@ -55,19 +55,19 @@ SUMMARY = re.compile(  # what agents write before a summary of the history
     re.IGNORECASE | re.DOTALL,
 )
 SUMMARY_WITHIN = 400  # characters from the beginning of a text
-HASHED = '{"hash":"'  # what a text begins with in whose place a hash stands: two are alike or not
-LEAST_ALIKE = 0.5  # of the shorter text that a trimmed or edited one shares with it at its ends
+HASHED = '{"hash":"'  # prefix of a hashed text, which can only be compared for equality
+LEAST_ALIKE = 0.5  # minimum share of the shorter text that a trimmed or edited one has in common at its ends
 
 
 @dataclass(frozen=True)
 class Parting:
-    """Two prompts and the place of the first segment in which they differ; either may have none there."""
+    """Two prompts and the index of the first segment that differs; either may end there."""
 
     earlier: Sequence[Segment]
     later: Sequence[Segment]
     at: int
     same_session: bool = False
-    by_template: bool = False  # they are alike up to here, and rendered differently
+    by_template: bool = False  # the requests are equal up to here, but rendered differently
 
     @cached_property
     def old(self) -> Segment | None:
@@ -79,37 +79,37 @@ class Parting:
 
     @cached_property
     def rest(self) -> list[Content]:
-        """Contents of the earlier prompt from the place on."""
+        """Contents of the earlier prompt from the index on."""
         return [segment.content for segment in self.earlier[self.at :]]
 
     @cached_property
     def after(self) -> list[Content]:
-        """Contents of the later prompt from the place on."""
+        """Contents of the later prompt from the index on."""
         return [segment.content for segment in self.later[self.at :]]
 
     @cached_property
     def kept_later(self) -> int:
-        """Segments of the earlier prompt after the place that the later one has after it, too."""
+        """Number of segments of the earlier prompt after the index that the later one also has after it."""
         after = set(self.after)
         return sum(content in after for content in self.rest[1:])
 
     @cached_property
     def is_moved(self) -> bool:
-        """Whether what stood at the place, or stands there now, is at another place in the other prompt."""
+        """Whether the segment at the index of one prompt is elsewhere in the other."""
         return bool(self.rest and self.after and (self.rest[0] in self.after or self.after[0] in self.rest))
 
     @cached_property
     def is_before_messages(self) -> bool:
-        """Whether only tools and system prompts stand before the place."""
+        """Whether only tools and system prompts precede the index."""
         return all(segment.message is None or segment.kind == "system" for segment in self.later[: self.at])
 
     def is_last_message(self, segments: Sequence[Segment]) -> bool:
-        """Whether the place lies in a prompt's last message."""
+        """Whether the index is in a prompt's last message."""
         return self.at < len(segments) and segments[self.at].message == segments[-1].message is not None
 
 
 def cause_of(parting: Parting) -> tuple[Cause, str]:
-    """Decide why two prompts part, with a detail: names, a number, or kinds of `VOLATILE`; "" = there is none."""
+    """Return the cause of a divergence, and a detail: names, a number, or kinds of `VOLATILE`; "" = none."""
     for rule in RULES:
         if found := rule(parting):
             return found
@@ -155,7 +155,7 @@ def _volatile(parting: Parting) -> Found:
 
 
 def volatile_part(old: str, new: str) -> str:
-    """Name what alone differs between two texts: one of `VOLATILE`, or several of them; "" where more differs."""
+    """Return the kinds of `VOLATILE` in which alone two texts differ, or ""."""
     if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
         return ""
     masked = [old, new]
@@ -171,7 +171,7 @@ def volatile_part(old: str, new: str) -> str:
 
 
 def _spans(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
-    """Whether what a pattern finds differs between two texts."""
+    """Return whether the matches of a pattern differ between two texts."""
     one, other = ([found.group() for found in pattern.finditer(text)] for text in texts)
     return one != other
 
@@ -200,7 +200,7 @@ def _image(parting: Parting) -> Found:
 
 
 def _another_question(parting: Parting) -> Found:
-    """Find that the later prompt's last message differs: nothing that follows is asked for again."""
+    """Match a different last message of the later prompt: nothing after it was cached."""
     new = parting.new
     if new is None or new.kind == "system" or parting.kept_later or parting.is_moved:
         return None
@@ -208,11 +208,11 @@ def _another_question(parting: Parting) -> Found:
 
 
 def _last_turn_marker(parting: Parting) -> Found:
-    """Find a part of the last message that is gone now that it is no longer the last."""
+    """Match a part of the last message that is absent once it is no longer the last."""
     old, new = parting.old, parting.new
     if old is None or new is None or not parting.is_last_message(parting.earlier):
         return None
-    if old.message != new.message:  # a block of its own, with nothing in its place
+    if old.message != new.message:  # a block without a replacement
         return ("last_turn_marker", "") if parting.at and parting.later[parting.at - 1].message == old.message else None
     text = new.text.strip()
     is_part = text and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", old.text)
@@ -230,9 +230,9 @@ def _inserted(parting: Parting) -> Found:
 
 
 def _num_before(short: Sequence[Content], long: Sequence[Content]) -> int:
-    """Return how many elements `long` has before it goes on as `short` does.
+    """Return how many elements precede `short` in `long`, if `long` continues like `short`.
 
-    0: it does not, or by one element alone, or `short` has one of them at another place.
+    0: it does not, or only for one element, or `short` has one of the preceding elements elsewhere.
     """
     if not short or short[0] not in long:
         return 0
@@ -245,14 +245,14 @@ def _num_before(short: Sequence[Content], long: Sequence[Content]) -> int:
 
 
 def _new_conversation(parting: Parting) -> Found:
-    """Find that the prompts have nothing in common but what stands before all messages."""
+    """Match prompts that share only the part before all messages."""
     old, new = parting.old, parting.new
     if old is None or new is None or parting.kept_later or parting.is_moved or not parting.is_before_messages:
         return None
     if parting.same_session and old.message is not None and old.kind != "system":
-        return None  # its history may have been summarised
+        return None  # the history may have been summarized
     if old.message is None and HASHED in (old.text[: len(HASHED)], new.text[: len(HASHED)]):
-        return None  # the texts may be alike
+        return None  # the texts may be similar
     same_tool = old.kind == new.kind == "tool" and _name(old) == _name(new)
     is_alike = same_tool if "tool" in (old.kind, new.kind) else _alike(old.text, new.text) >= LEAST_ALIKE
     return None if is_alike else ("new_conversation", "")
@@ -265,7 +265,7 @@ def _trimmed(parting: Parting) -> Found:
     if parting.is_moved or new.text.startswith(HASHED) or len(new.text) >= len(old.text):
         return None
     least = LEAST_ALIKE if 2 * len(new.text) <= len(old.text) else 0.9
-    if old.kind == "result" and least == LEAST_ALIKE:  # clients write "[cleared]" in place of a result
+    if old.kind == "result" and least == LEAST_ALIKE:  # clients replace a result by "[cleared]"
         least = 0.0
     return (
         ("message_trimmed", f"{len(old.text):,} → {len(new.text):,}") if _alike(old.text, new.text) >= least else None
@@ -273,7 +273,7 @@ def _trimmed(parting: Parting) -> Found:
 
 
 def _summarised(parting: Parting) -> Found:
-    """Find that something shorter stands in place of several messages: it says so, or messages after them are kept."""
+    """Match several messages replaced by a shorter one: marked as a summary, or followed by unchanged messages."""
     old, new = parting.old, parting.new
     if old is None or new is None or old.message is None or new.message is None or parting.is_moved:
         return None
@@ -343,7 +343,7 @@ def _sorted(text: str) -> bytes:
 
 
 def _alike(old: str, new: str) -> float:
-    """Return the share of the shorter text that both have at their beginnings and ends together."""
+    """Return the share of the shorter text that both have in common at beginning and end."""
     if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
         return 0.0
     least = min(len(old), len(new))

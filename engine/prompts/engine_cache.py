@@ -1,4 +1,4 @@
-"""This engine's own prefix cache over a pool of blocks, with prompts and no model."""
+"""This engine's prefix cache over a pool of blocks, without a model."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class EngineCache:
         return num_tokens <= self._num_slots
 
     def admit(self, request: int, tokens: Sequence[Sequence[int]], model: str = "", answer: Sequence[int] = ()) -> Hit:
-        """Compute a prompt and its answer, cache their blocks, and return what of the prompt hit.
+        """Compute a prompt and its answer, cache their blocks, and return the prompt's hit.
 
-        `request`: its number, larger than of any before it. Blocks of one model are not found by another. An answer
-        that does not fit in the pool behind its prompt is left out. A prompt that does not fit changes nothing.
+        `request`: its number, larger than any before. Blocks of one model do not hit for another. An answer that does
+        not fit into the pool after its prompt is left out. A prompt that does not fit changes nothing.
         """
         token_ids = list(chain.from_iterable(tokens))
         if not self.has_room(len(token_ids)):

@@ -1,4 +1,4 @@
-"""Rules by which caches keep prefixes of prompts, and what each finds of a prompt."""
+"""Policies of prefix caches, and the hits under each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Limit = Literal[
 
 
 class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules of a cache; `policies.toml` says what each is."""
+    """Policy of a cache; `policies.toml` explains the fields."""
 
     unit: int
     minimum: int = 0
@@ -45,27 +45,27 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     not_for: tuple[str, ...] = ()
 
     def minimum_of(self, model: str) -> int:
-        """Return the shortest prefix that is cached of a model, in tokens."""
+        """Return the shortest prefix that is cached for a model, in tokens."""
         name = _plain(model)
         return next((count for word, count in self.minimums.items() if word in name), self.minimum)
 
     def is_for(self, model: str) -> bool:
-        """Whether a model is cached by these rules."""
+        """Whether the policy applies to a model."""
         return not any(word in _plain(model) for word in self.not_for)
 
 
 def _plain(model: str) -> str:
-    """Return a model's name as `policies.toml` spells it: gateways write 4.6 for 4-6."""
+    """Return a model's name as in `policies.toml`: gateways write 4.6 for 4-6."""
     return model.lower().replace(".", "-")
 
 
 class Hit(Struct, frozen=True):
-    """Tokens that a cache has of a prompt; `limit`: why they are fewer than the prompt shares with an earlier one."""
+    """Tokens of a prompt that hit; `limit`: why they are fewer than those shared with an earlier prompt."""
 
     num_tokens: int
     limit: Limit | None = None
     detail: str = ""
-    maybe: bool = False  # the cache may have dropped it already
+    maybe: bool = False  # the entry may have been evicted already
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -85,10 +85,10 @@ class PolicyCache:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._slots: list[Prompt] = []  # what each holds, the latest at the end
+        self._slots: list[Prompt] = []  # contents of the slots, latest last
 
     def lookup(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
-        """Return what is cached of a prompt. `tokens`: of each of its segments."""
+        """Return the hit of a prompt. `tokens`: of each of its segments."""
         policy = self.policy
         if not policy.is_for(request.model):
             return Hit(0, "other_rules")
@@ -112,7 +112,7 @@ class PolicyCache:
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
     def insert(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
-        """Cache `mine`: a prompt that was looked up, or the prompt and its answer. `path`: its nodes in the tree."""
+        """Cache `mine`: a prompt after its lookup, or the prompt and its answer. `path`: its nodes in the tree."""
         policy = self.policy
         if policy.slots:
             if len(self._slots) == policy.slots:
@@ -131,7 +131,7 @@ class PolicyCache:
         return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
 
     def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
-        """Look back from each breakpoint for an entry that an earlier breakpoint wrote."""
+        """Look back from each breakpoint for an entry written by an earlier breakpoint."""
         marks = self._breakpoints(request)
         if not marks:
             return Hit(0, "no_breakpoint" if match.num_tokens else None)
@@ -141,7 +141,7 @@ class PolicyCache:
         reached = [at for at in alive if any(0 <= mark - at < self.policy.lookback for mark in marks)]
         if reached:
             node = shared[reached[-1]]
-            for earlier in reached:  # each use restarts its time to live
+            for earlier in reached:  # each use restarts the time to live
                 shared[earlier].until = max(shared[earlier].until, now + shared[earlier].kept)
             found = node.end
         else:
@@ -159,14 +159,14 @@ class PolicyCache:
 
 
 def _shared(one: Prompt, other: Prompt) -> int:
-    """Return how many tokens two prompts begin with together, also where they are cut at other places."""
+    """Return the number of leading tokens that two prompts share, even if segmented differently."""
     pairs = enumerate(zip(one[0], other[0], strict=False))
     at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
     return sum(map(len, one[1][:at])) + common_prefix_of_parts(one[1][at:], other[1][at:])
 
 
 def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:
-    """Return up to which token all that is shared is alive."""
+    """Return the token up to which the shared prefix has not expired."""
     end = 0
     for node in match.path[1:]:
         if not is_alive(node):

@@ -1,7 +1,7 @@
-"""Tree of earlier prompts by segment: finds the one that shares the longest beginning with a new prompt.
+"""Tree of earlier prompts by segment, to find the longest shared prefix of a new prompt.
 
-A path from the root is a prompt. Two segments with the same content have the same tokens, so prompts are compared
-segment by segment, and token by token only where they part.
+A path from the root is a prompt. Segments with the same content have the same tokens, so prompts are compared segment
+by segment, and token by token only at the divergence.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from engine.prompts.segments import Content, Segment
 
 
 class Node:
-    """A segment after those above it. `end`: tokens up to its end."""
+    """Segment after those above it. `end`: tokens up to its end."""
 
     __slots__ = ("children", "end", "ends", "kept", "last", "tokens", "touched", "until", "uses")
 
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
-        self.last = -1  # the last request whose prompt passes this node
-        self.uses = 0  # requests whose prompts pass it
-        self.ends = -1  # the last request that ended here; -1: none did
+        self.last = -1  # last request whose prompt passes this node
+        self.uses = 0  # number of requests whose prompts pass it
+        self.ends = -1  # last request that ended here; -1: none
         self.touched = 0.0  # time of that request
-        self.until = -1.0  # until when an entry at a breakpoint here is kept, and for how many seconds after a use
+        self.until = -1.0  # expiry of an entry at a breakpoint here, and its time to live in seconds
         self.kept = 0.0
 
 
 class Match(NamedTuple):
-    """Beginning that a prompt shares with the earlier one that shares most.
+    """Longest prefix that a prompt shares with an earlier one.
 
-    `path`: the nodes that it shares as a whole, the root first. `parted`: the node that it shares in part, or whose
-    place another segment takes; None: it ends with `path`, or nothing came after that. `num_tokens`: shared.
+    `path`: fully shared nodes from the root. `parted`: the node that is shared in part or differs; None: the prompt, or
+    the earlier one, ends with `path`. `num_tokens`: shared tokens.
     """
 
     path: list[Node]
@@ -43,7 +43,7 @@ class Match(NamedTuple):
 
     @property
     def closest(self) -> int:
-        """The earlier request; -1: there was none."""
+        """The earlier request, or -1."""
         end = self.path[-1]
         return self.parted.last if self.parted else end.ends if end.ends >= 0 else end.last
 
@@ -54,9 +54,9 @@ class Match(NamedTuple):
 
 
 def _best_child(node: Node, rest: Sequence[int]) -> tuple[Node | None, int]:
-    """Return the child below which most of the tokens `rest` are found, and how many; the last used of equal ones.
+    """Return the child below which most leading tokens of `rest` match, and their number; of equal ones the last used.
 
-    The segments below a child may be cut at other places than those of the prompt.
+    The segments below a child may be cut differently than those of the prompt.
     """
     best, longest = None, -1
     for child in node.children.values():
@@ -67,7 +67,7 @@ def _best_child(node: Node, rest: Sequence[int]) -> tuple[Node | None, int]:
 
 
 def _num_shared(node: Node, rest: Sequence[int]) -> int:
-    """Return how many tokens of `rest` the best path from `node` down begins with."""
+    """Return the number of leading tokens of `rest` on the best path below `node`."""
     longest, waiting = 0, [(node, 0)]
     while waiting:
         one, start = waiting.pop()
@@ -80,13 +80,13 @@ def _num_shared(node: Node, rest: Sequence[int]) -> int:
 
 
 class PrefixTree:
-    """The prompts of one model and cache."""
+    """Prompts of one model and cache."""
 
     def __init__(self) -> None:
         self.root = Node((), 0)
 
     def match(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]]) -> Match:
-        """Find what a prompt shares with earlier ones; `tokens`: of each segment."""
+        """Find the longest prefix shared with an earlier prompt; `tokens`: of each segment."""
         path = [self.root]
         for segment in segments:
             child = path[-1].children.get(segment.content)

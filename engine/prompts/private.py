@@ -1,4 +1,4 @@
-"""A report without texts: places, lengths and hashes, to show it to others."""
+"""Redaction of a report for sharing: positions, lengths and hashes instead of texts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from engine.prompts.report import Verdict
 from engine.prompts.savings import Saving
 
-NAMING = ("tool", "schema", "other_adapter", "other_instance")  # causes whose details have names of the requester's
+NAMING = ("tool", "schema", "other_adapter", "other_instance")  # causes whose details have the requester's names
 
 
 def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tuple[list[Verdict], list[Saving]]:
-    """Put a hash and a length in the place of each text that comes from a request."""
+    """Replace each text of a request by a hash and a length."""
     hidden = [
         replace(verdict, session=_hash(verdict.session), parted=replace(
             verdict.parted,

@@ -1,7 +1,7 @@
-"""Files of requests to language models: one table of the shapes that an entry may have.
+"""Readers of files of requests to language models, one per shape of an entry.
 
-A file is JSON or has a JSON object a line. Each entry has the first shape in `SHAPES` that fits. An entry that has none
-is counted and named, not guessed.
+A file is JSON or JSON lines. Each entry is read by the first matching shape in `SHAPES`. An entry without a matching
+shape is counted and reported.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import Struct
 from engine.prompts.segments import PROMPTS, Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26  # of a line
-# of an entry that has not the shape that it seems to have
-MAX_COUNT = 1 << 53  # tokens: a whole number in every reader of JSON
+# errors of an entry that does not have the shape that it seems to have
+MAX_COUNT = 1 << 53  # tokens; exact in every JSON reader
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
@@ -28,17 +28,17 @@ class PromptError(ValueError):
 
 
 class Sent(NamedTuple):
-    """A request as an entry has it."""
+    """Request of an entry."""
 
     body: Mapping[str, Any]
     time: float | None = None  # seconds since the epoch
     session: str = ""
     usage: Mapping[str, Any] = {}
-    instance: str = ""  # that answered: its name, address or region
+    instance: str = ""  # instance that answered: name, address or region
 
 
 class Keyspace(NamedTuple):
-    """Key of a cache: requests of two keyspaces share nothing. A field is "" where a request does not say."""
+    """Key of a cache: requests of different keyspaces share nothing. A field is "" if unknown."""
 
     model: str
     adapter: str = ""
@@ -47,9 +47,9 @@ class Keyspace(NamedTuple):
 
 
 class Rendered(Struct, frozen=True):
-    """A prompt as a chat template renders it, cut into segments, with the tokens of each.
+    """Prompt rendered by a chat template, cut into segments, with the tokens of each.
 
-    `of`: for each the index of the request's own segment that it is, or that follows it.
+    `of`: for each the index of the corresponding, or the following, segment of the request.
     """
 
     segments: list[Segment]
@@ -58,7 +58,7 @@ class Rendered(Struct, frozen=True):
 
 
 class PromptRequest(Struct, frozen=True):
-    """A request: its segments, and what was reported of it. `line` counts from 1, entries where a file has no lines."""
+    """Request with its segments and reported usage. `line` counts from 1; entries if a file has no lines."""
 
     line: int
     model: str
@@ -67,17 +67,17 @@ class PromptRequest(Struct, frozen=True):
     session: str = ""
     reported_tokens: int | None = None  # of the prompt
     reported_cached: int | None = None  # of these, read from the cache
-    retention: str = ""  # what `prompt_cache_retention` asks for
-    reported_output: int | None = None  # tokens of the answer, reasoning included
+    retention: str = ""  # `prompt_cache_retention`
+    reported_output: int | None = None  # tokens of the answer, including reasoning
     reported_reasoning: int | None = None  # of these, reasoning
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
-    followed_by: int | None = None  # the request that has the answer
+    followed_by: int | None = None  # the request that contains the answer
     body: Mapping[str, Any] = {}
     rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
-    held: Rendered | None = None  # the same with what was computed of the answer
+    held: Rendered | None = None  # the same with the computed part of the answer
     adapter: str = ""
     cache_salt: str = ""
-    instance: str = ""  # that answered
+    instance: str = ""  # instance that answered
 
     @property
     def keyspace(self) -> Keyspace:
@@ -85,7 +85,7 @@ class PromptRequest(Struct, frozen=True):
 
 
 class PromptFile(NamedTuple):
-    """The requests of a file in their order; `shapes` and `unread`: how many entries had each shape, or which fault."""
+    """Requests of a file in order. `shapes`, `unread`: number of entries by shape, or by error."""
 
     requests: list[PromptRequest]
     shapes: Counter[str]
@@ -93,7 +93,7 @@ class PromptFile(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether hashes and lengths stand in the place of texts, in any request."""
+        """Whether any request has hashes and lengths instead of texts."""
         return PRIVATE in self.shapes
 
 
@@ -101,10 +101,10 @@ def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
     """Read a file's requests, with their bodies if `keep_bodies`: a template needs them.
 
     Raises:
-        PromptError: it cannot be read, or has no request.
+        PromptError: the file cannot be read, or has no request.
     """
     found = PromptFile([], Counter(), Counter())
-    same: dict[Any, Any] = {}  # interned segments, and parts of bodies by their JSON: requests repeat them
+    same: dict[Any, Any] = {}  # interned segments, and parts of bodies by their JSON, since requests repeat them
     try:
         for line, entry in _entries(path, found.unread):
             _read(line, entry, found, same, keep_bodies)
@@ -166,7 +166,7 @@ def _key(value: Any) -> str:
 
 
 def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
-    """Return a body whose messages and tools are the objects that earlier bodies have, where they are the same."""
+    """Return a body with interned messages and tools."""
     return {
         name: [same.setdefault(msgspec.json.encode(part), part) for part in value] if isinstance(value, list) else value
         for name, value in body.items()
@@ -174,8 +174,8 @@ def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
 
 
 def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the tokens of a prompt and those read from the cache, as an API reported them; None: it did not."""
-    if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` are those after the last breakpoint
+    """Return the reported tokens of a prompt and those read from the cache; None: not reported."""
+    if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` counts those after the last breakpoint
         counts = [_count(usage.get(f"{name}input_tokens")) or 0 for name in ("", "cache_creation_", "cache_read_")]
         return sum(counts), counts[-1]
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
@@ -184,7 +184,7 @@ def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def reported_answer(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the tokens of an answer and those of its reasoning, as an API reported them; None: it did not."""
+    """Return the reported tokens of an answer and of its reasoning; None: not reported."""
     details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
     output = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     return output, _count(details.get("reasoning_tokens"))
@@ -211,7 +211,7 @@ def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _whole(file: IO[bytes]) -> Any:
-    """Return the document of a file that has one over several lines; None: it has a document a line."""
+    """Return the document of a file with a single one; None for JSON lines."""
     first = file.readline(MAX_LINE_BYTES)
     if first.lstrip()[:1] not in (b"{", b"["):
         return None
@@ -261,7 +261,7 @@ def _pair(entry: dict[str, Any]) -> Sent | None:
 
 
 def _instance(headers: Mapping[str, Any]) -> str:
-    """Return what the headers of an answer say about who gave it; "": nothing."""
+    """Return the instance named by the headers of a response, or ""."""
     return next((str(value) for name, value in headers.items() if name.lower() in INSTANCE_HEADERS and value), "")
 
 
@@ -319,7 +319,7 @@ def _body(entry: dict[str, Any]) -> Sent | None:
     return Sent(entry) if any(name in entry for name in PROMPTS) else None
 
 
-ADAPTERS = ("lora_path", "adapter_id", "lora")  # of SGLang, LoRAX, llama.cpp; vLLM's have a `model` each
+ADAPTERS = ("lora_path", "adapter_id", "lora")  # of SGLang, LoRAX, llama.cpp; vLLM's adapters have their own `model`
 INSTANCE_HEADERS = ("x-ms-region", "x-litellm-model-id")  # of Azure, LiteLLM
 NO_PLACE = ("global", "not_available")  # values of Anthropic's `inference_geo` that name no region
 SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
@@ -336,7 +336,7 @@ SHAPES: dict[str, Callable[[dict[str, Any]], Sent | None]] = {
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of OpenTelemetry's messages as a block."""
+    """Convert a part of an OpenTelemetry message to a block."""
     match part.get("type"):
         case "text":
             return {"type": "text", "text": part.get("content", "")}
@@ -350,7 +350,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage_in(answer: Any) -> dict[str, Any]:
-    """Return the usage that an answer reports: an object, its text, or the text or list of a stream's events."""
+    """Return the usage of a response: an object, its text, or the text or list of a stream's events."""
     if isinstance(answer, str):
         if not answer.lstrip().startswith("{"):
             data = [line[5:].strip() for line in answer.splitlines() if line.startswith("data:")]
@@ -365,7 +365,7 @@ def _usage_in(answer: Any) -> dict[str, Any]:
 
 
 def usage_of(answer: Any) -> dict[str, Any] | None:
-    """Return the usage in an answer, or in an event of a stream: Anthropic's first, the last of Responses."""
+    """Return the usage in a response, or in an event of a stream: Anthropic's first, the last of Responses."""
     inner = (answer, *map(answer.get, ("message", "response", "data"))) if isinstance(answer, dict) else ()
     found = (one.get("usage") for one in inner if isinstance(one, dict))
     usage = next((one for one in found if isinstance(one, dict)), None)
@@ -399,7 +399,7 @@ def _count(value: Any) -> int | None:
 
 
 def _seconds(when: Any) -> float | None:
-    """Return seconds since the epoch of a number of seconds, or of an ISO 8601 time, which is UTC unless it says."""
+    """Return seconds since the epoch from a number, or from an ISO 8601 time, by default UTC."""
     if isinstance(when, str):
         read = datetime.fromisoformat(when)
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

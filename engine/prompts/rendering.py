@@ -1,7 +1,7 @@
-"""Prompts as a model's chat template renders them: the tokens that a server computes, cut at the requests' segments.
+"""Prompts rendered by a model's chat template: the tokens that a server computes, cut at the requests' segments.
 
-What the template writes before a segment is a segment of kind `template`. Cuts are at tokens: a token belongs to the
-segment in which it begins.
+Template text before a segment is a segment of kind `template`. Cuts are at tokens: a token belongs to the segment in
+which it begins.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from engine.model.template_check import ChatTemplate
     from engine.model.text_cuts import Tokens
 
-GENERATION = "generation prompt"  # the path of what a template writes behind the last message
-MAX_OPEN = 32  # conversations whose last prompt is kept, since the next one mostly repeats it
+GENERATION = "generation prompt"  # path of the template text after the last message
+MAX_OPEN = 32  # conversations whose last prompt is cached, since the next one mostly repeats it
 
 
 class Conversation(NamedTuple):
@@ -47,7 +47,7 @@ class CannotRender(ValueError):
 
 
 def template_of(name: str) -> ChatTemplate | None:
-    """Return the chat template of a folder's tokenizer or a hub name's; None if it has none.
+    """Return the chat template of a folder's tokenizer or of a hub name, or None.
 
     Raises:
         ValueError: it cannot be read; one sentence.
@@ -64,7 +64,7 @@ def template_of(name: str) -> ChatTemplate | None:
 
 
 class _Read(NamedTuple):
-    """Request body as a template gets it: as it is, and with a mark in place of each text of `leaves`."""
+    """Input of a template: the request body, and the same with a mark instead of each text of `leaves`."""
 
     conversation: Conversation
     marked: Conversation
@@ -74,8 +74,8 @@ class _Read(NamedTuple):
 class _Cut(NamedTuple):
     """Rendered text, cut into segments.
 
-    `renderings`: of the prompt, without and with marks. `ends`: for each place of a segment the character up to which
-    the text is cut with it, and how many of `parts` that makes.
+    `renderings`: of the prompt, without and with marks. `ends`: for each segment position the end of the cut text, and
+    the number of `parts` up to it.
     """
 
     text: str
@@ -93,10 +93,10 @@ def rendered(
     template: ChatTemplate,
     conversation_of: Callable[[Mapping[str, Any]], Conversation],
 ) -> Iterator[PromptRequest]:
-    """Yield requests with their prompts as a template renders them, and with what was computed of their answers.
+    """Yield requests with rendered prompts and with the computed part of their answers.
 
     Raises:
-        CannotRender: the server or the template refuses one.
+        CannotRender: the server or the template rejects a request.
     """
 
     @lru_cache(maxsize=MAX_OPEN)
@@ -105,11 +105,11 @@ def rendered(
         marked, leaves = with_marks(request.body, request.segments)
         return _Read(conversation_of(request.body), conversation_of(marked), leaves)
 
-    cutter, earlier = _Cutter(), dict[int, tuple[_Cut, _Cut]]()  # by the request that goes on: a prompt, and its answer
+    cutter, earlier = _Cutter(), dict[int, tuple[_Cut, _Cut]]()  # by continuing request: a prompt, and its answer
     for index, request in enumerate(requests):
         try:
             prompt = _prompt(read(index), template, request, cutter, earlier.pop(index, None))
-        except (ValueError, NotImplementedError) as error:  # a tokenizer without a fast form has no places of tokens
+        except (ValueError, NotImplementedError) as error:  # a slow tokenizer has no token offsets
             raise CannotRender(index + 1, False, error) from error
         held = prompt.parts
         if request.followed_by is not None:
@@ -149,7 +149,7 @@ def _asking(conversation: Conversation) -> dict[str, Any]:
 
 
 def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Tokens:
-    """Return the tokens of a text. Those of `earlier` up to a cut are not encoded again."""
+    """Return the tokens of a text; those of `earlier` up to a cut are reused."""
     if earlier is None:
         return template.tokenize(text)
     count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
@@ -160,7 +160,7 @@ def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Token
 def _with_answer(
     read: _Read, after: _Read, template: ChatTemplate, request: PromptRequest, cutter: _Cutter, prompt: _Cut
 ) -> _Cut:
-    """Return a prompt and its answer: the next message of a later request. The prompt alone if that has no answer."""
+    """Return a prompt with its answer, the next message of a later request, or the prompt alone."""
     number, messages = len(read.conversation.messages), after.conversation.messages
     if len(messages) <= number or messages[number]["role"] != "assistant":
         return prompt
@@ -171,7 +171,7 @@ def _with_answer(
             (read.marked, after.marked, prompt.renderings[1]),
         )
     )
-    if written != messages[number]["content"]:  # what the template writes, up to the token that ends the answer
+    if written != messages[number]["content"]:  # template text, up to the token that ends the answer
         written = written.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
     return cutter.cut(
         prompt.text + written,
@@ -190,9 +190,9 @@ def _first(parts: Rendered, count: int) -> Rendered:
 
 
 class _Cutter:
-    """Cuts rendered texts into segments; `cut` of a segment says with which of its tokenizations it was met.
+    """Cuts rendered texts into segments; `cut` of a segment distinguishes its tokenizations.
 
-    Segments and tokens are interned: prompts repeat them.
+    Segments and tokens are interned, since prompts repeat them.
     """
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class _Cutter:
         segments: Sequence[Segment],
         earlier: _Cut | None = None,
     ) -> _Cut:
-        """Cut a text and its tokens. As far as `earlier` is the same it is not cut again."""
+        """Cut a text and its tokens, reusing the common part of `earlier`."""
         places = places_of(text, skeleton, segments)
         cut = _Cut(text, renderings, tokens, skeleton, places, segments, Rendered([], [], array("I")), [])
         at = 0
@@ -228,7 +228,7 @@ class _Cutter:
         return cut
 
     def _add(self, cut: _Cut, segment: Segment, index: int, at: int, upto: int) -> int:
-        """Cut off the tokens that begin in text[at:upto]. Returns the character at which the next token begins."""
+        """Cut off the tokens that begin in text[at:upto]; return the index at which the next token begins."""
         ids, starts, _ = cut.tokens
         first, last = bisect_left(starts, at), bisect_left(starts, upto)
         if first >= last:
@@ -246,7 +246,7 @@ class _Cutter:
 
 
 def _num_same(earlier: _Cut, cut: _Cut) -> int:
-    """Return how many places are the same, with the same tokens up to their ends and the one after."""
+    """Return the number of equal positions, with equal tokens up to their ends and the one after."""
     tokens = min(map(common_prefix, earlier.tokens[:2], cut.tokens[:2])) - 1
     same = common_prefix(earlier.segments, cut.segments)
     count = common_prefix(earlier.places, cut.places)

@@ -1,8 +1,7 @@
-"""Report on the requests of a file: hits under each cache policy, where a prompt parts, why, and the cost.
+"""Report on the requests of a file: hits under each cache policy, divergences with causes, and their cost.
 
-Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
-adds between segments. An answer is no part of a request: it is found in the request that follows, and counts as cached
-where the policy says so.
+Tokens are counted segment by segment, so a hit is exact for the given tokenizer, except for tokens that a chat template
+adds between segments. An answer is found in the following request, and counts as cached if the policy says so.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ if TYPE_CHECKING:
 
 Fate = Literal["hit", "first", "again", "lost", "not_cacheable"]
 LOST = ("expired", "evicted", "other_slot")
-MAX_OTHERS = 16  # other caches, those used last, in which a prompt is looked for
-AROUND = 60  # characters that are shown on either side of a break
+MAX_OTHERS = 16  # most recently used other caches in which a prompt is searched
+AROUND = 60  # characters shown on either side of a break
 
 
 class Span(Struct, frozen=True):
-    """Tokens of a segment with one fate. `first`: computed for the first time. `again`: computed again, because
-    something before or in them changed. `lost`: computed again, because the cache dropped them."""
+    """Tokens of a segment with the same outcome. `first`: computed for the first time. `again`: recomputed, because
+    they or earlier tokens changed. `lost`: recomputed, because they were evicted."""
 
     path: str
     kind: str
@@ -45,20 +44,20 @@ class Span(Struct, frozen=True):
 
 
 class Break(Struct, frozen=True):
-    """Where a prompt parts from the earlier one that shares most with it, and why."""
+    """Divergence of a prompt from the earlier one with the longest shared prefix, and its cause."""
 
     cause: str
     detail: str
     path: str  # in the request
     earlier_path: str
-    token: int  # the first that differs
-    earlier_text: str  # around the place: before it, "|", after it
+    token: int  # index of the first token that differs
+    earlier_text: str  # context: text before, "|", text after
     text: str
 
 
 class Verdict(Struct, frozen=True):
-    """Outcome of a request. Requests count from 0, turns of a session from 1. `session_number`: of a session that has
-    no name of its own; 0: it has one.
+    """Outcome of a request. Requests count from 0, turns of a session from 1. `session_number`: number of an unnamed
+    session, or 0.
     """
 
     request: int
@@ -68,49 +67,49 @@ class Verdict(Struct, frozen=True):
     turn: int
     num_tokens: int
     hits: dict[str, Hit]
-    closest: int | None  # the earlier request that shares most
+    closest: int | None  # earlier request with the longest shared prefix
     num_shared: int
     spans: list[Span]
     parted: Break | None
     reported_tokens: int | None
     reported_cached: int | None
     session_number: int = 0
-    is_answer_left_out: bool = False  # it did not fit in this engine's cache
+    is_answer_left_out: bool = False  # it did not fit into this engine's cache
 
     @property
     def num_again(self) -> int:
-        """Tokens that had been computed before and are computed again."""
+        """Recomputed tokens."""
         return sum(span.num_tokens for span in self.spans if span.fate in ("again", "lost"))
 
 
 class Settings(Struct, frozen=True):
-    """How requests are played. `num_blocks`: of this engine's cache, in place of one that keeps everything."""
+    """Settings of a report. `num_blocks`: size of this engine's cache; None: unlimited."""
 
     policy: str = "vllm"
     num_blocks: int | None = None
 
 
 class Player:
-    """Plays requests in their order through every policy's cache."""
+    """Runs requests in order through every policy's cache."""
 
     def __init__(self, encode: Encode, settings: Settings) -> None:
         self._encode, self._settings = encode, settings
-        self._answers = policies()[settings.policy].answers  # whether the cache has them
+        self._answers = policies()[settings.policy].answers  # whether answers are cached
         self._tokens: dict[str, Sequence[int]] = {}  # of each text
-        self._spans: dict[Span, Span] = {}  # interned: a history repeats them in each request
-        self._caches: dict[Keyspace, _Cache] = {}  # those used last at the end
-        self._instances: dict[Keyspace, str] = {}  # that answered last
+        self._spans: dict[Span, Span] = {}  # interned, since each request repeats the history
+        self._caches: dict[Keyspace, _Cache] = {}  # most recently used last
+        self._instances: dict[Keyspace, str] = {}  # instance that answered last
         self._requests: list[PromptRequest] = []
         self._now = 0.0
         self._turns: Counter[str] = Counter()
         self._sessions: list[str] = []
-        self._numbers: dict[str, int] = {}  # of sessions that have no name of their own
+        self._numbers: dict[str, int] = {}  # numbers of unnamed sessions
         unit = policies()["vllm"].unit
         self._engine = EngineCache(settings.num_blocks, unit) if settings.num_blocks else None
 
     @property
     def trees(self) -> dict[Keyspace, PrefixTree]:
-        """The prompts that were played, without answers."""
+        """Prompts so far, without answers."""
         return {space: cache.trees[False] for space, cache in self._caches.items()}
 
     def tokens_of(self, segment: Segment) -> Sequence[int]:
@@ -124,7 +123,7 @@ class Player:
         return found
 
     def play(self, request: PromptRequest) -> Verdict:
-        """Play the next request."""
+        """Run the next request."""
         index, raw = len(self._requests), request
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)
@@ -175,7 +174,7 @@ class Player:
         )  # fmt: skip
 
     def _keyspace(self, request: PromptRequest) -> Keyspace:
-        """Return a request's keyspace. One that does not say who answered goes where the last one went."""
+        """Return a request's keyspace; without a reported instance that of the previous request."""
         space = request.keyspace
         group = space._replace(instance="")
         self._instances[group] = space.instance or self._instances.get(group, "")
@@ -187,7 +186,7 @@ class Player:
         return request.segments, [self.tokens_of(segment) for segment in request.segments]
 
     def _held(self, request: PromptRequest, tokens: Tokens) -> Prompt:
-        """Return the prompt with what was computed of its answer."""
+        """Return the prompt with the computed part of its answer."""
         if request.held is not None:
             return request.held.segments, request.held.tokens
         own = [self.tokens_of(segment) for segment in request.answer]
@@ -215,7 +214,7 @@ class Player:
             return None
         after = segments[len(match.path) - 1 :]
         if match.goes_on and not any(segment.content in cache.last_with for segment in after):
-            return None  # another branch of an earlier prompt: all that follows is new
+            return None  # another branch of an earlier prompt: all further tokens are new
         old, new = earlier.segments[at], segments[at]
         same = bool(request.session) and request.session == earlier.session
         cause, detail = cause_of(Parting(earlier.segments, segments, at, same))
@@ -229,7 +228,7 @@ class Player:
         )  # fmt: skip
 
     def _rendered_break(self, request: PromptRequest, prompt: Rendered, earlier: PromptRequest) -> Break | None:
-        """Find where a rendered prompt parts from an earlier one with its answer. Where the requests are alike up to
+        """Find the divergence of a rendered prompt from an earlier one with its answer. If the requests are equal up to
         there, the template renders them differently.
         """
         assert earlier.held is not None
@@ -248,7 +247,7 @@ class Player:
             return None
         token = common_prefix_of_parts(held.tokens, prompt.tokens)
         if token == sum(map(len, held.tokens)):
-            return None  # it only goes on
+            return None  # it only continues
         one, other = ("".join(segment.text for segment in side) for side in (held.segments, prompt.segments))
         place = common_prefix(one, other)
         same = bool(request.session) and request.session == earlier.session
@@ -262,9 +261,9 @@ class Player:
     def _other_cache(
         self, space: Keyspace, segments: Sequence[Segment], tokens: Tokens, match: Match
     ) -> tuple[Match, Break, dict[Content, int]] | None:
-        """Find another cache that has more of a prompt, and a break that says what keeps the two apart.
+        """Find another cache with a longer hit, and a break that says how the keyspaces differ.
 
-        If this cache has something of it, only one with the same model and adapter counts.
+        If this cache has a hit, only caches of the same model and adapter count.
         """
         others = dict[Keyspace, Match]()
         for one in [one for one in self._caches if one != space][-MAX_OTHERS:]:
@@ -290,13 +289,13 @@ class _Cache:
     """Earlier prompts of one keyspace."""
 
     def __init__(self) -> None:
-        self.trees = {answers: PrefixTree() for answers in (False, True)}  # of prompts, and of these with answers
+        self.trees = {answers: PrefixTree() for answers in (False, True)}  # of prompts without and with answers
         self.policies = {name: PolicyCache(policy) for name, policy in policies().items()}
-        self.last_with: dict[Content, int] = {}  # the last request that had a segment
+        self.last_with: dict[Content, int] = {}  # last request that had a segment
 
     def closest(self, segments: Sequence[Segment], match: Match) -> int:
-        """Return the request that a prompt goes on from: the last one with most of its messages, or with the longest
-        prefix of it where it has no message of any; -1: there was none."""
+        """Return the request that a prompt continues: the last one with most of its messages, or without common
+        messages that with the longest shared prefix; -1: none."""
         if match.parted is None:
             return match.closest
         own = [one.content for one in segments if one.message is not None and one.kind not in ("system", "template")]
@@ -312,11 +311,11 @@ def _spans(
     broken: Break | None,
     seen: Mapping[Content, int],
 ) -> Iterator[Span]:
-    """Cut the segments where their fate changes."""
+    """Cut the segments where their outcome changes."""
     start = 0
     for segment, own, after in zip(segments, tokens, [*segments[1:], None], strict=True):
         end = start + len(own)
-        one = after if segment.kind == "template" else segment  # what a template writes goes with what it is before
+        one = after if segment.kind == "template" else segment  # template text counts with the segment that follows
         known = broken is not None and ((one is not None and one.content in seen) or start < num_shared)
         between: Fate = "lost" if hit.limit in LOST else "not_cacheable"
         for fate, begin, stop in (

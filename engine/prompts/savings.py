@@ -1,6 +1,6 @@
-"""Proposals that would save tokens: the same requests with one thing put elsewhere, played through the same caches.
+"""Proposals that would save tokens: the same requests with one change, run through the same caches.
 
-Each is a proposal, with the tokens that it saves and an example of what changes in a request.
+Each has the tokens that it saves and an example of a changed request.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engine.prompts.segments import SECONDS_KEPT, Segment
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
 
-WIDTH = 80  # characters of a text that an example shows
-Kinds = tuple[str, ...]  # of `VOLATILE`: what changed somewhere
+WIDTH = 80  # characters of a text in an example
+Kinds = tuple[str, ...]  # of `VOLATILE`: kinds that caused breaks
 
 
 class Saving(Struct, frozen=True):
-    """Proposal. `num_tokens`: that need not be computed, over all requests; `example`: what changes in a request."""
+    """Proposal. `num_tokens`: tokens saved over all requests; `example`: change of a request."""
 
     proposal: str
     num_tokens: int
@@ -40,7 +40,7 @@ class Saving(Struct, frozen=True):
 def savings(
     requests: Sequence[PromptRequest], verdicts: Sequence[Verdict], encode: Encode, settings: Settings
 ) -> list[Saving]:
-    """Try every proposal that the breaks call for; those that save, the best first."""
+    """Try every proposal suggested by the breaks; return those that save tokens, best first."""
     details = " ".join(v.parted.detail for v in verdicts if v.parted and v.parted.cause == "volatile_text")
     kinds = tuple(kind for kind in VOLATILE if kind in details)
     called_for = {verdict.parted.cause for verdict in verdicts if verdict.parted}
@@ -72,7 +72,7 @@ def _sort_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Se
 
 
 def _all_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    """Declare every tool that any request of the same session and model declares, from the first request on."""
+    """Declare every tool of a session and model from its first request on."""
     declared: dict[tuple[str, str], dict[str, Segment]] = {}
     for one in requests:
         declared.setdefault((one.session, one.model), {}).update((tool.text, tool) for tool in _tools(one))
@@ -88,7 +88,7 @@ def _others(request: PromptRequest) -> list[Segment]:
 
 
 def _volatile_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    """Move what changes by itself in system prompts to a message at the end."""
+    """Move volatile parts of system prompts to a message at the end."""
     return [_with_volatile_last(one.segments, kinds) for one in requests]
 
 
@@ -104,7 +104,7 @@ def _with_volatile_last(segments: Sequence[Segment], kinds: Kinds) -> list[Segme
 
 @lru_cache(maxsize=64)  # every request repeats the system prompt
 def _split(text: str, kinds: Kinds) -> tuple[str, str]:
-    """Return a text without what may change by itself, and that."""
+    """Return a text without its volatile parts, and these parts."""
     removed = list[str]()
 
     def remove(found: re.Match[str]) -> str:
@@ -124,8 +124,8 @@ def _breakpoint_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[li
     ]
 
 
-Change = Callable[[Sequence[PromptRequest], Kinds], list[list[Segment]]]  # the segments of each request
-PROPOSALS: dict[str, tuple[set[str], Change]] = {  # causes and limits that call for it
+Change = Callable[[Sequence[PromptRequest], Kinds], list[list[Segment]]]  # returns the segments of each request
+PROPOSALS: dict[str, tuple[set[str], Change]] = {  # with the causes and limits that suggest it
     "sort_tools": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
     "all_tools": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
     "volatile_last": ({"volatile_text"}, _volatile_last),
@@ -139,7 +139,7 @@ def _canonical(segment: Segment) -> Segment:
 
 
 def _around(text: str, other: str) -> str:
-    """Return at most WIDTH characters of a text, from a little before where it differs from the other one."""
+    """Return at most WIDTH characters of a text, from shortly before it differs from the other one."""
     if text == other:
         return text[:WIDTH]
     begin = max(0, min(common_prefix(text, other), len(text)) - WIDTH // 2)
@@ -147,7 +147,7 @@ def _around(text: str, other: str) -> str:
 
 
 def _diff(old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
-    """Return the segments that differ, as lines that begin with "-" or "+"; of each what stands around the place."""
+    """Return the segments that differ as diff lines, each with the context of the difference."""
     mine, others = {one.content for one in old}, {one.content for one in new}
     marked = {one.path for one in old if one.kept is not None}
     gone = {one.path: one.text for one in old if one.content not in others}

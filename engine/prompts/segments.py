@@ -1,7 +1,7 @@
-"""Prompts as segments, in the order in which a prefix cache reads them: tools, system prompt, messages.
+"""Segments of a prompt in the order of its rendering: tools, system prompt, messages.
 
-One walk covers the bodies of OpenAI's chat completions, completions and Responses and of Anthropic's Messages. Texts
-between the segments, which a chat template adds, are not part of it.
+Supports the bodies of OpenAI's chat completions, completions and Responses and of Anthropic's Messages. Texts that a
+chat template adds between segments are not included.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from msgspec import Struct
 
 Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image", "template"]
 Content = tuple[str, str, str, int]
-PROMPTS = ("messages", "input", "prompt")  # fields of a body, one of which has what the model is asked
+PROMPTS = ("messages", "input", "prompt")  # fields of a body, one of which has the prompt
 SYSTEM_ROLES = ("system", "developer")
-SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # by the `ttl` of a cache_control
+SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # time to live by the `ttl` of a cache_control
 _MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
 
 
 class Segment(Struct, frozen=True):
-    """Part of a prompt, with its place in the request's JSON.
+    """Part of a prompt, with its path in the request's JSON.
 
-    `kept`: seconds for which a `cache_control` on it asks that the prefix up to its end is cached; None: it has none.
-    `cut`: differs where equal texts have other tokens: one without its last tokens, or tokenized in another context.
+    `kept`: time to live in seconds requested by a `cache_control` on it; None: it has none. `cut`: differs if equal
+    texts have different tokens: truncated, or tokenized in another context.
     """
 
     path: str
@@ -38,13 +38,13 @@ class Segment(Struct, frozen=True):
 
     @property
     def message(self) -> int | None:
-        """Index of the message that it belongs to; None: it is a tool or a system prompt outside the messages."""
+        """Index of its message; None for a tool or a system prompt outside the messages."""
         found = _MESSAGE.match(self.path)
         return int(found[1]) if found else None
 
     @property
     def content(self) -> Content:
-        """Key that segments which are computed alike have in common."""
+        """Key that is equal for segments with equal tokens."""
         return self.kind, self.role, self.text, self.cut
 
 
@@ -52,21 +52,21 @@ def segments_of(body: Mapping[str, Any]) -> list[Segment]:
     """Cut a request body into its segments.
 
     Raises:
-        ValueError: a part has a shape that none of the APIs has; one sentence.
+        ValueError: a part has an unknown shape; one sentence.
     """
     found = [*_tools(body), *_system(body), *_messages(body)]
-    if found and (kept := _kept(body)) is not None:  # on the body itself: the last block that can be cached
+    if found and (kept := _kept(body)) is not None:  # on the body: applies to the last block that can be cached
         found[-1] = msgspec.structs.replace(found[-1], kept=kept)
     return found
 
 
 def as_text(value: Any) -> str:
-    """Write JSON as it came: keys in their order, no spaces."""
+    """Format JSON with keys in their order and no spaces."""
     return msgspec.json.encode(value).decode()
 
 
 def is_hashed(value: Any) -> bool:
-    """Whether a hash and a length stand in the place of a text, as in private lines of `kvtheater proxy`."""
+    """Whether a hash and a length replace a text, as in private lines of `kvtheater proxy`."""
     return isinstance(value, Mapping) and value.keys() == {"hash", "length"}
 
 

@@ -1,8 +1,8 @@
-"""Find where the texts of a request stand in its rendered prompt.
+"""Positions of the texts of a request in its rendered prompt.
 
-The template renders the conversation a second time, with a mark in place of each text. What stands between the marks is
-the template's own: a text is looked for behind what the template writes before it, so a short text such as "user" is
-not found in `<|im_start|>user`.
+The template renders the conversation a second time with marks instead of texts. The text between marks is the
+template's, and a text is searched after the template text that precedes it, so a short text such as "user" is not found
+in `<|im_start|>user`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import msgspec
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.segments import Segment
 
-MARK = re.compile("\ue000([0-9]{1,9})\ue001")  # of private use: no text in a language has it
+MARK = re.compile("\ue000([0-9]{1,9})\ue001")  # private-use characters, which do not occur in texts
 STEP = re.compile(r"\[(\d+)\]|(\w+)")
-TEXTS = ("text", "thinking", "data", "content", "summary", "output")  # keys of a block under which its text stands
-AS_JSON = ("tool", "call")  # kinds that a template writes as JSON, if it does
+TEXTS = ("text", "thinking", "data", "content", "summary", "output")  # keys of a block's text
+AS_JSON = ("tool", "call")  # kinds that a template renders as JSON
 
 
 class Leaf(NamedTuple):
-    """Text of a request: all of a segment's, or one of several. `segment`: its index."""
+    """Text of a request: a segment's text, or one of several. `segment`: index of the segment."""
 
     segment: int
     text: str
 
 
 class Place(NamedTuple):
-    """Where a segment stands in a rendered text."""
+    """Position of a segment in a rendered text."""
 
     segment: int
     begin: int
@@ -41,21 +41,21 @@ class Place(NamedTuple):
 
 
 class Skeleton(NamedTuple):
-    """Texts of a template around those of a request: `gaps[i]` before `leaves[i]`, the last gap after the last one."""
+    """Template texts around those of a request: `gaps[i]` before `leaves[i]`, the last gap after the last leaf."""
 
     gaps: list[str]
     leaves: list[Leaf]
 
     def then(self, other: Skeleton) -> Skeleton:
-        """Return the skeleton of two rendered texts, one right behind the other."""
+        """Return the skeleton of two concatenated rendered texts."""
         seam = self.gaps[-1] + other.gaps[0]
         return Skeleton([*self.gaps[:-1], seam, *other.gaps[1:]], [*self.leaves, *other.leaves])
 
 
 def with_marks(body: Mapping[str, Any], segments: Sequence[Segment]) -> tuple[dict[str, Any], list[Leaf]]:
-    """Return a request body with a mark in place of each text, and the texts in the order of the marks' numbers.
+    """Return a request body with a mark instead of each text, and the texts in the order of the marks' numbers.
 
-    Texts of white space alone are not marked: a template may treat them as no text.
+    Whitespace-only texts are not marked: a template may treat them as empty.
     """
     marked, leaves, copied = dict(body), list[Leaf](), set[int]()
     for index, segment in enumerate(segments):
@@ -74,10 +74,10 @@ def with_marks(body: Mapping[str, Any], segments: Sequence[Segment]) -> tuple[di
 
 
 def skeleton_of(rendered: str, leaves: Sequence[Leaf]) -> Skeleton:
-    """Return what stands around the marks of a text that was rendered with them."""
+    """Return the skeleton of a text that was rendered with marks."""
     found, at = Skeleton([], []), 0
     for mark in MARK.finditer(rendered):
-        if int(mark[1]) < len(leaves):  # else a tool quotes a mark
+        if int(mark[1]) < len(leaves):  # otherwise a tool quotes a mark
             found.gaps.append(rendered[at : mark.start()])
             found.leaves.append(leaves[int(mark[1])])
             at = mark.end()
@@ -86,7 +86,7 @@ def skeleton_of(rendered: str, leaves: Sequence[Leaf]) -> Skeleton:
 
 
 def places_of(text: str, skeleton: Skeleton, segments: Sequence[Segment]) -> list[Place]:
-    """Return the places of segments in a rendered text, in the text's order, without those that it does not have."""
+    """Return the positions of the segments found in a rendered text, in text order."""
     found = _texts(text, skeleton)
     return sorted([*found, *_json(text, segments, found)], key=lambda place: place.begin)
 
@@ -110,13 +110,13 @@ def _marked(value: Any, segment: int, leaves: list[Leaf]) -> Any:
 
 
 def _spaces(text: str) -> tuple[str, str]:
-    """Return the white space at the beginning and at the end of a text."""
+    """Return the whitespace at the beginning and at the end of a text."""
     return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
 
 
 def _texts(text: str, skeleton: Skeleton) -> list[Place]:
     found, met = list[Place](), set[int]()
-    at, is_exact = 0, True  # whether the text before ends at `at`
+    at, is_exact = 0, True  # whether the previous text ends at `at`
     for number, leaf in enumerate(skeleton.leaves):
         place = _next(text, at, is_exact, skeleton.gaps[number], leaf.text, skeleton.gaps[number + 1])
         is_exact = place is not None
@@ -134,15 +134,15 @@ def _texts(text: str, skeleton: Skeleton) -> list[Place]:
 
 
 def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -> tuple[int, int] | None:
-    """Return where a text begins and ends in a rendered one from `at` on; None if it does not stand there.
+    """Return begin and end of a text in a rendered one from `at` on, or None.
 
-    `gap` and `after` are what the template writes before and after it with marks. Where it writes something else before
-    it without them, the text is found by what comes after it.
+    `gap` and `after` are the template texts before and after it in the rendering with marks. If the one before it
+    differs without marks, the text is found by the one after it.
     """
     begin = at + len(gap)
     starts_here = is_exact and text.startswith(gap, at)
     if starts_here and text.startswith(leaf, begin) and text.startswith(after, begin + len(leaf)):
-        return begin, begin + len(leaf)  # which the rest finds too, for most texts of a prompt
+        return begin, begin + len(leaf)  # fast path for most texts
     core, (lead, trail) = leaf.strip(), _spaces(leaf)
     if starts_here:
         for cut in range(len(lead) + 1):
@@ -155,11 +155,11 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
         start = at + common_prefix(gap, text[at : at + len(gap)])
         hits = [(text.find(form + after, start), 0, form) for form in forms]
     places = [(hit + skip, hit + skip + len(form)) for hit, skip, form in hits if hit >= 0]
-    return min(places, key=lambda place: (place[0], -place[1]), default=None)  # with its white space where it is there
+    return min(places, key=lambda place: (place[0], -place[1]), default=None)  # including rendered whitespace
 
 
 def _num_kept(text: str, end: int, trail: str, after: str) -> int:
-    """Return how many characters of the white space at a text's end are rendered: `after` follows them."""
+    """Return how many characters of a text's trailing whitespace are rendered before `after`."""
     for count in range(len(trail), -1, -1):
         if text.startswith(trail[:count] + after, end):
             return count
@@ -167,7 +167,7 @@ def _num_kept(text: str, end: int, trail: str, after: str) -> int:
 
 
 def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Iterator[Place]:
-    """Yield the places of tools, and of the calls of a message, between those of the texts."""
+    """Yield the positions of tools, and of the calls of a message, between those of the texts."""
     begins, numbers = [place.begin for place in texts], [place.segment for place in texts]
     ends = [0, *(place.end for place in texts)]
     between = "\0".join(text[end:begin] for end, begin in zip(ends, [*begins, len(text)], strict=True))
@@ -177,7 +177,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
             continue
         if segment.kind == "tool":
             start, limit = tools_at, len(text)
-        else:  # before or behind the texts of its message
+        else:  # before or after the texts of its message
             first = last = bisect_right(numbers, index)
             while first and segments[numbers[first - 1]].message == segment.message:
                 first -= 1
@@ -185,7 +185,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
                 last += 1
             start, limit = max(at, ends[first]), texts[last].begin if last < len(texts) else len(text)
         for form in _forms(segment.text):
-            if segment.kind == "tool" and form not in between:  # a call is looked for in its message alone
+            if segment.kind == "tool" and form not in between:  # a call is only searched in its message
                 continue
             begin = _find_between(text, form, start, limit, texts, begins)
             if begin >= 0:
@@ -195,7 +195,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
 
 
 def _find_between(text: str, form: str, start: int, limit: int, texts: Sequence[Place], begins: Sequence[int]) -> int:
-    """Return where `form` stands first in text[start:limit] without touching a place of `texts`; -1: nowhere."""
+    """Return the first index of `form` in text[start:limit] outside the positions `texts`, or -1."""
     while (begin := text.find(form, start, limit)) >= 0:
         number = bisect_right(begins, begin)
         if number and texts[number - 1].end > begin:
@@ -209,7 +209,7 @@ def _find_between(text: str, form: str, start: int, limit: int, texts: Sequence[
 
 @lru_cache(maxsize=1 << 12)
 def _forms(text: str) -> tuple[str, ...]:
-    """Return the forms in which a template may write a tool or a call."""
+    """Return the forms in which a template may render a tool or a call."""
     try:
         value = msgspec.json.decode(text)
         if isinstance(value, list) and len(value) == 2:

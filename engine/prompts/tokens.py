@@ -1,6 +1,6 @@
-"""Tokenizer that prompts are counted with.
+"""Tokenizer for counting prompts.
 
-Needs neither torch nor transformers, which take seconds to import, but for a GGUF file's.
+Imports neither torch nor transformers, which takes seconds, except for a GGUF file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ Encode = Callable[[str], Sequence[int]]
 
 
 def open_encoder(name: str | None = None) -> Encode:
-    """Return what encodes a text in the tokens of a folder's tokenizer.json, a GGUF file's or a hub name's.
-
-    None: the bundled model's.
+    """Return the encoder of a folder's tokenizer.json, a GGUF file or a hub name; None: the bundled model's.
 
     Raises:
-        ValueError: there is none; one sentence.
+        ValueError: there is no tokenizer; one sentence.
     """
     folder = SHIPPED["bundled"].folder if name is None else Path(name)
     try:
@@ -49,7 +47,7 @@ def _of_gguf(path: Path) -> Tokenizer:
 
 
 def characters_of(text: str) -> range:
-    """Return a number for each character that private lines have hashed: other numbers for another hash."""
+    """Return a number per character of a hashed text, different for each hash."""
     found = _LENGTH.findall(text)
     start = (hash(text) & 0x3FFFFFFF) << 32
     return range(start, start + (sum(int(length) for _, length in found) if found else len(text)))

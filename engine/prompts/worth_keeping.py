@@ -1,6 +1,6 @@
-"""Prefixes worth keeping: those whose tokens most later requests would not compute.
+"""Prefixes worth caching: those that save most tokens in later requests.
 
-A prefix is of whole segments. Each adds to those that were found before it: a request counts with its longest one.
+A prefix consists of whole segments. Its savings exclude those of shorter ones: a request counts for its longest prefix.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ MAX_PREFIXES = 5
 
 
 class Prefix(Struct, frozen=True):
-    """Beginning of prompts, in whole units of the cache. `num_later`: requests after the first that begin with it, and
-    with no longer prefix that is found. `num_saved`: tokens that these find in it and in no shorter one that is found.
+    """Prefix of prompts, in whole units of the cache. `num_later`: later requests whose longest found prefix it is.
+    `num_saved`: tokens that these save beyond shorter found prefixes.
     """
 
     num_saved: int
     num_tokens: int
     num_later: int
     model: str
-    request: int  # the last that begins with it
+    request: int  # last request that begins with it
     paths: list[str]  # of its segments, in the request
 
 
 def worth_keeping(trees: Mapping[Keyspace, PrefixTree], verdicts: Sequence[Verdict], policy: Policy) -> list[Prefix]:
-    """Return the prefixes of the played prompts that would save most, the best first."""
+    """Return the prefixes that would save most tokens, best first."""
     nodes, found = _nodes(trees, policy), list[Prefix]()
     while len(found) < MAX_PREFIXES:
         best = max(nodes, key=_saved_by, default=None)
@@ -53,8 +53,8 @@ def worth_keeping(trees: Mapping[Keyspace, PrefixTree], verdicts: Sequence[Verdi
 
 
 class _Candidate:
-    """Prefix that ends with a node. `num_before`: tokens of the longest found prefix in it. `num_served`: later
-    requests that a found prefix below it serves.
+    """Prefix that ends with a node. `num_before`: tokens of its longest found prefix. `num_served`: later requests
+    that have a longer found prefix.
     """
 
     __slots__ = ("above", "is_found", "model", "node", "num_before", "num_later", "num_served", "num_tokens")
@@ -73,7 +73,7 @@ def _saved_by(one: _Candidate) -> int:
 
 
 def _nodes(trees: Mapping[Keyspace, PrefixTree], policy: Policy) -> list[_Candidate]:
-    """Return the prefixes that several requests begin with, shorter ones before those that begin with them."""
+    """Return the prefixes shared by several requests, shorter ones first."""
     found = list[_Candidate]()
     waiting: list[tuple[Node, _Candidate | None, str]] = [
         (tree.root, None, space.model) for space, tree in trees.items()
@@ -88,7 +88,7 @@ def _nodes(trees: Mapping[Keyspace, PrefixTree], policy: Policy) -> list[_Candid
 
 
 def _paths(spans: Sequence[Span], num_tokens: int) -> list[str]:
-    """Return the places of the segments with the first `num_tokens` tokens of a prompt."""
+    """Return the paths of the segments with the first `num_tokens` tokens of a prompt."""
     found, start = dict[str, None](), 0
     for span in spans:
         if start >= num_tokens:

@@ -1,4 +1,4 @@
-"""The scheduler of a configuration: the one place where an engine's settings become the scheduler's."""
+"""Construction of the scheduler from an engine's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.trace.operations import Op
 def build_scheduler(
     config: EngineConfig, cache: Cache, emit: Callable[[Op], None], connector: Connector | None
 ) -> Scheduler:
-    """`config`: as resolved; of a live engine, or of one that is simulated."""
+    """Build a scheduler. `config`: resolved, of a live or a simulated engine."""
     return Scheduler(
         cache,
         max_num_seqs=config.max_num_seqs,

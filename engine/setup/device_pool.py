@@ -1,4 +1,4 @@
-"""The pool of an engine on a GPU where `num_blocks` is open: what a share of the memory leaves beside the weights."""
+"""Pool size on a GPU if `num_blocks` is None: a share of the memory, without weights and activations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from engine.trace.limits import MAX_BLOCKS
 
 
 def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """Return the settings with `num_blocks` filled in, where it is open and the device has memory of its own.
+    """Return the settings with `num_blocks` filled in, if it is None and the device has its own memory.
 
-    Weights and whatever else lies on the device are there already; the peak of a step of `max_num_batched_tokens`
-    tokens is measured by running one. Elsewhere the settings stay as they are: the pool then follows from the model
-    (engine/setup/pool_size.py), so that the same settings give the same log on every machine.
+    Weights must be loaded; the peak of a step of `max_num_batched_tokens` tokens is measured by running one. On a CPU
+    the settings are unchanged: the pool size then follows from the model (engine/setup/pool_size.py), so that the same
+    settings give the same log on every machine.
 
     Raises:
-        ConfigError: the share leaves no room for a pool.
+        ConfigError: there is not enough memory for a pool.
     """
     if config.num_blocks is not None or config.by_sequence or not device.ALLOCATOR.has_own_memory(model.device):
         return config
@@ -35,13 +35,13 @@ def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
         sizes = {"total": memory.total, "each": each, "taken": memory.total - memory.free, "peak": peak}
         shown = {name: device.size(size) for name, size in sizes.items()}
         raise ConfigError(sentence("device_pool", share=config.gpu_memory_utilization, n=fitting, **shown))
-    groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # at most: each has blocks of its own
+    groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # upper bound; each has its own blocks
     most = min(MAX_SERVED_BLOCKS, MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // groups)
     return replace(config, num_blocks=min(fitting, most))
 
 
 def _largest_step(config: EngineConfig, model: LoadedModel) -> None:
-    """A prefill of the whole token budget, in as many sequences as may run at once."""
+    """Run a prefill of the full token budget, with the maximum number of sequences."""
     tokens, longest = config.max_num_batched_tokens, model.facts.max_position
     many = min(config.max_num_seqs, tokens)
     long = min(tokens - many + 1, longest)

@@ -1,6 +1,6 @@
-"""Facts of this machine that a maintainer asks for: processor, GPUs, compilers, folders, the compiled forward pass.
+"""Diagnosis of this machine for bug reports: processor, GPUs, compilers, folders, compiled forward pass.
 
-Each function gathers a part by itself: one that fails, as where torch cannot be imported, hides no other.
+The functions are independent, so a failure (torch cannot be imported) affects only one part.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from engine.system.compilers import c_compiler, cxx_compiler
 from engine.system.host import instructions, processor_name
 
 LIBRARIES = ("torch", "transformers", "numpy", "tokenizers", "safetensors", "flask-socketio", "gevent", "wsproto")
-# of what a processor can do, what decides which code runs
+# processor features that select code paths
 TOLD = re.compile(r"avx|amx|fma|f16c|sse4_2|asimd|sve|bf16|i8mm|neon")
-# what a user may have set that changes how the program runs; values may hold paths, none holds a secret
+# environment variables that change the program's behaviour; values may have paths, but no secrets
 VARIABLES = re.compile(
     r"CC|CXX|CUDA_VISIBLE_DEVICES|ATEN_CPU_CAPABILITY|HF_HOME|HF_HUB_(CACHE|OFFLINE)|(OMP|MKL|GOMP)_\w+|"
     r"KVTHEATER_MARCH|TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_DIR|TMPDIR|XDG_(CACHE|DATA)_HOME"
@@ -36,8 +36,8 @@ VARIABLES = re.compile(
 
 
 def versions(program: str) -> dict[str, dict[str, str]]:
-    """Return the versions of the program, the system, Python and the libraries ("missing": not installed), and of
-    each what the installed package supports.
+    """Return the versions of the program, the system, Python and the libraries ("missing": not installed), with the
+    supported range of each.
     """
     system = platform.platform()
     with contextlib.suppress(OSError):  # macOS, and Linux without /etc/os-release
@@ -49,18 +49,18 @@ def versions(program: str) -> dict[str, dict[str, str]]:
 
 
 def _supported() -> dict[str, str]:
-    """Return the bounds of the package's metadata: the oldest version and, where there is one, the newest."""
+    """Return the version bounds in the package's metadata."""
     try:
         named, about = requires("kvtheater") or [], metadata("kvtheater")
-    except PackageNotFoundError:  # run from a folder
+    except PackageNotFoundError:  # run from a source folder
         return {}
     pythons = [line.rpartition(" ")[2] for line in about.get_all("Classifier") or () if re.search(r":: 3\.\d+$", line)]
-    bounds = dict(re.findall(r"^([\w-]+)([^;\n]+)$", "\n".join(named), re.MULTILINE))  # without those of extras
+    bounds = dict(re.findall(r"^([\w-]+)([^;\n]+)$", "\n".join(named), re.MULTILINE))  # without extras
     return bounds | {"python": f"{pythons[0]} to {pythons[-1]}"}
 
 
 def processor() -> dict[str, Any]:
-    """Return the processor's name, its cores, and those of its instruction sets that decide which code runs."""
+    """Return the processor's name, its cores, and its instruction sets that select code paths."""
     return {
         "name": processor_name(),
         "architecture": platform.machine(),
@@ -71,14 +71,14 @@ def processor() -> dict[str, Any]:
 
 
 def memory() -> dict[str, int]:
-    """Return bytes of the machine's memory, and of the part that a container or a user session leaves."""
+    """Return the machine's memory in bytes, and the limit of a container or a user session."""
     found = cgroup.memory()
     machine = psutil.virtual_memory().total
     return {"machine_bytes": machine, "allowed_bytes": found.total, "available_bytes": found.available}
 
 
 def torch_facts() -> dict[str, Any]:
-    """Return the build of torch, what it uses of the processor, and the GPUs that it sees."""
+    """Return torch's build, the processor features that it uses, and its GPUs."""
     import torch
 
     gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
@@ -91,12 +91,12 @@ def torch_facts() -> dict[str, Any]:
 
 
 def compilers() -> dict[str, str]:
-    """Return the first line of `--version` of the C and the C++ compiler; "" for one that is missing."""
+    """Return the first line of `--version` of the C and the C++ compiler; "" if missing."""
     return {"C": _first_line(c_compiler()), "C++": _first_line(cxx_compiler())}
 
 
 def folder(path: Path) -> dict[str, Any]:
-    """Return the size of a folder's files, what is free on its disk, and whether files can be made in it."""
+    """Return the size of a folder's files, free bytes of its disk, and whether it is writable."""
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     return {
         "path": str(path),
@@ -113,14 +113,14 @@ def folders() -> dict[str, dict[str, Any]]:
     places = {"compiled code": cache_home() / "kvtheater", "hub models": Path(HF_HUB_CACHE)}
     found = {name: folder(place) for name, place in places.items()}
     temporary = Path(tempfile.gettempdir())
-    # other programs' files, too: their sizes say nothing
+    # shared with other programs, so its size is meaningless
     return found | {"temporary": {**folder(temporary / "kvtheater"), "path": str(temporary), "bytes": None}}
 
 
 def compiled_pass() -> dict[str, Any]:
-    """Return whether the compiled forward pass of the bundled model is there for the next start, and why not.
+    """Return whether the compiled forward pass of the bundled model is cached for the next start, and why not.
 
-    Opens the model, and builds its C functions where that has not been done: takes seconds.
+    Loads the model, and builds its C functions if needed, which takes seconds.
     """
     from engine.model.compiled import is_kept
     from engine.model.loader import load_model
@@ -132,7 +132,7 @@ def compiled_pass() -> dict[str, Any]:
         return {"is_there": True, "why": ""}
     why = "not compiled yet: kvtheater serve does it in the background"
     if model.device.type != "cpu":
-        why = "a GPU's is made at each start"
+        why = "on a GPU it is compiled at each start"
     elif missing := missing_means():
         why = missing
     else:

@@ -1,4 +1,4 @@
-"""The first frame of a log: what is run, with which settings, on which machine."""
+"""Header of a log: model, settings, machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, TokenizerFac
 
 
 def header_of(model: LoadedModel, config: EngineConfig, block_groups: Sequence[BlockGroup]) -> Header:
-    """Return the header of a run of one engine. `config`: as resolved; `block_groups`: all of its groups of layers."""
+    """Return the header of a run of one engine. `config`: resolved; `block_groups`: all of its groups of layers."""
     return Header(
         generator=f"kvtheater {__version__}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),

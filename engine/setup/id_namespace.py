@@ -9,20 +9,20 @@ from engine.cache.block_groups import GroupPlan
 
 
 class IdNamespace(NamedTuple):
-    """First ids of an engine, so that no two engines of one log share an id.
+    """First ids of an engine, so that ids are unique among the engines of a log.
 
-    Blocks are numbered across the engines as across the groups of layers of one; so are blocks of the CPU store.
-    Sequence ids are interleaved: of n engines each takes every n-th id.
+    Blocks, also those of the CPU store, are numbered consecutively over engines and groups of layers. Sequence ids are
+    interleaved: each of n engines takes every n-th id.
     """
 
     first_block: int = 0
     first_cpu_block: int = 0
     first_seq_id: int = 0
     seq_id_stride: int = 1
-    began: float | None = None  # when the common log did, by `time.perf_counter`; None: now
+    began: float | None = None  # start of the shared log, by `time.perf_counter`; None: now
 
     def plans(self, groups: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """Groups of layers with the ids that they have here."""
+        """Return groups of layers with block ids of this namespace."""
         return [
             plan._replace(first_block=plan.first_block + self.first_block, first_cpu_block=self.first_cpu_block)
             for plan in groups

@@ -17,16 +17,16 @@ from engine.system.host import processor_name
 from engine.trace.records import Machine, Roofs
 
 RUNS = 5  # timed runs of each kind
-MATMUL_SECONDS = 0.005  # a product is timed at the first size that takes as long: well above the clock and the call
+MATMUL_SECONDS = 0.005  # minimum time of a product, well above clock resolution and call overhead
 MATMUL_SIZES = (256, 512, 1024, 2048, 4096, 8192)
-COPY_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}  # beyond the caches, so that memory is what is timed
+COPY_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}  # larger than the caches, so that memory is timed
 
 _roofs: dict[tuple[str, torch.dtype], Roofs] = {}
 _measuring = threading.Lock()
 
 
 def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Machine:
-    """Facts about this machine; nothing that identifies its user. With the roofs for `dtype` if they were measured."""
+    """Return the facts of this machine, without anything that identifies its user; with measured roofs for `dtype`."""
     return Machine(
         device=devices.ALLOCATOR.name(device),
         processor=processor_name(),
@@ -37,12 +37,11 @@ def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Mac
 
 
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
-    """Return the rates that this machine reaches in `dtype`, measured once a process and device; a few tenths of a
+    """Return this machine's peak rates in `dtype`, measured once per process and device, which takes tenths of a
     second.
 
-    FLOP/s: the product of two square matrices, as large as takes 5 ms at least. Bytes/s: a copy of 64 MiB (256 MiB on
-    a GPU), counted as read once and written once. Each is the median of 5 runs after one that is not counted. What
-    else the machine does meanwhile makes both smaller: ask when it is idle.
+    FLOP/s: product of two square matrices that takes at least 5 ms. Bytes/s: copy of 64 MiB (256 MiB on a GPU), counted
+    as read once and written once. Each is the median of 5 runs after a warm-up. Call it on an idle machine.
     """
     with _measuring:
         key = (str(device), dtype)
@@ -76,7 +75,7 @@ def _measure(device: torch.device, dtype: torch.dtype) -> Roofs:
 
 
 def _timed(work: Callable[[], object], device: torch.device) -> list[float]:
-    """Return the seconds of each of RUNS runs, after one that warms up."""
+    """Return the seconds of each of RUNS runs, after a warm-up."""
 
     def wait() -> None:
         if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Settings made fit for one model: what they leave open is filled in, and what they cannot do together is refused."""
+"""Resolution of settings against a model: fills in None, and rejects impossible combinations."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from engine.trace.records import ModelFacts
 
 
 class Resolved(NamedTuple):
-    """Settings that work with a model, and what follows from the two."""
+    """Settings resolved against a model, and derived values."""
 
-    config: EngineConfig  # no field that the engine needs is None; resolving it again changes nothing
-    num_blocks: int  # of the pool that is not a window's
+    config: EngineConfig  # no required field is None; resolving it again changes nothing
+    num_blocks: int  # of the pool of full attention
     max_model_len: int  # tokens of a sequence, prompt and output
-    swap_space: int  # blocks of CPU memory in each group; 0: nothing is ever swapped
-    reaches: list[AttentionSpan]  # what the queries of each layer see
-    groups: list[GroupPlan]  # layers that share a block table, and their pools
+    swap_space: int  # blocks of CPU memory per group; 0: no swapping
+    reaches: list[AttentionSpan]  # attention span by layer
+    groups: list[GroupPlan]  # groups of layers with a common block table, and their pools
 
 
 def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
-    """`resolve` against the model with these facts.
+    """Resolve settings against the model with these facts.
 
     Raises:
-        ConfigError: as `resolve`, and a strategy that does not go with the model.
+        ConfigError: as `resolve`, or the strategy does not support the model.
     """
     if facts.latent_dim and config.by_sequence:
         raise ConfigError(sentence("latent.strategy", strategy=config.strategy, name=facts.name))
@@ -54,22 +54,22 @@ def resolve(
     most_slots: int | None = None,
     state_bytes: int = 0,
 ) -> Resolved:
-    """Check the settings against a model of `max_position` positions and fill in what follows.
+    """Check the settings against a model of `max_position` positions and fill in derived values.
 
-    `sliding_windows`: of the model's layers; not given, the model is taken for one layer that sees all keys.
+    `sliding_windows`: by layer; default: one layer with full attention.
 
-    `state_bytes`: of one sequence's state in the layers that keep one; 0: none does. Such a model has a group of blocks
-    for them, and goes with the strategy `paged` alone.
+    `state_bytes`: of one sequence's state in all recurrent layers; 0: none. Such a model has a group of blocks for
+    states, and supports only the strategy `paged`.
 
-    num_blocks None becomes what the context takes, within what can be drawn and `most_slots` (pool_size.py).
+    num_blocks None becomes the default pool size, within `most_slots` (pool_size.py).
 
-    swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
-    max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that fits).
-    Contiguous keeps the pool's size in slots and cuts it into blocks of max_model_len, so that a race against paged is
-    fair; it, `first_fit` and `none` share no prefixes.
+    swap_space None becomes the pool's size under preemption by swap, else 0. max_model_len None becomes the maximum
+    that model and pool support (any length, if every layer has a window that fits). `contiguous` keeps the pool's size
+    in slots and divides it into blocks of max_model_len, for a fair comparison with `paged`; `contiguous`, `first_fit`
+    and `none` share no prefixes.
 
     Raises:
-        ConfigError: a setting that cannot work.
+        ConfigError: an impossible setting.
     """
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
@@ -105,10 +105,10 @@ def resolve(
 
 
 def _with_forgetting(config: EngineConfig) -> EngineConfig:
-    """Return the settings with those of `forget_policy` filled in, and without what does not go with it.
+    """Return the settings with those of `forget_policy` filled in, and without incompatible defaults.
 
     Raises:
-        ConfigError: a setting that does not.
+        ConfigError: an incompatible setting.
     """
     own = config.forgetting
     if own is None:
@@ -134,7 +134,7 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
         forget_every=own.every,
         forget_pool=own.pool,
         forget_compare=bool(config.forget_compare),
-        # what is computed under a mask is of no use to another prompt, and nothing but eager attention has the mask
+        # ablated computation cannot be shared between prompts, and only eager attention implements it
         enable_prefix_caching=False,
         enforce_eager=True,
         max_cudagraph_capture_size=0,
@@ -142,10 +142,10 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
 
 
 def _offs(config: EngineConfig) -> list[Off]:
-    """Return what `ablate` switches off.
+    """Return the heads and layers of `ablate`.
 
     Raises:
-        ConfigError: it is not of its form, or does not go with the other settings.
+        ConfigError: it is malformed, or incompatible with other settings.
     """
     try:
         offs = read_ablation(config.ablate)
@@ -168,7 +168,7 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
     """Return the settings with `mamba_block_size` filled in.
 
     Raises:
-        ConfigError: something that does not go with states.
+        ConfigError: a setting that is incompatible with states.
     """
     if config.strategy != "paged":
         raise ConfigError(sentence("states.strategy", strategy=config.strategy))
@@ -181,7 +181,7 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
 
 
 def _states(config: EngineConfig, state_bytes: int) -> States:
-    """Room for a checkpoint at every `mamba_block_size` tokens of the pool of keys, but for no more than MAX_BYTES."""
+    """Plan blocks for a checkpoint at every `mamba_block_size` tokens of the pool of keys, within MAX_BYTES."""
     assert config.mamba_block_size is not None
     checkpoints = min(_num_slots(config) // config.mamba_block_size, MAX_BYTES // state_bytes)
     return States(state_bytes, config.mamba_block_size, checkpoints if config.enable_prefix_caching else 0)
@@ -218,7 +218,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[AttentionSpan], max_p
 
 
 def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> bool:
-    """Return whether the pool has room for what any sequence holds at once, however long it is."""
+    """Return whether a sequence of any length fits into the pool."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
         group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
@@ -229,7 +229,7 @@ def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) ->
 def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
     """Return the block layout of strategies without paging.
 
-    If a sequence has one piece, a block holds a whole sequence; if the piece grows by a token a step, a block is one
+    With one piece per sequence, a block is a whole sequence; if the piece grows by a token per step, a block is one
     slot.
     """
     num_slots = _num_slots(config)
@@ -248,7 +248,7 @@ def _groups(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> list[Grou
     groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
     if config.strategy != "first_fit" and not config.by_sequence:
         return groups
-    # a piece stays whole until its end
+    # a piece is freed as a whole
     return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
 
 
@@ -264,7 +264,7 @@ def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
 
 
 def _num_blocks(config: EngineConfig) -> int:
-    assert config.num_blocks is not None  # filled in before anything else
+    assert config.num_blocks is not None  # filled in first
     return config.num_blocks
 
 

@@ -1,4 +1,4 @@
-"""A model that is not loaded: its configuration, and its parameters counted from shapes without content."""
+"""Architecture of a model without loading it: its configuration, and parameters counted on the meta device."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from engine.model.light_transformers import (
 from engine.model.model_files import model_files
 
 MAX_BYTES = 256 * 1024  # of a config.json
-MAX_DEPTH = 8  # of objects in objects
-MAX_MODULES = 100_000  # of a model without content; the largest known have some ten thousand
+MAX_DEPTH = 8  # of nested objects
+MAX_MODULES = 100_000  # the largest known models have about 10,000
 MAX_EXPERTS = 65_536  # of a layer; Doge has 16,384
-# In the names of counts of which each makes a module or an entry of a list.
+# In the names of counts that determine the number of modules or list entries.
 MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
 QUANTIZED_APART = "hf_quant_config.json"  # of NVIDIA's ModelOpt
 NOT_TAKEN = {
     "auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version",
-    "backbone", "use_timm_backbone", "use_pretrained_backbone",  # what another model's weights would be fetched for
+    "backbone", "use_timm_backbone", "use_pretrained_backbone",  # would download another model's weights
 }  # fmt: skip
 DECODERS = (AutoModelForCausalLM, AutoModelForImageTextToText)
-WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of them also have a decoder to take alone
+WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # tried first: some also exist as a decoder alone
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """Return the architecture of a config.json, a folder that has one, a GGUF file or a hub name; reads no weight.
+    """Return the architecture of a config.json, a folder with one, a GGUF file or a hub name, without reading weights.
 
     Raises:
-        ImpossibleInput: there is none, or it is of no model that is understood.
+        ImpossibleInput: no configuration, or an unsupported model.
     """
     if is_gguf(name_or_path):
         return _of_gguf(name_or_path)
@@ -84,10 +84,10 @@ def _of_gguf(name: str) -> Architecture:
 
 
 def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:
-    """Return the architecture of a config.json's content. `quantized`: of a file beside it about its weights.
+    """Return the architecture of a config.json's content. `quantized`: content of a separate quantization config.
 
     Raises:
-        ImpossibleInput: it is too large, no JSON, or of no model that is understood.
+        ImpossibleInput: it is too large, not JSON, or of an unsupported model.
     """
     if (length := max(len(text), len(quantized))) > MAX_BYTES:
         raise impossible("config_size", most=MAX_BYTES, size=length)
@@ -104,10 +104,10 @@ def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Archite
 
 
 def described(given: Mapping[str, Any], name: str) -> Architecture:
-    """Return the architecture of a configuration, with its family's defaults where it says nothing.
+    """Return the architecture of a configuration, with its family's defaults for missing fields.
 
     Raises:
-        ImpossibleInput: transformers does not know the family, or cannot make its model.
+        ImpossibleInput: transformers does not know the family, or cannot construct the model.
     """
     given = _with_known_family(given)
     whole = _known(given)
@@ -115,7 +115,7 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
     inner = given.get("text_config")
     said = inner if isinstance(inner, Mapping) else given
     merged = {**text.to_dict(), **_more(text), **{key: value for key, value in said.items() if value is not None}}
-    kv_shapes(merged)  # before anything is made of it: counts within bounds
+    kv_shapes(merged)  # checks that counts are within bounds before the model is constructed
     module = _without_content(whole)
     num_params, num_active = count_parameters(module, text)
     storage = read_storage(given)
@@ -128,9 +128,7 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
 
 
 def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration, with the family whose layout its `architectures` name where `model_type` is not
-    known.
-    """
+    """Return the configuration; an unknown `model_type` is replaced by the family named in `architectures`."""
     found, family = dict(given), given.get("model_type")
     classes = given.get("architectures")
     if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
@@ -141,7 +139,7 @@ def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _matrices(module: Any) -> Iterator[Weight]:
-    """Weights of linear layers and of experts, each once; a tied output projection is the embedding."""
+    """Yield the weights of linear layers and of experts, each once; a tied output projection is the embedding."""
     kept = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
     head = module.get_output_embeddings()
     for name, owner in module.named_modules():
@@ -165,14 +163,14 @@ def _known(given: Mapping[str, Any]) -> Any:
     plain = _plain({key: value for key, value in given.items() if key != "model_type"})
     try:
         return AutoConfig.for_model(family, **plain)
-    except Exception as error:  # what a family's code makes of strange settings is its own
+    except Exception as error:  # a family's code may raise anything for unusual settings
         raise impossible("not_built", reason=_reason(error)) from error
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return the settings without those that name code, files or other models to fetch.
+    """Return the settings without those that name code, files or other models to download.
 
-    Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
+    Counts are bounded here, before a family's code creates that many list entries and modules.
     """
     if depth > MAX_DEPTH:
         raise impossible("no_json", reason="it is nested too deeply")
@@ -204,7 +202,7 @@ def _more(text: Any) -> dict[str, Any]:
 
 
 def _without_content(config: Any) -> Any:
-    """Return a model with shapes and no numbers."""
+    """Construct a model on the meta device."""
     logging.set_verbosity_error()
     for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
         if type(config) in kind._model_mapping:

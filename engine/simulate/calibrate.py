@@ -1,8 +1,8 @@
-"""Step times of a machine, taken from the log of a run on it: so a simulated run costs what a real one did.
+"""Cost model of a machine's steps, fitted to the log of a run on it.
 
-A step's time is from the end of the record before it to its own end, so that what the engine's caller does between two
-steps is in it; only where work was there all the while. The least squares are of relative errors, and no term may be
-under zero (Lawson and Hanson, "Solving Least Squares Problems", 1974, ch. 23: scipy.optimize.nnls).
+A step's time is from the end of the previous record to its own end, so it includes the caller's work between steps;
+steps after an idle time are left out. The fit minimizes squared relative errors with non-negative terms (Lawson and
+Hanson, "Solving Least Squares Problems", 1974, ch. 23: scipy.optimize.nnls).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FEWEST_STEPS = 16
 
 
 class CalibrationError(ValueError):
-    """The log does not say enough; the message says what is missing."""
+    """The log has too little data; the message says what is missing."""
 
 
 class Timed(NamedTuple):
-    """A step, and how long it took."""
+    """Step with its duration."""
 
     shape: StepShape
     seconds: float
 
 
 class Calibration(NamedTuple):
-    """The times that fit, and by how much they do not."""
+    """Fitted cost model, and its errors."""
 
     cost: Linear
     num_steps: int
@@ -45,10 +45,10 @@ class Calibration(NamedTuple):
 
 
 def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
-    """Return the steps of a run of one engine that began as soon as what was before them was over."""
+    """Return the steps of a run of one engine that directly follow the previous record."""
     found = list[Timed]()
     unfinished = 0
-    before: float | None = None  # when the record before ended, if there was work then
+    before: float | None = None  # end of the previous record, if there was work then
     after_idle = False
     for record in records:
         if record.kind == "step" and record.batch and before is not None:
@@ -62,21 +62,21 @@ def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
 
 
 def calibrate(steps: Sequence[Timed], source: str) -> Calibration:
-    """Fit the times of steps.
+    """Fit a cost model to steps.
 
     Raises:
-        CalibrationError: too few.
+        CalibrationError: too few steps.
     """
     if len(steps) < FEWEST_STEPS:
-        raise CalibrationError(f"{len(steps)} steps were timed, and {FEWEST_STEPS} are the fewest that say something")
+        raise CalibrationError(f"{len(steps)} steps were timed; calibration needs at least {FEWEST_STEPS}")
     knots = knots_up_to(max(step.shape.num_tokens for step in steps))
     rows = np.array([[*_hats(step.shape.num_tokens, knots), *step.shape[1:]] for step in steps], dtype=float)
     seconds = np.array([step.seconds for step in steps])
-    # a time never falls with more tokens: each column is what a knot adds to the one before
+    # times may not fall with more tokens: each column is the increase from a knot to the next
     rows[:, : len(knots)] = np.cumsum(rows[:, : len(knots)][:, ::-1], axis=1)[:, ::-1]
     scale = rows.max(axis=0)
     scale[scale == 0] = 1.0
-    from scipy.optimize import nnls  # takes half a second, and a server that starts does not need it
+    from scipy.optimize import nnls  # lazy: importing takes half a second and a server's start does not need it
 
     found, _ = nnls(rows / scale / seconds[:, None], np.ones(len(steps)))
     found = found / scale
@@ -98,7 +98,7 @@ def _shape(batch: Sequence[BatchEntry], after_idle: bool) -> StepShape:
 
 
 def _hats(num_tokens: int, knots: Sequence[int]) -> list[float]:
-    """Return the weight of each knot in a straight line between the two beside `num_tokens`."""
+    """Return the weight of each knot in the linear interpolation at `num_tokens`."""
     weights = [0.0] * len(knots)
     for index in range(len(knots) - 1):
         low, high = knots[index], knots[index + 1]

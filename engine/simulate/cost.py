@@ -17,13 +17,13 @@ class StepShape(NamedTuple):
 
     num_tokens: int  # computed
     num_seqs: int
-    num_keys: int  # distinct keys that its sequences see, over all
-    num_pairs: int  # of a query and a key that it sees, over sequences that compute several tokens
-    after_idle: bool = False  # nothing was done before it: processor and caches have turned to other things
+    num_keys: int  # distinct visible keys, over all sequences
+    num_pairs: int  # of query and visible key, over sequences that compute several tokens
+    after_idle: bool = False  # the machine was idle before it, so processor caches are cold
 
 
 def shape_of(scheduled: Sequence[ScheduledSequence], after_idle: bool = False) -> StepShape:
-    """Return the shape of a step whose layers see all keys."""
+    """Return the shape of a step with full attention."""
     num_tokens = num_keys = num_pairs = 0
     for _, start, count in scheduled:
         num_tokens += count
@@ -34,7 +34,7 @@ def shape_of(scheduled: Sequence[ScheduledSequence], after_idle: bool = False) -
 
 
 class StepCost(Protocol):
-    """Seconds of a step, from its schedule to its last token. `source`: where its numbers come from, in a few words."""
+    """Seconds of a step, from its schedule to its last token. `source`: origin of its numbers, in a few words."""
 
     @property
     def source(self) -> str: ...
@@ -42,7 +42,7 @@ class StepCost(Protocol):
 
 
 class Fixed(NamedTuple):
-    """The same for every step, whatever is in it: what the formulas of queues assume."""
+    """Constant step time, as the queueing formulas assume."""
 
     step_seconds: float
     source: str = "a given time for each step"
@@ -52,14 +52,14 @@ class Fixed(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Seconds that grow with each of a step's four numbers: DistServe's simulator has the same terms for prefill, with
-    the square of the tokens, and for decode (github.com/LLMServe/DistServe, simdistserve).
+    """Step time that is linear in each feature; DistServe's simulator has the same terms for decode, and for prefill
+    with the square of the tokens (github.com/LLMServe/DistServe, simdistserve).
 
-        token_knots, token_seconds    time by the number of tokens: straight between the knots, by the last slope after
-        seq_seconds                   more for each sequence
-        key_seconds                   for each key that is read
-        pair_seconds                  for each query and key of a prefill
-        idle_seconds                  more for a step before which nothing was done
+        token_knots, token_seconds    time by the number of tokens: linear between knots, last slope beyond
+        seq_seconds                   per sequence
+        key_seconds                   per key read
+        pair_seconds                  per query and key of a prefill
+        idle_seconds                  added to a step after an idle time
     """
 
     token_knots: list[int]
@@ -80,7 +80,7 @@ class Linear(NamedTuple):
         )
 
     def of_tokens(self, num_tokens: int) -> float:
-        """Return the part that depends on their number alone."""
+        """Return the part of the time that depends on the number of tokens alone."""
         knots, values = self.token_knots, self.token_seconds
         if len(knots) == 1:
             return values[0]
@@ -90,12 +90,12 @@ class Linear(NamedTuple):
 
 
 def knots_up_to(most: int) -> list[int]:
-    """1, 2, 4, ... to the first power of two that is not under `most`."""
+    """Return 1, 2, 4, ... up to the first power of two >= `most`."""
     return [1 << power for power in range(max(1, math.ceil(math.log2(max(2, most)))) + 1)]
 
 
 class Jittered:
-    """Cost with jitter: each step takes the seconds of `cost` times a random one of `ratios`."""
+    """Cost with jitter: each step takes the seconds of `cost` times a random element of `ratios`."""
 
     def __init__(self, cost: StepCost, ratios: Sequence[float], seed: int = 0) -> None:
         self._cost, self._ratios = cost, list(ratios)

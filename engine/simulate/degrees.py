@@ -1,14 +1,13 @@
-"""Decode over the number of GPUs: split (intra-op) or in stages (inter-op), as DistServe, section 3.2, tells it.
+"""Decode rates over the number of GPUs: tensor (intra-op) or pipeline (inter-op) parallelism, DistServe, section 3.2.
 
-A decode step of a batch reads the weights once and is bound by memory. Split over n GPUs each reads its part, so the
-step is shorter, by less and less; in n stages a token takes as long as before, and n batches are under way, one in
-each.
+A decode step of a batch reads the weights once and is memory-bound. Split over n GPUs each reads its part, so the step
+gets shorter, with diminishing returns; in n stages a token takes as long as before, and n batches are in flight.
 
     intra    latency T / K(n)    throughput b · K(n) / T
     inter    latency T           throughput n · b / T
 
-K(n) is measured where it can be. Otherwise it is assumed to follow Amdahl's law (AFIPS 1967) from the speed-up of two:
-K(n) = 1 / (s + (1 − s)/n), where s = 2/K(2) − 1 is the part of the step that splitting does not shorten.
+K(n) is measured where possible. Otherwise it follows Amdahl's law (AFIPS 1967) from the speed-up of two GPUs:
+K(n) = 1 / (s + (1 − s)/n), where s = 2/K(2) − 1 is the serial share of the step.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from engine.accounting.impossible import impossible
 
 
 class Degree(Struct, frozen=True, kw_only=True):
-    """Decode on `gpus` GPUs. Latency: seconds from a token to the next. Throughput: tokens a second of all GPUs."""
+    """Decode on `gpus` GPUs. Latency: seconds between tokens. Throughput: tokens per second of all GPUs."""
 
     gpus: int
     speedup: Derived
@@ -66,10 +65,10 @@ def _degree(step_seconds: float, batch: int, gpus: int, speedup_of_two: float) -
 
 
 def request_rate(tokens_per_second: float, output_tokens: float) -> float:
-    """Requests a second of `output_tokens` tokens each, after the first one, which prefill gives.
+    """Return requests per second with `output_tokens` tokens each, the first of which is prefill's.
 
     Raises:
-        ValueError: a request of one token decodes nothing.
+        ValueError: fewer than 2 output tokens.
     """
     if not output_tokens > 1:
         raise ValueError("the first token is prefill's: a request that decodes has at least 2 tokens")
@@ -77,9 +76,9 @@ def request_rate(tokens_per_second: float, output_tokens: float) -> float:
 
 
 def goodput_per_gpu(prefill_rate: float, prefill_gpus: int, decode_rate: float, decode_gpus: int) -> float:
-    """Requests a second for each GPU where so many prefill and so many decode: the slower side limits.
+    """Return requests per second per GPU with separate prefill and decode GPUs: the slower side limits.
 
-    Rates are of all GPUs of a side, each the highest at which its share of requests meets its objective (DistServe,
-    figure 1: two for prefill with 5.6 each and one for decode with 10 give 10 / 3).
+    A rate is that of all GPUs of a side, the highest at which the share of requests meets its objective (DistServe,
+    figure 1: two GPUs for prefill with 5.6 each and one for decode with 10 give 10 / 3).
     """
     return min(prefill_rate, decode_rate) / (prefill_gpus + decode_gpus)

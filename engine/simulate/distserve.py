@@ -1,8 +1,8 @@
-"""Figures 1, 3, 4 and 5 of DistServe (arXiv 2401.09670 v3) from public inputs, beside what the paper prints.
+"""Figures 1, 3, 4 and 5 of DistServe (arXiv 2401.09670 v3) computed from public inputs, with the paper's numbers.
 
-The paper ran OPT on its own engine and A100s. Here a step takes what measured layers of nearly the same matrices take
-(`layer_times.toml`), its attention what the roofline says, and the host takes no time at all. So steps are shorter than
-the paper's and rates higher: what can be compared is the shape of a curve, an order, a ratio.
+The paper ran OPT on its own engine and A100s. Here a step is the sum of measured layer times of nearly the same
+matrices (`layer_times.toml`) and attention by the roofline, without host time. So steps are shorter than the paper's
+and rates higher; comparable are the shape of a curve, an order, a ratio.
 
     1    one GPU, 512 tokens in and 64 out, Poisson: prefill alone, decode alone, and both on the same GPU
     3    tokens a second of one step over its batch, of prefill and of decode
@@ -35,18 +35,18 @@ SOURCE = "DistServe, arXiv 2401.09670 v3"
 SMALL, LARGE, GPU = "opt-13b", "opt-66b", "a100-80gb"
 DEMAND = Demand(rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04)  # figure 1; of 90 %
 REQUESTS, SEED = 200, 0
-RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # of the GPU that does both, requests a second
-STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # of one step there: whole prompts beside what decodes
-LENGTHS, PROMPTS = [128, 256, 512, 1024], [1, 2, 4, 8, 16]  # figure 3, prefill: tokens, prompts of a step
+RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # requests per second, of the GPU that does both
+STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # of one step there: complete prompts and decodes
+LENGTHS, PROMPTS = [128, 256, 512, 1024], [1, 2, 4, 8, 16]  # figure 3, prefill: tokens, prompts per step
 CONTEXT, SEQUENCES = 512, [1, 2, 4, 8, 16, 32, 64, 96]  # decode
 SPEEDUPS = [1.3, 1.5, 1.7]  # figure 4
-FULL = 0.9  # of the highest throughput, at which a step counts as filling the GPU
+FULL = 0.9  # share of the highest throughput at which a step saturates the GPU
 BATCH, PROMPT = 128, 256  # figure 5
 PREFILLS, DECODES = 2, 1  # GPUs of the paper's example under figure 1
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A curve. `value`: what sets it apart from others of its kind, tokens or a speed-up; None: nothing does."""
+    """Curve. `value`: parameter that distinguishes it from others of its kind, tokens or a speed-up; None: no other."""
 
     kind: str
     value: float | None = None
@@ -54,7 +54,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Panel(Struct, frozen=True, kw_only=True):
-    """A plot: what is drawn over what, as the page has words for. `bound`: the objective, across it."""
+    """Plot, with the page's names of its axes. `bound`: the objective, drawn as a line."""
 
     id: str
     lines: list[Line]
@@ -62,7 +62,7 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, frozen=True, kw_only=True):
-    """Figure computed here beside the paper's. `printed`: the paper's number; None: the paper only shows a trend."""
+    """Number computed here. `printed`: the paper's number; None: the paper only shows a trend."""
 
     id: str
     printed: float | None
@@ -78,16 +78,16 @@ class PaperFigure(Struct, frozen=True, kw_only=True):
 
 
 class Paper(Struct, frozen=True, kw_only=True):
-    """All of them, and where their inputs are from."""
+    """All figures, and the sources of their inputs."""
 
     figures: list[PaperFigure]
     source: str
-    times: list[str]  # what each model's steps are made of
+    times: list[str]  # source of each model's step times
 
 
 @functools.cache
 def paper() -> Paper:
-    """Return the four figures; some seconds of one core, once."""
+    """Return the four figures; takes some seconds of one core, once."""
     small, large = card_of(SMALL, GPU), card_of(LARGE, GPU)
     return Paper(
         figures=[_figure_1(small), _figure_3(small), _figure_4(large), _figure_5(small)],
@@ -145,7 +145,7 @@ def _figure_1(card: Card) -> PaperFigure:
 
 
 def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
-    """Return the 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
+    """Return simulated 90th percentiles of TTFT and TPOT on one GPU that prefills complete prompts and decodes."""
     config = EngineConfig(
         block_size=BLOCK_SIZE,
         num_blocks=card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // BLOCK_SIZE,
@@ -174,7 +174,7 @@ def _p90(values: Iterable[float]) -> float:
 
 
 def _reaches(points: list[tuple[float, float]], bound: float) -> float:
-    """Return where a rising curve meets its bound, straight between two points; its end where it stays below."""
+    """Return where a rising curve reaches its bound, by linear interpolation; its end if it stays below."""
     for (x0, y0), (x1, y1) in pairwise(points):
         if y1 > bound:
             return x0 + (x1 - x0) * max(0.0, bound - y0) / (y1 - y0)

@@ -25,4 +25,4 @@ class DrawnTokens:
         if first is None:
             digest = blake2b(f"{self._seed}/{request_id}".encode(), digest_size=8).digest()
             first = self._first[request_id] = int.from_bytes(digest, "little")
-        return (first + position * 7919) % self._vocab_size  # a prime, so that a text does not count up
+        return (first + position * 7919) % self._vocab_size  # a prime, so that consecutive ids are not ascending

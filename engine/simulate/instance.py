@@ -1,7 +1,7 @@
-"""An instance without a model: the scheduler and the cache that an engine has, stepped by a clock that is not real.
+"""Simulated instance: an engine's scheduler and cache without a model, on a simulated clock.
 
-What a step would compute is not computed. Its tokens are drawn, its time comes from a `StepCost`; everything else,
-which sequence runs, waits or is preempted, which blocks hit or are evicted, is decided by the code that an engine runs.
+Tokens are pseudorandom, and step times come from a `StepCost`. All decisions (which sequence runs, waits or is
+preempted, which blocks hit or are evicted) are made by the engine's code.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class SimulatedInstance:
     """Scheduler of a simulated instance, with its pool.
 
     Args:
-        facts: of the model that is not there.
+        facts: of the simulated model.
         resolved: settings, for that model.
         cost: seconds of a step.
-        tokens: what it samples.
-        records: gets every record; None: none are made, which is faster.
+        tokens: source of sampled tokens.
+        records: receives every record; None: no records, which is faster.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class SimulatedInstance:
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
         self.num_preemptions = 0
-        self.num_asked_tokens = self.num_hit_tokens = 0  # of the first lookup of each prompt in the prefix cache
-        self._looked_up: set[int] = set()  # of prompts that are counted, here or where they were computed
+        self.num_asked_tokens = self.num_hit_tokens = 0  # of the first prefix-cache lookup of each prompt
+        self._looked_up: set[int] = set()  # sequences whose lookup is counted, here or on their prefill instance
         self._scheduled: list[ScheduledSequence] = []
         self._batch: list[BatchEntry] = []
 
@@ -109,10 +109,10 @@ class SimulatedInstance:
         return self._num_steps
 
     def submit(self, specs: Sequence[RequestSpec], at: float) -> list[Running]:
-        """Queue requests, whose prompts are token ids, as one record.
+        """Queue requests with token ids as prompts, in one record.
 
         Raises:
-            ValueError: one could never run to its end.
+            ValueError: a request does not fit the instance.
         """
         sequences = [self._accepted(spec) for spec in specs]
         for sequence in sequences:
@@ -148,14 +148,14 @@ class SimulatedInstance:
         )
 
     def begin_step(self, after_idle: bool = False) -> float:
-        """Schedule, as the step begins; the seconds that it takes. Call `end_step` then.
+        """Schedule a step and return its duration in seconds. Call `end_step` when it is over.
 
-        `after_idle`: nothing was done until the requests came that it begins with.
+        `after_idle`: the instance was idle before the step.
         """
         self._scheduled = self.scheduler.schedule()
         if self._records is not None:
             self._batch = [_entry(*item) for item in self._scheduled]
-        self.cache.take_moves()  # no tensor is there to be moved
+        self.cache.take_moves()  # dropped: there are no tensors
         return self._cost.seconds(shape_of(self._scheduled, after_idle))
 
     def end_step(self, at: float, took: float = 0.0) -> list[Running]:
@@ -184,12 +184,12 @@ class SimulatedInstance:
         return got
 
     def arrive(self, seq_id: int, came: Came, at: float) -> None:
-        """Complete a transfer: the content that a sequence waits for is in its blocks."""
+        """Complete a transfer to a waiting sequence's blocks."""
         self.scheduler.transfers.arrive(seq_id, came)
         self._append("transfer", at)
 
     def sent(self, seq_id: int, block_ids: list[int], num_bytes: int, at: float) -> None:
-        """The other instance has what it wanted of a held sequence."""
+        """Complete a transfer from a held sequence's blocks."""
         self.scheduler.transfers.sent(seq_id, block_ids, num_bytes)
         self._append("transfer", at)
 

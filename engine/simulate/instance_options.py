@@ -1,15 +1,16 @@
 """Instance configurations of GPUs and the demand they serve (DistServe, arXiv 2401.09670 v3, 4).
 
-An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within a node. Its goodput is the rate at which
-`share` of the requests meet their objective, all of one length; the first token is prefill's, as in the paper:
+An instance is `tensor_parallel` × `stages` GPUs of one kind, each tensor-parallel group within a node. Its goodput is
+the rate at which `share` of the requests, all of one length, meet their objective; the first token is prefill's, as in
+the paper:
 
-    prefill    M/D/1 with the time of one prompt D, of which one can begin every D / stages:  P(wait ≤ TTFT − D)
-    decode     sequences under way are Poisson with mean R · (output − 1) · T (M/G/∞; Tijms, "A First Course in
-               Stochastic Models", 1.1.3):  P(at most as many as memory holds and a step within TPOT serves)
-    mixed      chunks of prompts beside decode, in steps within TPOT: both of the above at once
+    prefill    M/D/1 with the time of one prompt D, one of which can begin every D / stages:  P(wait ≤ TTFT − D)
+    decode     running sequences are Poisson with mean R · (output − 1) · T (M/G/∞; Tijms, "A First Course in
+               Stochastic Models", 1.1.3):  P(at most as many as fit into memory and into a step within TPOT)
+    mixed      prompt chunks and decode in the same steps within TPOT: both of the above at once
 
-Memory is what the section of sizes leaves (`engine.accounting.token_capacity`). Stages hand over for nothing. What a
-mixed instance serves is from below: all of its steps are taken to carry a chunk.
+Memory is `engine.accounting.token_capacity`. Transfers between stages take no time. The goodput of a mixed instance is
+a lower bound: every step is assumed to have a chunk.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CHUNKS = (64, 128, 256, 512, 1024, 2048)
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """Requests a second (Poisson), all of one length, and the seconds in which `share` of them are to be served."""
+    """Requests per second (Poisson) of one length, and the objectives in seconds that `share` of them must meet."""
 
     rate: float
     prompt_tokens: int
@@ -60,9 +61,9 @@ class Option(Struct, frozen=True, kw_only=True):
     tensor_parallel: int
     stages: int
     goodput: float  # of one instance
-    seconds: float  # of a prompt's prefill; of a step, where it decodes
-    batch: int  # sequences that decode at once in each stage; prefill: 1
-    chunk: int  # tokens of prompts in each step, where both are done; else 0
+    seconds: float  # of a prompt for prefill, of a step otherwise
+    batch: int  # decoding sequences per stage; prefill: 1
+    chunk: int  # prompt tokens per step of a mixed instance; else 0
     replicas: int
 
     @property
@@ -81,7 +82,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
     @property
     def instances(self) -> Instances:
-        """All replicas, as they are laid out."""
+        """All replicas, for the layout."""
         return Instances(self.kind, self.gpu, self.tensor_parallel, self.stages, self.replicas)
 
 
@@ -95,16 +96,16 @@ class Able(NamedTuple):
 
 
 class PlacementError(ImpossibleInput):
-    """Nothing serves the demand; the message says why."""
+    """No configuration serves the demand; the message says why."""
 
 
 def refused(key: str, **values: str | float) -> PlacementError:
-    """Return why nothing serves it, in the words of `impossible.json`."""
+    """Return the error with a text of `impossible.json`."""
     return PlacementError(key, sentence(key, **values))
 
 
 def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option]:
-    """Return all instance configurations of this kind that serve any of the demand.
+    """Return all instance configurations of this kind with a goodput above 0.
 
     Raises:
         ValueError: the demand or the nodes are impossible.
@@ -128,7 +129,7 @@ def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option
 
 
 def _shapes(card: Card, nodes: Nodes) -> Iterator[tuple[int, int]]:
-    """(tensor_parallel, stages) that were measured, share nodes evenly, divide the layers and hold a request."""
+    """Yield measured (tensor_parallel, stages) that divide nodes and layers evenly and have memory for a request."""
     for tp in card.degrees:
         if nodes.gpus % tp:
             continue
@@ -138,7 +139,7 @@ def _shapes(card: Card, nodes: Nodes) -> Iterator[tuple[int, int]]:
 
 
 def prompt_seconds(cost: Linear, tokens: int) -> float:
-    """Prefill of one prompt, alone in its step."""
+    """Return the seconds of prefill for one prompt alone in its step."""
     return cost.seconds(StepShape(tokens, 1, tokens, attended_keys(0, tokens, None)))
 
 
@@ -159,7 +160,7 @@ def _decode(card: Card, tp: int, stages: int, demand: Demand) -> Able:
 
 
 def _mixed(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    """Return the best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
+    """Return the best capacity over chunk sizes, assuming that every step has a chunk."""
     cost, most = card.cost(tp), _most(card, tp, stages, demand)
     best = Able()
     for chunk in CHUNKS:
@@ -178,13 +179,13 @@ _ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
 
 
 def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
-    """Sequences of a stage's batch that memory holds at their longest."""
+    """Return the batch of a stage that fits into memory with sequences at full length."""
     longest = demand.prompt_tokens + demand.output_tokens
     return min(MAX_BATCH, card.room_tokens(tp, stages) // longest // stages)
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
-    """Return the seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its
+    """Return the seconds of a step with sequences halfway through their outputs, and a chunk in the middle of its
     prompt.
     """
     context = demand.prompt_tokens + demand.output_tokens // 2
@@ -195,7 +196,7 @@ def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
 
 
 def _largest(seconds: object, most: int, within: float) -> int:
-    """Return the largest batch up to `most` whose step is within; 0: none is."""
+    """Return the largest batch up to `most` whose step takes at most `within` seconds, or 0."""
     assert callable(seconds)
     if most < 1 or seconds(1) > within:
         return 0
@@ -207,21 +208,21 @@ def _largest(seconds: object, most: int, within: float) -> int:
 
 
 def decode_rate(most: int, seconds: float, demand: Demand) -> float:
-    """Requests a second at which at most `most` are under way with the probability `share`, in steps of `seconds`."""
+    """Return the rate at which at most `most` requests are running with probability `share`, in steps of `seconds`."""
     return under_way(most, demand) / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
 
 
 def under_way(most: int, demand: Demand) -> float:
-    """Return the largest mean of a Poisson variable that is at most `most` with the probability `share`."""
-    from scipy.special import pdtri  # every server imports this module, and few ask
+    """Return the largest mean of a Poisson variable that is at most `most` with probability `share`."""
+    from scipy.special import pdtri  # lazy: every server imports this module, and few use it
 
     return float(pdtri(most, demand.share))
 
 
 def _check(nodes: Nodes, demand: Demand) -> None:
     if min(nodes.number, nodes.gpus) < 1 or not nodes.network > 0:
-        raise ValueError("there is at least one node, with at least one GPU, and a network that sends something")
+        raise ValueError("nodes need at least one node, at least one GPU each, and a network bandwidth above 0")
     if min(demand.prompt_tokens, demand.output_tokens - 1) < 1 or not demand.rate > 0:
-        raise ValueError("a demand has a rate above 0, prompts of at least 1 token and answers of at least 2")
+        raise ValueError("a demand needs a rate above 0, prompts of at least 1 token and outputs of at least 2")
     if not (demand.ttft > 0 and demand.tpot > 0 and 0 < demand.share < 1):
-        raise ValueError("objectives are above 0 s, for a share of requests between 0 and 1")
+        raise ValueError("objectives must be above 0 s, for a share of requests between 0 and 1")

@@ -1,11 +1,11 @@
-"""Step times of GPUs that are not here, from what their layers were measured to take (`layer_times.toml`).
+"""Step times of other GPUs, from measured times of their layers (`layer_times.toml`).
 
     seconds of a step  =  L · (m(n) + 2 · a(n))  +  o  +  r · sequences  +  k · keys  +  q · pairs
 
-m: a layer's matrices, norms and activations at n tokens; a: one all-reduce between the GPUs of a layer, of which there
-are two; both measured. The rest is the roofline's: o, the bytes of the output projection over the bandwidth, and r, its
-operations for the one row of a sequence over the peak; k, a key and a value of all layers over the bandwidth; q, the
-operations of a query and a key over the peak. What the host does between two steps is no part of it.
+m: a layer's matrices, norms and activations at n tokens; a: one of two all-reduces between the GPUs of a layer; both
+are measured. The rest is by the roofline: o, bytes of the output projection / bandwidth; r, its operations for one row
+per sequence / peak; k, bytes of a key and a value in all layers / bandwidth; q, operations of a query and a key / peak.
+Host time between steps is not included.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.accounting.token_capacity import room_tokens
 from engine.simulate.cost import Linear
 
-ALL_REDUCES = 2  # of a layer: after attention and after the MLP
+ALL_REDUCES = 2  # per layer: after attention and after the MLP
 
 
 class Card(NamedTuple):
-    """A model on one kind of GPU; `layers`: all that were measured, of any model on any card."""
+    """Model on one kind of GPU; `layers`: all measured layers, of any model and GPU."""
 
     model: ModelPreset
     gpu: GpuPreset
@@ -31,12 +31,12 @@ class Card(NamedTuple):
 
     @property
     def degrees(self) -> list[int]:
-        """Numbers of GPUs that a layer of this model was measured on; none: it never was."""
+        """Numbers of GPUs on which a layer of this model was measured."""
         return sorted(self._measured)
 
     @property
     def measured_on(self) -> list[str]:
-        """Ids of the cards that a layer of this model was measured on, each once."""
+        """Ids of the GPUs on which a layer of this model was measured."""
         return list(dict.fromkeys(one.gpu for one in self.layers if one.model == self.model.id))
 
     @property
@@ -68,10 +68,10 @@ class Card(NamedTuple):
 
 
 def card_of(model: str, gpu: str, known: Presets | None = None) -> Card:
-    """Return the card of these ids.
+    """Return the model and GPU with these ids.
 
     Raises:
-        KeyError: there is no such model, or no such GPU.
+        KeyError: unknown model or GPU.
     """
     known = known or presets()
     return Card(known.models[model], known.gpus[gpu], known.layers)
@@ -82,7 +82,7 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
     exchanges = layer.all_reduce or [0.0] * len(layer.tokens)
     peak, width = gpu.fp16_flops_per_second * tp, gpu.bytes_per_second * tp
     projection = model.vocab_size * model.hidden_size
-    output = projection * model.element_bytes / width  # its matrix is read once a step
+    output = projection * model.element_bytes / width  # the matrix is read once per step
     layers = [
         model.num_layers * (matrices + ALL_REDUCES * exchange) / 1000 + output
         for matrices, exchange in zip(layer.milliseconds, exchanges, strict=True)
@@ -92,7 +92,7 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
     return Linear(
         token_knots=layer.tokens,
         token_seconds=layers,
-        seq_seconds=2 * projection / peak,  # the output projection is of one row for each sequence
+        seq_seconds=2 * projection / peak,  # the output projection has one row per sequence
         key_seconds=kv_bytes / width,
         pair_seconds=2 * model.num_layers * model.num_heads * (model.head_dim + model.v_head_dim) / peak,
         source=f"layers of {whose} on {tp} × {gpu.name} ({layer.source}), attention by the roofline",

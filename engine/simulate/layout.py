@@ -1,7 +1,7 @@
-"""In which nodes the instances of a placement lie, and what of their keys and values leaves a node.
+"""Assignment of a placement's instances to nodes, and the share of keys and values that leaves a node.
 
-GPUs that split a layer are in one node, and a node has GPUs of one kind. Nodes are filled one after another, the wider
-splits first: where the widths divide each other and a node, as those that were measured do, no GPU is left between.
+A tensor-parallel group is within one node, and a node has GPUs of one kind. Nodes are filled one after another, wider
+groups first; no GPU is left over if the widths divide each other and the node, as the measured ones do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Kind = Literal["prefill", "decode", "mixed"]
 
 
 class Instances(NamedTuple):
-    """Replicas that are alike, each of `stages` × `tensor_parallel` GPUs."""
+    """Identical replicas, each of `stages` × `tensor_parallel` GPUs."""
 
     kind: Kind
     gpu: str
@@ -25,8 +25,8 @@ class Instances(NamedTuple):
 
 
 class Layout(Struct, frozen=True):
-    """`nodes`: of each node that is used, what each of its used GPUs does. `places`: of each kind, in which node the
-    stages of each replica lie, replica by replica.
+    """`nodes`: per used node, the kind of each used GPU. `places`: per kind, the nodes of the stages of each replica,
+    replica by replica.
     """
 
     nodes: list[list[Kind]]
@@ -36,8 +36,8 @@ class Layout(Struct, frozen=True):
     def busiest(self) -> float:
         """Share of all keys and values that the busiest node sends or receives; 0: none leave a node.
 
-        Each GPU that decodes takes an equal part of what each GPU that prefills has: a node with the part p of those
-        that prefill and d of those that decode sends p · (1 − d) and takes in d · (1 − p).
+        Each decode GPU receives an equal part from each prefill GPU: a node with the share p of the prefill GPUs and d
+        of the decode GPUs sends p · (1 − d) and receives d · (1 − p).
         """
         counts = [(node.count("prefill"), node.count("decode")) for node in self.nodes]
         first, after = (sum(count[side] for count in counts) for side in (0, 1))
@@ -48,7 +48,7 @@ class Layout(Struct, frozen=True):
 
 
 def nodes_needed(instances: Sequence[Instances], gpus_of_node: int) -> int:
-    """Nodes that are used, each kind of GPU in its own."""
+    """Return the number of used nodes, each with one kind of GPU."""
     by_gpu: dict[str, int] = {}
     for one in instances:
         by_gpu[one.gpu] = by_gpu.get(one.gpu, 0) + one.replicas * one.stages * one.tensor_parallel
@@ -77,7 +77,7 @@ def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
 
 
 def side_by_side(instances: Sequence[Instances], groups: int) -> Layout:
-    """Return the layout in which each group has as many nodes as stages: a node has the same stage of all its
+    """Return the layout in which each group has one node per stage: a node has the same stage of all its
     replicas.
     """
     stages = instances[0].stages

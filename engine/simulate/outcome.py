@@ -9,20 +9,20 @@ from engine.trace.request_account import TokenTimes
 
 
 class Wanted(Protocol):
-    """A request that will come; `engine.bench.workload.Ask` is one."""
+    """Request to simulate, e.g. `engine.bench.workload.Ask`."""
 
     @property
-    def prompt(self) -> list[int]: ...  # after another request: only the new tokens, unless it `is_whole`
+    def prompt(self) -> list[int]: ...  # of a further turn only the new tokens, unless `is_whole`
     @property
     def output_tokens(self) -> int: ...
     @property
     def at(self) -> float: ...  # seconds after the start
     @property
-    def after(self) -> int | None: ...  # index of the turn before, which must be done
+    def after(self) -> int | None: ...  # index of the previous turn, which must be done
     @property
     def think(self) -> float: ...  # seconds between its end and this request
     @property
-    def is_whole(self) -> bool: ...  # the prompt holds what was said before
+    def is_whole(self) -> bool: ...  # the prompt includes the previous turns
 
 
 class SimulatedRequest(NamedTuple):
@@ -37,10 +37,10 @@ class SimulatedRequest(NamedTuple):
 
 
 class LinkSpeed(NamedTuple):
-    """Link speed between nodes; each sends one transfer at a time, and receives one at a time."""
+    """Link speed between nodes; a node sends and receives one transfer at a time."""
 
     bytes_per_second: float
-    latency: float = 0.0  # seconds, of each transfer
+    latency: float = 0.0  # seconds per transfer
     name: str = "simulated"
 
 
@@ -48,20 +48,20 @@ class LinkSpeed(NamedTuple):
 class ServedRequest(TokenTimes):
     """Outcome of a request. Times are seconds after the start; a rejected request has no tokens."""
 
-    prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
+    prefilled: float | None = None  # end of prefill on a prefill instance
     token_ids: list[int] = field(default_factory=list)
-    prompt: list[int] = field(default_factory=list)  # whole, with the turns before
+    prompt: list[int] = field(default_factory=list)  # complete, with previous turns
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A simulated run."""
+    """Result of a simulated run."""
 
     seconds: float
     requests: list[ServedRequest]
     num_steps: int
-    busy_seconds: list[float]  # of each instance
+    busy_seconds: list[float]  # by instance
     moved_bytes: int
     num_preemptions: int
-    num_asked_tokens: int  # of prompts that were looked up in the prefix cache, each once
+    num_asked_tokens: int  # prompt tokens queried in the prefix cache, each prompt once
     num_hit_tokens: int

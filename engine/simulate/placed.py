@@ -1,4 +1,4 @@
-"""A placement, tried: its instances simulated under requests that arrive at random, with the engine's own scheduler."""
+"""Simulation of a placement under Poisson arrivals, with the engine's own scheduler."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ BLOCK_SIZE = 16
 class Tried(Struct, frozen=True, kw_only=True):
     """Result of a simulated placement. Shares are of all requests.
 
-    DistServe has a request's first token from prefill, so its TTFT ends when the prompt is computed. Here, as in vLLM,
-    the first token comes from the instance that decodes, after the keys and values have moved: `streamed`.
+    In DistServe prefill samples the first token, so TTFT ends when the prompt is computed. Here, as in vLLM, the decode
+    instance samples it, after the transfer of keys and values: `streamed_ttft`.
     """
 
     num_requests: int
-    within_ttft: float  # the prompt is computed by then
+    within_ttft: float  # prompt computed within TTFT
     within_tpot: float
     within_both: float
-    streamed_ttft: float  # the first token has come by then
+    streamed_ttft: float  # first token within TTFT
 
 
 def tried(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
 ) -> Tried:
-    """Serve so many requests of the demand on a placement of these cards."""
+    """Simulate `num_requests` requests of the demand on a placement."""
     outcome = simulated(cards, placement, demand, nodes, num_requests, seed)
     streamed = [(one.ttft or 0.0) <= demand.ttft for one in outcome.requests]
     first = [
@@ -60,9 +60,9 @@ def tried(
 def simulated(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
-    """Return the run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they
-    decode, and each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one
-    pipeline.
+    """Return the run. A prefill instance computes one complete prompt per step, a mixed one a chunk and its decodes.
+    Each kind has the blocks that fit into its GPUs. An instance of several stages is simulated as so many instances
+    of one pipeline.
     """
     of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}
@@ -75,7 +75,7 @@ def simulated(
 
     of_all = settings["decode" if "decode" in settings else "mixed"]
     config = replace(of_all, prefill=number("prefill"), decode=number("decode"), mixed=number("mixed"))
-    places = [node for role in options for node in placement.layout.places[role]]  # a batch for each stage
+    places = [node for role in options for node in placement.layout.places[role]]  # a batch per stage
     stages: dict[InstanceRole, int] = {kind: option.stages for kind, option in options.items()}
 
     def cost(role: InstanceRole) -> StepCost:
@@ -87,7 +87,7 @@ def simulated(
         at += draw.expovariate(demand.rate)
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
         wanted.append(SimulatedRequest(prompt, demand.output_tokens, at))
-    # side by side each stage hands what it has to the one beside it, whichever batch it is of: nothing leaves a node
+    # side by side each stage transfers to the decode stage in the same node, so nothing leaves a node
     link = LinkSpeed(nodes.network) if placement.network_share else None
     simulation = Simulation(
         facts_of(model),
@@ -106,7 +106,7 @@ def simulated(
 
 
 def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
-    """Return the settings of an instance. A decode instance recomputes a prompt that it had to preempt."""
+    """Return the settings of an instance. A decode instance recomputes preempted prompts."""
     whole = demand.prompt_tokens
     return EngineConfig(
         block_size=BLOCK_SIZE,
@@ -120,7 +120,7 @@ def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
 
 
 def facts_of(model: ModelPreset) -> ModelFacts:
-    """Return the model facts of a log for a model of which only the figures are known."""
+    """Return the model facts of a log for a preset."""
     return ModelFacts(
         name=model.name,
         architecture="",

@@ -1,7 +1,7 @@
-"""How many GPUs serve a demand, and how: prefill and decode apart, or together (DistServe, arXiv 2401.09670 v3, 4).
+"""Placement for a demand: prefill and decode apart, or together (DistServe, arXiv 2401.09670 v3, 4).
 
-What one instance serves is `instance_options.py`'s. Each side has as many replicas as the demand takes, and of all
-choices the one with the fewest GPUs is taken.
+`instance_options.py` has the goodput of an instance. Each side has as many replicas as the demand needs; the placement
+with the fewest GPUs is chosen.
 """
 
 from __future__ import annotations
@@ -22,27 +22,24 @@ from engine.simulate.layout import Kind, Layout, filled, nodes_needed, side_by_s
 class Placement(Struct, frozen=True, kw_only=True):
     """Instances that serve the demand."""
 
-    options: list[Option]  # prefill and decode, or one that is mixed
+    options: list[Option]  # prefill and decode, or mixed
     gpus: int
-    goodput_per_gpu: float  # the demand over all GPUs
-    network_share: (
-        float  # of the busiest node's sent or received bytes: keys and values that move between nodes; 0: none
-    )
+    goodput_per_gpu: float  # demand / GPUs
+    network_share: float  # share of all keys and values that the busiest node sends or receives; 0: none
     transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
     layout: Layout
-    is_side_by_side: bool = False  # groups of nodes that each have both
+    is_side_by_side: bool = False  # each group of nodes has both
 
 
 def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
-    """Prefill on the first kind of GPU, decode on the second, for nodes that are close (4.1).
+    """Return prefill on the first kind of GPU and decode on the second, for high node-affinity (4.1).
 
-    Each side is as it is best alone. Where that is more than the network carries, as the paper's search does not ask,
-    it is the pair with the fewest GPUs of those whose keys and values it carries, each with the replicas that the
-    demand takes.
+    Each side is optimized alone, as in the paper. If the network cannot carry the keys and values of that pair, the
+    result is the pair with the fewest GPUs for which it can.
 
     Raises:
-        PlacementError: one side misses its objective whatever is tried, there are too few GPUs, or the network is too
-            slow for every pair.
+        PlacementError: a side misses its objective in every configuration, there are too few GPUs, or the network is
+            too slow for every pair.
     """
     sides = [options(kind, card, nodes, demand) for kind, card in zip(_SIDES, cards, strict=True)]
     _laid_out([_fewest(side, kind) for kind, side in zip(_SIDES, sides, strict=True)], nodes)
@@ -60,9 +57,9 @@ def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
 
 
 def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
-    """Stages of prefill and decode side by side in each node, so that nothing moves between nodes (4.2).
+    """Return prefill and decode stages side by side in each node, so that no KV moves between nodes (4.2).
 
-    Both have as many stages. A node holds the same stage of a prefill and of b decode instances.
+    Both have the same number of stages. A node has the same stage of its prefill and decode instances.
 
     Raises:
         PlacementError: as `apart`.
@@ -88,7 +85,7 @@ def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Place
 
 
 def together(card: Card, nodes: Nodes, demand: Demand) -> Placement:
-    """Instances that do both, with chunked prefill.
+    """Return mixed instances, with chunked prefill.
 
     Raises:
         PlacementError: as `apart`.
@@ -101,7 +98,7 @@ _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
 
 
 def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
-    """Yield how many of each a node can hold, at least one of both."""
+    """Yield the pairs of replica counts that fit into a node, at least one of each."""
     for a in range(1, gpus // first + 1):
         for b in range(1, (gpus - a * first) // after + 1):
             yield a, b
@@ -114,7 +111,7 @@ def _fewest(found: list[Option], kind: Kind) -> Option:
 
 
 def _size(pair: Sequence[Option]) -> tuple[float, ...]:
-    """Return the fewest GPUs first; of as many, what each side serves with one of them."""
+    """Return the sort key: fewest GPUs first, then the goodput per GPU of each side."""
     return (sum(one.all_gpus for one in pair), *(-one.goodput_per_gpu for one in pair))
 
 

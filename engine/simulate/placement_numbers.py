@@ -1,7 +1,7 @@
-"""The numbers of a placement with their formulas: how many instances, GPUs, what moves, and what decode is held to.
+"""Numbers of a placement with their formulas: instances, GPUs, transfers, objectives.
 
-What one instance for prefill serves has no formula in closed form (`engine.simulate.waiting` inverts the distribution
-of M/D/1); beside it stands how busy that keeps it, and how long a prompt may wait.
+The goodput of a prefill instance has no closed form (`engine.simulate.waiting` inverts the distribution of M/D/1), so
+its utilization and the maximum wait of a prompt are shown with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.simulate.placement import Placement
 
 
 def placement_numbers(found: Placement, model: ModelPreset, nodes: Nodes, demand: Demand) -> list[Derived]:
-    """In the order in which they are shown. `found`: for this model, these nodes and this demand."""
+    """Return the numbers in display order. `found`: for this model, these nodes and this demand."""
     beside = len(found.options) == 2 and found.is_side_by_side
     each = _replicas_beside(found, demand) if beside else [_replicas(one, demand) for one in found.options]
     numbers = [number for one in found.options for number in _of_one(one, demand)]
@@ -50,7 +50,7 @@ def _replicas(one: Option, demand: Demand) -> Derived:
 
 
 def _replicas_beside(found: Placement, demand: Demand) -> list[Derived]:
-    """Side by side, groups of nodes have both, and there are as many groups as the slower side takes."""
+    """Return the replicas of a side-by-side placement: as many groups of nodes as the slower side needs."""
     first, after = found.options
     groups = len(found.layout.nodes) // first.stages
     factors = (

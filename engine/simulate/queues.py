@@ -1,13 +1,13 @@
-"""Time to first token of prefill as a queue, on one GPU and on several (DistServe, arXiv 2401.09670 v3, section 3.1).
+"""TTFT of prefill as a queue, on one GPU and on several (DistServe, arXiv 2401.09670 v3, section 3.1).
 
-Requests arrive by a Poisson process of rate R and each takes one GPU D seconds to prefill. All three arrangements are
-M/D/1 queues that differ in two numbers: how long a request is under way, and how long after it the next can begin.
+Requests arrive by a Poisson process of rate R, and each takes one GPU D seconds to prefill. All three arrangements are
+M/D/1 queues that differ in two numbers: the latency of a request, and the time until the next one can begin.
 
     one      D and D
-    inter    D and D/n     n stages, one after the other (pipeline); as in the paper, equal stages and free hand-over
-    intra    D/K and D/K   every matrix split over n GPUs (tensor); K is the speed-up that is left of n
+    inter    D and D/n     n pipeline stages; as in the paper, equal stages and free transfers
+    intra    D/K and D/K   tensor parallelism over n GPUs, with speed-up K
 
-The paper has n = 2 and 1 < K < 2. Its expression for stages holds for n equal ones, and K is a given number for any n.
+The paper has n = 2 and 1 < K < 2. Its expression for stages holds for n equal stages, and K is a parameter for any n.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Prefill(Struct, frozen=True, kw_only=True):
     speedup: float = 1.5
 
     def checked(self) -> Prefill:
-        """Itself.
+        """Validate and return the arrangement.
 
         Raises:
-            ValueError: it cannot be; one sentence.
+            ValueError: a value is invalid; one sentence.
         """
         if not (self.service > 0 and math.isfinite(self.service)):
             raise ValueError("a prefill must take longer than 0 s")
@@ -57,25 +57,25 @@ class Prefill(Struct, frozen=True, kw_only=True):
         return self.service / self.speedup if arrangement == "intra" else self.service
 
     def slot(self, arrangement: Arrangement) -> float:
-        """Return the seconds from the beginning of one request's prefill until the next can begin."""
+        """Return the seconds from the beginning of a request's prefill until the next can begin."""
         return {"one": self.service, "inter": self.service / self.gpus, "intra": self.service / self.speedup}[
             arrangement
         ]
 
     def most(self, arrangement: Arrangement) -> float:
-        """R · D must stay below it: how many GPUs' work is done in the time of one."""
+        """Return the upper bound of R · D: the throughput in units of one GPU's."""
         return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
 
     def num_gpus(self, arrangement: Arrangement) -> int:
-        """Return how many it takes."""
+        """Return the number of GPUs."""
         return 1 if arrangement == "one" else self.gpus
 
 
 def mean_ttft(prefill: Prefill, arrangement: Arrangement, rate: float) -> Derived:
-    """Return the seconds to the first token, on average, at `rate` requests a second.
+    """Return the mean TTFT in seconds at `rate` requests per second.
 
     Raises:
-        ValueError: the queue would grow without end, or the prefill cannot be.
+        ValueError: the queue is unstable, or the prefill is invalid.
     """
     prefill.checked()
     _check_load(prefill, arrangement, rate)
@@ -88,7 +88,7 @@ MEANINGS = {"D": "service_time", "R": "arrival_rate", "n": "gpus", "K": "speedup
 
 
 def share_within(prefill: Prefill, arrangement: Arrangement, rate: float, ttft: float) -> float:
-    """Return the share of requests whose first token is there within `ttft` seconds: P(wait ≤ TTFT − time under way).
+    """Return the share of requests with a first token within `ttft` seconds: P(wait ≤ TTFT − latency).
 
     Raises:
         ValueError: as `mean_ttft`.
@@ -99,25 +99,25 @@ def share_within(prefill: Prefill, arrangement: Arrangement, rate: float, ttft: 
 
 
 def highest_rate(prefill: Prefill, arrangement: Arrangement, ttft: float, share: float = 0.9) -> float:
-    """Requests a second up to which `share` of them have their first token within `ttft`; 0: not even one alone.
+    """Return the highest rate at which `share` of the requests have their first token within `ttft`; 0: no rate.
 
     Raises:
-        ValueError: the prefill cannot be, or the share is none.
+        ValueError: the prefill or the share is invalid.
     """
     left = ttft - prefill.checked().under_way(arrangement)
     return waiting.highest_rate(prefill.slot(arrangement), left, share)
 
 
 def crossing(prefill: Prefill) -> float | None:
-    """R · D at which stages become as fast as splitting: below it splitting is, above it stages are.
+    """Return R · D at which both have the same mean TTFT: below it intra is faster, above it inter.
 
-    The difference of the two grows with the load, so there is one. None: with K = n splitting is always faster.
+    The difference grows with the load, so the crossing is unique. None: with K = n intra is always faster.
     """
     n, k = prefill.checked().gpus, prefill.speedup
     if k == n:
         return None
 
-    def ahead(load: float) -> float:  # of splitting, in units of D
+    def ahead(load: float) -> float:  # advantage of intra, in units of D
         return 1 + load / (2 * n * (n - load)) - 1 / k - load / (2 * k * (k - load))
 
     low, high = 0.0, k

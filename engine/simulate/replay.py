@@ -1,9 +1,8 @@
-"""A run's scheduler and cache once more, on what came in, with as many blocks as one likes, and no model.
+"""Replay of a log's requests through scheduler and cache, with any number of blocks and no model.
 
-A request comes after as many steps as in the log and says what it said there. One that goes on from an answer comes as
-many steps after that answer has ended here: sessions are closed loops. Where nothing is left to compute, the
-steps up to the next arrival are left out, as an engine would have waited. What the log does not say is drawn: the
-tokens of a sequence that was aborted there, or went on at the end, and here has come further.
+A request arrives after as many steps as in the log, with the logged tokens. A further turn arrives as many steps after
+the end of the previous turn as in the log (closed loop). Idle steps up to the next arrival are skipped. Tokens that the
+log lacks are pseudorandom: those of sequences that were aborted or unfinished there and get further here.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import ConfigError, EngineConfig
+from engine.scheduling.capacity import slots_required
 from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved, resolve_for
@@ -28,33 +28,31 @@ from engine.trace.records import Header, ModelFacts, RecordKind
 
 
 class Replay:
-    """Replay of a log; for one use. `num_blocks` None: the size of the log's pool.
+    """Replay of a log; single use. `num_blocks` None: as in the log.
 
     Raises:
-        ReplayError: settings that cannot be read here, or a pool that cannot be.
+        ReplayError: unsupported settings, or an impossible pool.
     """
 
     def __init__(self, header: Header, inputs: Inputs, num_blocks: int | None = None) -> None:
         resolved = _resolved(header, num_blocks)
         self.config = resolved.config
-        self.num_refused = 0  # requests that could never run to their end in such a pool
+        self.num_refused = 0  # requests that do not fit into the pool
         self._inputs = inputs
         self._ops: list[Op] = []
         self._cache = _cache(header.model, resolved, self._ops)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, None)
         self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
-        self._live: dict[
-            int, tuple[Sequence, LoggedRequest, Told | None]
-        ] = {}  # by seq_id; Told None: the log has none
+        self._live: dict[int, tuple[Sequence, LoggedRequest, Told | None]] = {}  # by seq_id; Told None: not in the log
         self._next_seq_id = self._num_records = self._num_steps = 0
-        self._skipped = 0  # steps of the log in which nothing is left to do here
-        self._due: list[tuple[int, int]] = []  # heap of arrivals: after how many steps, and their index
-        self._happened: dict[tuple[int, str], int] = {}  # after how many steps a request, by its id(), came or ended
-        self._waiting: dict[tuple[int, str], list[int]] = {}  # arrivals that wait for that
-        self._ended: list[LoggedRequest] = []  # in the step that runs
+        self._skipped = 0  # idle steps of the log
+        self._due: list[tuple[int, int]] = []  # heap of arrivals: step, index
+        self._happened: dict[tuple[int, str], int] = {}  # step in which a request, by id(), arrived or ended
+        self._waiting: dict[tuple[int, str], list[int]] = {}  # arrivals that wait for such an event
+        self._ended: list[LoggedRequest] = []  # in the current step
 
     def records(self) -> Iterator[Decided]:
-        """Yield the decisions, record by record."""
+        """Yield the decisions record by record."""
         for index, arrival in enumerate(self._inputs.arrivals):
             self._await(index, arrival)
         while True:
@@ -69,7 +67,7 @@ class Replay:
                 return
 
     def _await(self, index: int, arrival: Arrival) -> None:
-        """Let an arrival come when what it waits for has happened here, and as many steps after that as in the log."""
+        """Schedule an arrival relative to the event it waits for, with the delay in steps of the log."""
         due = list[int]()
         for asked in arrival.asked:
             before, what = (asked.after, "ended") if arrival.kind == "submit" else (asked, "came")
@@ -98,9 +96,15 @@ class Replay:
             for sequence, one, _ in list(self._live.values()):
                 if one is asked and arrival.kind == "abort":
                     self._finish(sequence, "abort", "")
-                elif one is asked and arrival.max_tokens is not None:
+                elif one is asked and arrival.max_tokens is not None and self._fits(sequence, arrival.max_tokens):
                     sequence.max_tokens = arrival.max_tokens
         return self._record(arrival.kind, [])
+
+    def _fits(self, sequence: Sequence, max_tokens: int) -> bool:
+        """Return whether the pool has room for the sequence under another limit; an engine refuses what has none."""
+        longest = slots_required(sequence.num_prompt_tokens, max_tokens)
+        demand = self._cache.demand_at_most(longest, self.config.tokens_a_step or longest)
+        return demand.needed <= demand.available
 
     def _submit(self, asked: LoggedRequest) -> None:
         seq_id = self._next_seq_id
@@ -130,7 +134,7 @@ class Replay:
     def _step(self) -> Decided:
         scheduler = self._scheduler
         scheduled = scheduler.schedule()
-        self._cache.take_moves()  # no tensor is there to be moved
+        self._cache.take_moves()  # dropped: there are no tensors
         batch = [Share(sequence.seq_id, start, start + count) for sequence, start, count in scheduled]
         scheduler.commit(scheduled)
         chosen = list[Sequence]()

@@ -1,7 +1,7 @@
-"""Inputs of a run: its arrivals and its sequences' tokens, from which scheduler and cache decided everything.
+"""Inputs of a run, which determine all decisions of scheduler and cache: arrivals and tokens.
 
-A log says when a request arrived (after how many steps), its parameters, and its tokens. Nothing else is loaded, so a
-log of gigabytes needs memory for its tokens only.
+From the log only arrivals (in steps), parameters and tokens are loaded, so a log of gigabytes needs memory for its
+tokens only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from engine.trace.observing import UNSAID
 from engine.trace.operations import Adjust, Finish, FinishReason, Fork, Load, Op, Sample, Submit
 from engine.trace.records import Header, RecordKind
 
-TOKENS = "I"  # of an array of token ids
-KEY_TOKENS = 4  # of a prompt, by which ended requests are looked up
-MAX_ENDED = 1024  # of one beginning, of which a request may go on from any
+TOKENS = "I"  # type code of arrays of token ids
+KEY_TOKENS = 4  # leading prompt tokens by which ended requests are indexed
+MAX_ENDED = 1024  # ended requests per index entry
 
 
 class ReplayError(ValueError):
-    """A log that does not say enough to be replayed; one sentence."""
+    """The log cannot be replayed; the message is one sentence."""
 
 
 class Share(Struct, frozen=True, gc=False):
@@ -51,7 +51,7 @@ class Decided(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Told:
-    """A sequence of a request: its tokens, and how it ended by itself (None: it did not, or was aborted)."""
+    """Logged sequence: its tokens and finish reason (None: unfinished or aborted)."""
 
     token_ids: array[int] = field(default_factory=lambda: array(TOKENS))
     reason: FinishReason | None = None
@@ -60,7 +60,7 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class LoggedRequest:
-    """A submitted request. `told`: its sequences, in the order in which they were forked."""
+    """Submitted request. `told`: its sequences in order of forking."""
 
     request_id: str
     prompt: array[int]
@@ -68,20 +68,20 @@ class LoggedRequest:
     priority: int
     cache_salt: str | None
     num_forks: int
-    scores_prompt: bool  # log probabilities of its prompt are wanted, so that it reads no cached block
+    scores_prompt: bool  # prompt log probabilities are requested, so no cached block is used
     told: list[Told]
-    came: int = 0  # after so many steps of the log, as `ended`, when its last sequence finished
+    came: int = 0  # step of the log in which it arrived; `ended`: in which its last sequence finished
     ended: int = 0
-    after: LoggedRequest | None = None  # the previous turn: this prompt begins with its prompt and answer
+    after: LoggedRequest | None = None  # the previous turn: this prompt begins with its prompt and output
 
 
 class Arrival(NamedTuple):
-    """A record that came from outside, after `step` steps."""
+    """Record of an external command, after `step` steps."""
 
     kind: RecordKind
     step: int
     asked: list[LoggedRequest]
-    max_tokens: int | None = None  # of an `adjust`: what it becomes
+    max_tokens: int | None = None  # of an `adjust`: the new value
 
 
 class Inputs(NamedTuple):
@@ -90,11 +90,11 @@ class Inputs(NamedTuple):
     arrivals: list[Arrival]
     num_records: int
     num_steps: int
-    is_complete: bool  # nothing was left to compute at the end
+    is_complete: bool  # no unfinished request at the end
 
 
 def decided(log: TraceReader, count: int) -> Iterator[Decided]:
-    """Yield the first `count` records, without what no decision depends on.
+    """Yield the first `count` records, reduced to what decisions depend on.
 
     Raises:
         TraceFormatError: a damaged record.
@@ -104,7 +104,7 @@ def decided(log: TraceReader, count: int) -> Iterator[Decided]:
 
 
 def check_replayable(header: Header) -> None:
-    """Raises ReplayError: no log with this header says enough."""
+    """Raise ReplayError if logs with this header cannot be replayed."""
     if header.observed is not None:
         raise ReplayError(f"{UNSAID}, so there is nothing to replay")
     if header.engine.get("private"):
@@ -118,10 +118,10 @@ def check_replayable(header: Header) -> None:
 
 
 def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -> Inputs:
-    """Read the first `count` records; `each` gets them one by one.
+    """Read the first `count` records; `each` is called with each of them.
 
     Raises:
-        ReplayError: it does not say enough.
+        ReplayError: the log cannot be replayed.
         TraceFormatError: a damaged record.
     """
     check_replayable(log.header)
@@ -144,11 +144,11 @@ def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -
 class _Reading:
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
-        self.of_seq: dict[int, tuple[LoggedRequest, Told]] = {}  # unfinished ones
+        self.of_seq: dict[int, tuple[LoggedRequest, Told]] = {}  # unfinished sequences
         self._ended: dict[bytes, deque[tuple[LoggedRequest, Told]]] = {}  # by the first tokens of the prompt
 
     def read(self, record: Decided) -> None:
-        asked: dict[int, LoggedRequest] = {}  # by id(): those that the record is about
+        asked: dict[int, LoggedRequest] = {}  # by id(): requests of the record
         max_tokens = None
         for op in record.ops:
             match op:
@@ -193,7 +193,7 @@ class _Reading:
         self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, told))
 
     def _before(self, prompt: array[int]) -> LoggedRequest | None:
-        """Return the request that a prompt goes on from: all that was said but for its last token begins the prompt."""
+        """Return the previous turn of a prompt: the prompt begins with all its tokens but the last."""
         found, longest = None, 0
         for one, told in self._ended.get(_key(prompt), ()):
             begin = len(one.prompt)

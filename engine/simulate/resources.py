@@ -18,13 +18,13 @@ class Network:
     """
 
     def __init__(self, env: simpy.Environment, link: LinkSpeed | None, nodes: Sequence[int]) -> None:
-        """`link`: None = whatever moves is there at once; `nodes`: in which node each instance is."""
+        """`link`: None = transfers are instant. `nodes`: the node of each instance."""
         self._env, self._link, self._nodes = env, link, nodes
         self._sends, self._takes_in = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
         self.moved_bytes = 0
 
     def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, Came]:
-        """Move what is pulled to that instance."""
+        """Transfer the pulled blocks to an instance."""
         env, link = self._env, self._link
         sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
         began = env.now
@@ -47,13 +47,13 @@ def pipelines(
     `stages`: as `Simulation` takes them.
 
     Raises:
-        ValueError: the instances of a role are no whole number of pipelines.
+        ValueError: the number of instances of a role is not a multiple of its stages.
     """
     found = list[list[simpy.Resource]]()
     for role in dict.fromkeys(roles):
         number, depth = roles.count(role), stages.get(role, 1)
         if number % depth:
-            raise ValueError(f"{number} instances of {role} are no whole number of pipelines of {depth}")
+            raise ValueError(f"{number} instances of {role} are not a multiple of the {depth} stages of a pipeline")
         for _ in range(number // depth):
             found += [[simpy.Resource(env) for _ in range(depth if depth > 1 else 0)]] * depth
     return found

@@ -4,10 +4,9 @@
                    ▲                                   │ a prompt is computed
                    └────── offer ◄─────────────────────┘   link ─► the instance that decodes
 
-Scheduling, caching, routing and the log are the engine's own; only the model is missing: a `StepCost` gives the time of
-a step. Instances run in parallel, each on its own machine. Alternatively several instances are the batches in flight of
-one pipeline, each with its own scheduler and a part of the blocks (as vLLM's virtual engines were); a step passes
-through the stages in order, and each stage holds one step at a time.
+Scheduling, caching, routing and the log are the engine's own code; a `StepCost` replaces the model. Instances run in
+parallel, each on its own machine, or are the batches in flight of one pipeline, each with its own scheduler and a part
+of the blocks (like vLLM's former virtual engines); a step passes the stages in order, one step per stage at a time.
 """
 
 from __future__ import annotations
@@ -46,20 +45,20 @@ Events = Generator[simpy.Event, object, None]
 
 
 class Simulation:
-    """Simulated run; for one use.
+    """Simulated run; single use.
 
     Args:
         facts: of the model.
         config: of the engine, or of a cluster.
-        cost: of a step; of an instance of that role where there are several kinds.
-        settings: of an instance of that role, where not all are as `config` has them.
-        link: None = what moves is there at once.
-        nodes: in which node each instance is; what stays in a node is there at once. None = each has its own.
-        stages: of the pipelines of each role; so many instances of it, one after another, share one. None = 1 of each.
-        tokens: what is sampled; None = drawn.
-        log_path: where the log goes; None = a temporary file, if there is a log at all.
-        keep_log: whether there is one. Several instances always write one: routing reads it.
-        watch: called with each record, log or not.
+        cost: of a step, or of a step by role.
+        settings: by role, where they differ from `config`.
+        link: None = transfers are instant.
+        nodes: node of each instance; transfers within a node are instant. None = a node per instance.
+        stages: pipeline stages by role; so many consecutive instances share a pipeline. None = 1 each.
+        tokens: source of sampled tokens; None = pseudorandom.
+        log_path: path of the log; None = a temporary file.
+        keep_log: whether to write a log. Several instances always write one: routing reads it.
+        watch: called with each record, with or without a log.
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -92,7 +91,7 @@ class Simulation:
         is_told = watch is not None or keep_log
         self.instances = [self._instance(i, roles, facts, is_told) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
-        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
+        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make between steps
         self._idle: list[simpy.Event | None] = [None] * len(roles)
         self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
         self._stages = pipelines(self._env, roles, stages or {})
@@ -114,10 +113,10 @@ class Simulation:
             self.log = TraceWriter(header, log_path)
 
     def run(self, wanted: Sequence[Wanted]) -> Outcome:
-        """Serve all requests, from the first arrival to the last token.
+        """Simulate all requests, from the first arrival to the last token.
 
         Raises:
-            ValueError: one could never run to its end.
+            ValueError: a request does not fit any instance.
         """
         env = self._env
         self._served = [ServedRequest() for _ in wanted]
@@ -130,8 +129,8 @@ class Simulation:
             env.process(self._serve(index))
         for done in self._done:
             env.run(until=done)
-        soon = max(env.now + 1e-9, math.nextafter(env.now, math.inf))  # late in a long run a nanosecond is lost
-        env.run(until=soon)  # what is still on its way between two instances
+        soon = max(env.now + 1e-9, math.nextafter(env.now, math.inf))  # in a long run a nanosecond is below precision
+        env.run(until=soon)  # finish pending messages between instances
         last = max((served.tokens[-1] for served in self._served if served.tokens), default=0.0)
         return Outcome(
             seconds=last,
@@ -159,7 +158,7 @@ class Simulation:
             self._ask(index, wanted[index], [], wanted[index].at)
 
     def _turn(self, index: int, one: Wanted) -> Events:
-        """Submit a request when the answer before it has ended."""
+        """Submit a request when the previous turn has ended."""
         assert one.after is not None
         yield self._done[one.after]
         if (due := max(one.at, self._env.now + one.think)) > self._env.now:
@@ -224,7 +223,7 @@ class Simulation:
             for sequence in one.end_step(now, now - began):
                 number = of_request.get(sequence.request_id)
                 if number is None:
-                    continue  # of the part that only computes the prompt
+                    continue  # a token of the prefill part
                 served = self._served[number]
                 served.tokens.append(now)
                 served.token_ids.append(sequence.token_ids[-1])
@@ -251,7 +250,7 @@ class Simulation:
         offers, connector.offers = connector.offers, []
         for offered in offers:
             flight = self._dispatch.waits_for(offered.transfer)
-            assert flight is not None, "nobody is aborted in a simulation"
+            assert flight is not None, "no request is aborted in a simulation"
             self._dispatch.go_on(flight)
             self._served[self._of_request[flight.request_id]].prefilled = self._env.now
             spec = flight.asked._replace(transfer=offered.transfer, kv_role="kv_consumer")
@@ -268,7 +267,7 @@ class Simulation:
         self._wake(receiver)
 
     def _let_go(self, pull: Pull) -> None:
-        """The sender of what is received, or is not wanted, may free it."""
+        """Allow the sender to free blocks that were received or are not needed."""
         held, sender = pull.offered, pull.offered.instance
 
         def sent() -> None:

@@ -1,13 +1,12 @@
 """Speed-up K of a prefill that n GPUs split (tensor parallelism), from the model, the card, the link and the length.
 
-Each GPU computes its part of every matrix, and the parts are summed by two all-reduces in each layer, after attention
-and after the feed-forward network (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, 3). A ring all-reduce sends
-2 (n − 1) / n times the bytes of what is summed, the hidden states of the prompt. The sums are not overlapped with
-computation, and a link's latency is not counted:
+Each GPU computes its part of every matrix, with two all-reduces per layer, after attention and after the feed-forward
+network (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, 3). A ring all-reduce sends 2 (n − 1) / n times the bytes of
+the prompt's hidden states. All-reduces do not overlap with computation, and link latency is not counted:
 
     K = D / (D / n + A)      A = 2 · L · 2 · (n − 1) / n · t · h · a / v
 
-D is the least time under the two roofs of the card: a measured one is longer, and K with it.
+D is the roofline's lower bound; a measured D is longer, and K larger.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transfers of keys and values between simulated instances: block ids without content.
 
-`engine.connector.transfer` does the same with content. Here every transfer succeeds and no lease expires, because a
-simulation answers only how long things take.
+`engine.connector.transfer` does the same with content. Here every transfer succeeds and no lease expires, because only
+durations are simulated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.cache.kv_cache_manager import KVCacheManager
 from engine.scheduling.sequence import Sequence as Running
 from engine.trace.operations import FinishReason, LookupExternal
 
-LEASE = 3600.0  # seconds, as the log has it
+LEASE = 3600.0  # seconds
 
 
 class Offered(NamedTuple):
@@ -37,25 +37,25 @@ class Pull(NamedTuple):
 
 
 class SimulatedConnector:
-    """Connector of an instance. `pull` begins a transfer; the simulation's clock ends it."""
+    """Connector of an instance. `pull` begins a transfer; the simulation ends it."""
 
     def __init__(self, instance: int, pull: Callable[[Pull], None], let_go: Callable[[Pull], None]) -> None:
-        """`let_go`: nothing of what is offered is wanted."""
+        """`let_go`: called when no offered block is needed."""
         self._instance, self._pull, self._let_go = instance, pull, let_go
         self._expected: dict[str, Offered] = {}
         self._matched: dict[int, Loading | None] = {}
         self.offers: list[Offered] = []  # since they were last collected
 
     def register(self, cache: KVCacheManager, bytes_per_token: Sequence[int]) -> None:
-        """The pool, and the bytes of a token in each of its groups."""
+        """Set the pool, and the bytes of a token in each of its groups."""
         self._cache = cache
         self._bytes_per_block = [per_token * cache.block_size for per_token in bytes_per_token]
 
     def expect(self, offered: Offered) -> None:
-        """A request for that transfer is about to be submitted."""
+        """Announce the transfer of a request that is about to be submitted."""
         self._expected[offered.transfer] = offered
 
-    # What the scheduler asks (`engine.scheduling.connector_protocol`)
+    # Protocol for the scheduler (`engine.scheduling.connector_protocol`)
 
     def get_num_new_matched_tokens(self, request: Running, num_computed_tokens: int) -> tuple[int | None, bool]:
         self._matched[request.seq_id] = None

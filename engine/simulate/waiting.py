@@ -1,7 +1,7 @@
-"""How long a request waits in an M/D/1 queue: Poisson arrivals, one service time, first come first served.
+"""Waiting time in an M/D/1 queue: Poisson arrivals, constant service time, first come first served.
 
 The distribution is Franx's ("A simple solution for the M/D/c waiting time distribution", Operations Research Letters
-29, 2001), whose terms are all positive, so nothing cancels as it does in Erlang's and Crommelin's alternating sums.
+29, 2001). All its terms are positive, which avoids the cancellation of Erlang's and Crommelin's alternating sums.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import math
 from functools import lru_cache
 from itertools import accumulate
 
-EXACT = 64  # numbers of customers that are computed one by one; beyond, each is the same part of the one before
+EXACT = 64  # customer counts computed exactly; beyond, probabilities are a geometric tail
 TAPS = 40  # a Poisson variable of mean < 1 exceeds 40 with a probability below 1e-49
-SEARCH = 40  # halvings of what a rate can be: to a trillionth of it
+SEARCH = 40  # bisection steps: relative precision 1e-12
 
 
 def share_within(rate: float, service: float, seconds: float) -> float:
-    """P(W ≤ seconds): the share of requests that wait at most so long, in the long run.
+    """Return P(W ≤ seconds), the long-run share of requests that wait at most `seconds`.
 
     Raises:
-        ValueError: the queue would grow without end.
+        ValueError: the queue is unstable.
     """
     _check(rate, service)
     if seconds < 0:
@@ -38,10 +38,10 @@ def share_within(rate: float, service: float, seconds: float) -> float:
 
 
 def within(rate: float, service: float, share: float) -> float:
-    """Return the seconds that `share` of the requests wait at most: the inverse of `share_within`.
+    """Return the waiting time that `share` of the requests do not exceed: the inverse of `share_within`.
 
     Raises:
-        ValueError: the queue would grow without end, or no share between 0 and 1.
+        ValueError: the queue is unstable, or the share is not between 0 and 1.
     """
     _check_share(share)
     high = service
@@ -54,12 +54,12 @@ def within(rate: float, service: float, share: float) -> float:
     return 0.0 if share_within(rate, service, 0.0) >= share else high
 
 
-@lru_cache(maxsize=1 << 16)  # a search over instances asks for the same ones again at every rate
+@lru_cache(maxsize=1 << 16)  # a search over instances repeats the same calls at every rate
 def highest_rate(service: float, seconds: float, share: float) -> float:
-    """Requests a second up to which `share` of them wait at most so long; 0 where that is not to be had.
+    """Return the highest rate at which `share` of the requests wait at most `seconds`; 0: no rate.
 
     Raises:
-        ValueError: no service time, or no share between 0 and 1.
+        ValueError: the service time is not above 0, or the share is not between 0 and 1.
     """
     _check_share(share)
     _check(0.0, service)
@@ -72,12 +72,12 @@ def highest_rate(service: float, seconds: float, share: float) -> float:
     return low
 
 
-@lru_cache(maxsize=1 << 8)  # of one load many times are asked for
+@lru_cache(maxsize=1 << 8)  # one load is evaluated at many times
 class _customers:
-    """P(at most n customers are there, the one being served counted too), by the load.
+    """P(at most n customers, including the one being served), by the load.
 
-    p(j) · (1 − a(0)) = a(j − 1) · p(0) + Σ a(j − k) · p(k), k = 1 … j − 1, where a(n) is the probability that more than
-    n arrive while one is served (Tijms, "A First Course in Stochastic Models", 9.2). Every term is positive.
+    p(j) · (1 − a(0)) = a(j − 1) · p(0) + Σ a(j − k) · p(k), k = 1 … j − 1, where a(n) is the probability of more than n
+    arrivals during one service (Tijms, "A First Course in Stochastic Models", 9.2). Every term is positive.
     """
 
     def __init__(self, load: float) -> None:
@@ -98,7 +98,7 @@ class _customers:
 
 
 def _poisson_tails(mean: float) -> list[float]:
-    """P(N > n) for n = 0 … TAPS − 1, N Poisson; each sum begins with its smallest term."""
+    """Return P(N > n) for n = 0 … TAPS − 1, N Poisson, summed from the smallest term for precision."""
     terms = [math.exp(-mean)]
     for n in range(1, TAPS + 20):
         terms.append(terms[-1] * mean / n)

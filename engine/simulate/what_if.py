@@ -1,9 +1,9 @@
-"""Effect of another pool size: a log's own figures beside those of replays of it.
+"""Effect of another pool size: a log's figures, and those of two replays.
 
     python -m engine.simulate.what_if LOG --times 2      reports progress, then the result, one line of JSON each
 
-The replay with the log's own pool shows how far the answer can be trusted: where it decides as the log did, every
-difference of the other replay is due to the pool.
+The replay with the log's own pool is the control: if it decides like the log, all differences of the other replay are
+due to the pool.
 """
 
 from __future__ import annotations
@@ -42,57 +42,57 @@ from engine.trace.operations import (
     Submit,
 )
 
-NICE = 10  # of the program: interactive work has priority
-TOLD = 1.0  # seconds between two lines
-ASKED = ("hit", "miss", "too_short")  # verdicts of a lookup that was made
-NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # what a model says, what comes in, what lies outside
+NICE = 10  # niceness: interactive work has priority
+TOLD = 1.0  # seconds between progress lines
+ASKED = ("hit", "miss", "too_short")  # verdicts of an actual lookup
+NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # model outputs, external commands, external tiers
 
 
 class Figures(Struct, kw_only=True):
-    """Figures of a run's scheduler and cache. Steps are the clock of all three runs."""
+    """Figures of scheduler and cache. The clock of all three runs counts steps."""
 
     num_blocks: int
     steps: int = 0
     computed_tokens: int = 0
-    recomputed_tokens: int = 0  # of these, of positions that the same sequence had computed before
+    recomputed_tokens: int = 0  # of these, positions that the same sequence had computed before
     asked_tokens: int = 0  # tokens queried in the prefix cache at first admissions
     hit_tokens: int = 0
     preemptions: int = 0
     evictions: int = 0
-    evicted_again: int = 0  # blocks that were computed after their content had been evicted
-    steps_without_room: int = 0  # steps in which the first waiting sequence was not admitted for lack of blocks
-    first_tokens: int = 0  # requests that got one
-    ttft_steps_p50: float | None = None  # steps from the submission to the first token; None: no sequence has one
+    evicted_again: int = 0  # blocks recomputed after their content had been evicted
+    steps_without_room: int = 0  # steps in which the head of the waiting queue was not admitted for lack of blocks
+    first_tokens: int = 0  # requests with a token
+    ttft_steps_p50: float | None = None  # steps from submission to first token; None: no token
     ttft_steps_p99: float | None = None
     finished: int = 0  # sequences
-    refused: int = 0  # requests that could never run in such a pool
+    refused: int = 0  # requests that do not fit into the pool
 
 
 class WhatIf(Struct, kw_only=True):
-    """The answer."""
+    """Result of a what-if analysis."""
 
     num_records: int
     times: float
     log: Figures
-    same: Figures  # replayed with the log's own pool
-    other: Figures  # with the other one
-    # the first record in which the replay with the log's own pool decides otherwise; None: it decides the same
+    same: Figures  # replay with the log's pool size
+    other: Figures  # replay with the other pool size
+    # first record in which the replay with the log's pool size decides differently; None: no difference
     differs_in: int | None
 
 
 class Counting:
-    """The figures of records, read one by one."""
+    """Figures, counted record by record."""
 
     def __init__(self, num_blocks: int) -> None:
         self._found = Figures(num_blocks=num_blocks)
-        self._came: dict[int, int] = {}  # by seq_id, of those without a token: steps before
-        self._far: dict[int, int] = {}  # by seq_id: positions that it has computed once
+        self._came: dict[int, int] = {}  # by seq_id without a token: step of its submission
+        self._far: dict[int, int] = {}  # by seq_id: positions computed at least once
         self._preempted: set[int] = set()
         self._evicted: set[bytes] = set()
         self._ttft: list[int] = []
 
     def read(self, record: Decided) -> None:
-        """The next record."""
+        """Read the next record."""
         found = self._found
         found.steps = record.step
         far = self._far
@@ -158,7 +158,7 @@ def what_if(
     `on_progress` receives the finished share, 0..1.
 
     Raises:
-        ReplayError: the log lacks information, or the pool is impossible.
+        ReplayError: the log cannot be replayed, or the pool is impossible.
         TraceFormatError: a damaged record.
     """
     count = len(log) if num_records is None else min(num_records, len(log))
@@ -171,7 +171,7 @@ def what_if(
         on_progress(record.index / (3 * count))
 
     inputs = read_inputs(log, count, each)
-    Replay(log.header, inputs, asked)  # such a pool can be, before anything takes long
+    Replay(log.header, inputs, asked)  # validates the pool before the long part
     differs_in, same = _same(log, inputs, size, lambda share: on_progress((1 + share) / 3))
     other = _replayed(log, inputs, asked, lambda share: on_progress((2 + share) / 3))
     return WhatIf(num_records=count, times=times, log=own.figures(), same=same, other=other, differs_in=differs_in)
@@ -180,7 +180,7 @@ def what_if(
 def _same(
     log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
-    """Return the replay with the log's own pool, and where it first decides otherwise."""
+    """Replay with the log's pool size; return the first record that differs, and the figures."""
     replay, counting = Replay(log.header, inputs), Counting(num_blocks)
     logged: Iterator[Decided] | None = decided(log, inputs.num_records)
     differs_in, index = None, 0
@@ -229,11 +229,11 @@ def _is_same(a: Op, b: Op) -> bool:
 
 
 def main() -> None:
-    """Answer for one log."""
-    parser = argparse.ArgumentParser(description="What another pool would have saved in a log.")
+    """Analyze one log."""
+    parser = argparse.ArgumentParser(description="Replay a log with another pool size.")
     parser.add_argument("log", type=Path)
-    parser.add_argument("--times", type=float, default=2.0, help="blocks of the other pool over the log's own")
-    parser.add_argument("--records", type=int, help="the first so many; not given: all")
+    parser.add_argument("--times", type=float, default=2.0, help="size of the other pool, in multiples of the log's")
+    parser.add_argument("--records", type=int, help="number of records to replay; default: all")
     given = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(NICE)

@@ -1,7 +1,7 @@
-"""Memory and processors that Linux's control groups leave this process: in a container, a batch job, a user's session.
+"""Memory and processors available to this process under Linux control groups (container, batch job, user session).
 
-Version 2 has `memory.max` and `cpu.max`, version 1 `memory.limit_in_bytes` and `cpu.cfs_quota_us`. A group is bound by
-those around it, so the smallest limit counts. Elsewhere, and without limits, there are none.
+Version 2 has `memory.max` and `cpu.max`, version 1 `memory.limit_in_bytes` and `cpu.cfs_quota_us`. A group is also
+bound by its ancestors, so the smallest limit counts. Other systems have no limits.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 class Memory(NamedTuple):
-    """Bytes."""
+    """Memory in bytes."""
 
     available: int
     total: int
 
 
 def memory() -> Memory:
-    """Return the memory that this process may have, and what of it is available: the machine's, or less by a limit."""
+    """Return the total and the available memory of this process: the machine's, or the limit."""
     machine = psutil.virtual_memory()
     return Memory(*map(min, zip((machine.available, machine.total), *_memory_limits(), strict=True)))
 
 
 def cores() -> int:
-    """Return the number of processors that this process may keep busy."""
+    """Return the number of processors available to this process."""
     return min([len(processors()), *(max(1, math.ceil(share)) for share in _cpu_limits())])
 
 
@@ -43,14 +43,14 @@ def _memory_limits() -> Iterator[Memory]:
         if limit is None:
             continue
         used = _number(folder / "memory.current") or _number(folder / "memory.usage_in_bytes") or 0
-        # pages of files that were not used lately are given back as soon as memory is wanted
+        # inactive file pages are reclaimed on demand
         counted = dict(line.split() for line in _text(folder / "memory.stat").splitlines())
         cached = int(counted.get("total_inactive_file", counted.get("inactive_file", 0)))
         yield Memory(max(0, limit - used + cached), limit)
 
 
 def _cpu_limits() -> Iterator[float]:
-    """Processors' worth of time, as 1.5."""
+    """Yield CPU limits in processors, e.g. 1.5."""
     for folder in _folders("cpu"):
         words = _text(folder / "cpu.max").split() or [
             _text(folder / "cpu.cfs_quota_us").strip(),
@@ -61,7 +61,7 @@ def _cpu_limits() -> Iterator[float]:
 
 
 def _folders(controller: str) -> Iterator[Path]:
-    """Yield the folders of the groups that this process is in, the innermost first."""
+    """Yield the folders of this process's groups, innermost first."""
     for line in _text(OWN).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):

@@ -1,4 +1,4 @@
-"""C and C++ compilers of this machine. Imports no torch: a server asks before it has imported it."""
+"""C and C++ compilers of this machine. Imports no torch: a server calls this before importing it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 
 def c_compiler() -> str | None:
-    """Return the path of the C compiler that is used; None: there is none."""
+    """Return the path of the C compiler, or None."""
     return next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
 
 
 def cxx_compiler() -> str | None:
-    """Return the path of the C++ compiler that TorchInductor takes (`torch._inductor.config.cpp.cxx`); None: none."""
+    """Return the path of the C++ compiler of TorchInductor (`torch._inductor.config.cpp.cxx`), or None."""
     return shutil.which(os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++"))

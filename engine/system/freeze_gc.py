@@ -1,7 +1,7 @@
 """Freezing of permanent objects, so that the garbage collector skips them.
 
-Torch and its dependencies are some 400,000 objects for as long as the process lives. A full collection visits each of
-them, which blocks for 0.2 s: several times during imports, and later in the middle of serving.
+Torch and its dependencies are about 400,000 permanent objects. A full collection visits all of them, which blocks for
+0.2 s: several times during imports, and later while serving.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def freeze_gc() -> Iterator[None]:
-    """Nothing is collected while what the block makes is made, and that is never looked at again: for modules and
-    models that are there as long as the process is.
-    """
+    """Disable collection within the context and freeze the objects that it creates: permanent modules and models."""
     was_on = gc.isenabled()
     gc.disable()
     try:

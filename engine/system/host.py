@@ -1,7 +1,7 @@
-"""Calls that operating systems offer differently: processors, memory shared between processes, file descriptors.
+"""System calls that differ between operating systems: processors, shared memory, file descriptors.
 
-Every use of a call that only some systems have stands here, so that the rest runs on Linux and macOS alike
-(`mypy --platform darwin` refuses it elsewhere).
+All uses of calls that only some systems have are here, so that other code runs on Linux and macOS (`mypy --platform
+darwin` checks this).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 
 def processors() -> list[int]:
-    """Return the ids of the processors that this process may run on; all of the machine where the system has no such
-    limit.
+    """Return the ids of the processors that this process may run on; all of the machine if the system has no
+    affinity.
     """
     if sys.platform == "linux":
         return sorted(os.sched_getaffinity(0))
@@ -25,13 +25,13 @@ def processors() -> list[int]:
 
 
 def run_on(ids: list[int]) -> None:
-    """Bind this process to processors; no-op where the system cannot."""
+    """Bind this process to processors; no-op if unsupported."""
     if sys.platform == "linux":
         os.sched_setaffinity(0, ids)
 
 
 def processor_name() -> str:
-    """Return the processor's name as the system gives it, or its architecture."""
+    """Return the processor's name, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -40,7 +40,7 @@ def processor_name() -> str:
 
 
 def instructions() -> str:
-    """Return the processor's instruction sets as Linux names them, separated by spaces; elsewhere its family."""
+    """Return the processor's instruction sets by Linux's names, separated by spaces; on other systems its family."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -51,8 +51,7 @@ def instructions() -> str:
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of a Python process that runs a module of this package: `[python, "-m", module]`.
 
-    It imports this package, wherever that lies, and nothing from its working directory: that may be a folder of foreign
-    files, such as a downloaded model.
+    It imports this package from its location, and nothing from its working directory, which may have untrusted files.
     """
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -65,13 +64,13 @@ def shared_library(name: str) -> str:
 
 
 def anonymous_file(num_bytes: int) -> tuple[int, int]:
-    """Create a file of zeros without a name and return two descriptors of it: to write, and to read alone.
+    """Create an unnamed file of zeros and return two descriptors: read-write, and read-only.
 
-    It lies in memory and keeps its size where the system can do that (Linux: a sealed memfd), else in the folder of
-    temporary files. The caller closes both descriptors.
+    It is in memory with a fixed size if supported (Linux: a sealed memfd), else in the folder of temporary files. The
+    caller closes both descriptors.
 
     Raises:
-        OSError: there is no room for it.
+        OSError: there is not enough space.
     """
     if sys.platform == "linux":
         file = os.memfd_create("kvtheater-pools", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -87,9 +86,9 @@ def anonymous_file(num_bytes: int) -> tuple[int, int]:
 
 
 def keeps_its_size(file: int) -> bool:
-    """Return whether a file of another process cannot be cut short while this one has it mapped.
+    """Return whether a file of another process cannot be truncated while it is mapped.
 
-    Where the system has no seals the other process is trusted: it is one of this program's own.
+    Without seals the other process is trusted: it is one of this program's own.
     """
     if sys.platform == "linux":
         fixed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -98,9 +97,7 @@ def keeps_its_size(file: int) -> bool:
 
 
 def receive_flags() -> int:
-    """Return flags of `recvmsg` for a socket that descriptors come from: does not wait, and processes that are started
-    later do not inherit them, where the system can do that at once.
-    """
+    """Return flags of `recvmsg` for receiving descriptors: non-blocking, and close-on-exec if supported."""
     if sys.platform == "linux":
         return socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     return socket.MSG_DONTWAIT

@@ -1,4 +1,4 @@
-"""Folding a record into a state: its operations in order (`operations.py`), then what its batch says.
+"""Folds a record into a state: its operations in order (`operations.py`), then its batch.
 
 `static/js/core/state.js` mirrors this file; shared golden traces hold both to the same state.
 """
@@ -17,12 +17,12 @@ from engine.trace.state import State, TraceStateError
 from engine.trace.tables import expect
 
 UNBOUNDED = Unbounded()
-# operations about a sequence that exists already
+# operations on an existing sequence
 OF_SEQUENCE = frozenset(kind for kind in get_args(Op) if "seq_id" in kind.__struct_fields__) - {Submit, Fork}
 
 
 def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State:
-    """Fold `record` into `state`, in place, and return it. `budget`: what a log read from a file may still copy.
+    """Fold `record` into `state`, in place, and return it. `budget`: copy budget of a log read from a file.
 
     Raises:
         TraceStateError: an operation contradicts the state (a gap in the log, or a damaged producer).
@@ -43,13 +43,13 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
             if not is_one:
                 expect_own(state, record.instance, op)
             if owed is not None or kind is Copy:
-                expect(op == owed, "a copy follows the allocation that takes its source's place, and nothing else does")
+                expect(op == owed, "a copy must directly follow the allocation that replaces its source")
             if kind in OF_SEQUENCE:
                 seq_id = op.seq_id  # type: ignore[union-attr]
                 if seq_id not in sequences and seq_id is not None:
                     raise KeyError(seq_id)
             owed = OPERATIONS[kind](state, op, step)
-        expect(owed is None, "it takes another block's place, and no copy follows")
+        expect(owed is None, "it replaces another block, and no copy follows")
     except (LookupError, ValueError, ArithmeticError) as error:
         name = op.__struct_config__.tag
         why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -63,7 +63,7 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
 
 
 def _forget(state: State, count: int) -> None:
-    """The oldest finished sequences that hold nothing are no longer there."""
+    """Drop the `count` oldest finished sequences that hold no blocks."""
     holding = set(state.holding)
     gone = [seq_id for seq_id in state.finished if seq_id not in holding][:count]
     forgotten = set(gone)

@@ -1,7 +1,7 @@
-"""Engine time of several instances: seconds in which at least one computed or transferred blocks to another.
+"""Engine time of several instances: seconds in which at least one of them computed or transferred blocks.
 
-Time between steps in which nothing was done (a reader who steps by hand, a paused run) belongs to no figure. On one
-instance steps do not overlap, and engine time is the sum of their seconds. `static/js/core/busy_time.js` mirrors this.
+Idle time between steps (stepping by hand, a paused run) counts in no figure. On one instance steps do not overlap, so
+engine time is the sum of their seconds. `static/js/core/busy_time.js` mirrors this.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from engine.trace.records import StepRecord, Timing
 
 
 def step_seconds(timing: Timing) -> float:
-    """Return the engine's time for a record: what its parts took."""
+    """Return the engine's time for a record: the sum of its phases."""
     return timing.schedule + timing.prepare + timing.forward + timing.sample
 
 
 def moved_between(record: StepRecord) -> tuple[float, float]:
-    """Return when the first of the transfers that ended in a record began, and when the last ended; equal without."""
+    """Return the start of the first and the end of the last transfer that ended in a record; equal if there is none."""
     moved = [(op.began, op.ended) for op in record.ops if isinstance(op, Arrive)]
     at = record.timing.at
     return min((began for began, _ in moved), default=at), max((ended for _, ended in moved), default=at)
 
 
 class Clock(Protocol):
-    """Clock that a log's requests are timed by; `began` and `now` are its readings of the record read last."""
+    """Clock for the requests of a log; `began` and `now` are its readings for the last record read."""
 
     began: float  # when the record's step began
     now: float  # when the record ended
@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class EngineClock:
-    """Engine time. On several instances readings are the wall clock's, and `elapsed` maps them once all is read."""
+    """Engine time. With several instances readings are wall-clock times; `elapsed` maps them once the log is read."""
 
     def __init__(self, is_shared: bool) -> None:
         self.began = self.now = 0.0
@@ -62,7 +62,7 @@ class EngineClock:
 
 
 class BusyTime:
-    """Union of intervals of the clock, in seconds since the trace began; they come in any order."""
+    """Union of clock intervals, in seconds since the trace began; added in any order."""
 
     def __init__(self) -> None:
         self._starts: list[float] = []  # of disjoint intervals, ascending
@@ -75,7 +75,7 @@ class BusyTime:
         self.add(*moved_between(record))
 
     def add(self, start: float, end: float) -> None:
-        """Add an interval; no-op for an empty one. Records come nearly in order: what changes is near the end."""
+        """Add an interval; no-op for an empty one. Records come nearly in order, so changes are near the end."""
         if end <= start:
             return
         starts, ends, sums = self._starts, self._ends, self._sums

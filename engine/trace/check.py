@@ -1,6 +1,6 @@
 """Check a file against docs/reference/trace-format.md: every frame, record and array.
 
-The state is folded with `apply.apply`, the reference, and held against what the file says beside its operations: batch,
+The state is folded with `apply.apply`, the reference, and compared with the redundant parts of the file: batch,
 outputs, memory, keyframes, arrays.
 """
 
@@ -28,7 +28,7 @@ from engine.trace.limits import Budget
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, initial_state
 
-BYTES_PER_THING = 4  # the whole state is looked through again when the records since were so long for each thing in it
+BYTES_PER_THING = 4  # the whole state is checked again after this many bytes of records for each item in it
 
 T = TypeVar("T")
 
@@ -61,10 +61,10 @@ class Counts(Struct, kw_only=True):
 def check(
     path: str | Path, counts: Counts | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Finding]:
-    """Everything that is wrong with the file, in the order of the file; nothing when it is sound.
+    """Yield every finding in file order; nothing for a valid file.
 
-    `counts` is filled on the way. `progress` is called with bytes read and bytes in all. What follows a damaged frame
-    cannot be found; what follows a record that contradicts the state is checked without the state.
+    `counts` is filled on the way. `progress` is called with bytes read and total bytes. Frames after a damaged frame
+    cannot be located; records after one that contradicts the state are checked without the state.
 
     Raises:
         OSError: the file cannot be read.
@@ -79,16 +79,16 @@ class _Check:
         self._counts, self._progress = counts, progress
         self._size = counts.num_bytes = os.fstat(self._fd).st_size
         self._header: Header | None = None
-        self._state: State | None = None  # None: unknown from here on
+        self._state: State | None = None  # None: unknown
         self._pools: Geometry | None = None
         self._book: FiguresBook | None = None
         self._forgetting: ForgettingBook | None = None
         self._budget = Budget()
-        self._unpaid = 0  # bytes of records that must come before the whole state is looked through again
-        self._looked_at = -1  # the record after which it was
-        self._record: StepRecord | None = None  # the last one; None when it is none
+        self._unpaid = 0  # bytes of records to read before the whole state is checked again
+        self._looked_at = -1  # record after which it was last checked
+        self._record: StepRecord | None = None  # the last record; None if it is invalid
         self._record_offset = 0
-        self._captured = False  # whether the last record's arrays came
+        self._captured = False  # whether the last record's capture was read
         self._last_at: dict[int, float] = {}  # by instance: the clock of its last record
         self._transfers = TransferBook()
 
@@ -238,9 +238,9 @@ class _Check:
             yield _at(self._record_offset, message, self._record.index)
 
     def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
-        """Yield the state as a whole, a finding once.
+        """Check the whole state; yield each finding once.
 
-        After every record while it is small; a large one when the records since are long enough to be worth it.
+        A small state is checked after every record, a large one when enough bytes of records were read since.
         """
         if self._state is None or self._record is None or self._record.integrity:
             return

@@ -12,7 +12,7 @@ ROW_SUM_SLACK = {"float16": 2e-2, "float32": 1e-3}  # a row of many rounded weig
 
 
 def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
-    """Yield each contradiction, in words."""
+    """Yield each contradiction as a sentence."""
     if capture.dtype not in ROW_SUM_SLACK:
         yield f"dtype is {capture.dtype!r}; known are {' and '.join(ROW_SUM_SLACK)}"
         return
@@ -78,11 +78,11 @@ def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, ha
         return
     if weights.dtype != dtype:
         yield f"weights are {weights.dtype}, and the capture says {dtype}"
-    if weights.size == 0 or header.engine.get("fault"):  # a mistake put in on purpose may well be one of these
+    if weights.size == 0 or header.engine.get("fault"):  # an injected fault may cause the following
         return
     exact = weights.astype(np.float32)
     if not np.isfinite(exact).all() or (exact < 0).any():
-        yield "weights that are negative or no numbers"
+        yield "weights that are negative or NaN"
         return
     hidden = np.arange(num_keys)[None, :] + rows.key_start > np.arange(num_queries)[:, None] + first  # [R, C]
     if (exact * hidden).any():

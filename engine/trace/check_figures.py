@@ -1,4 +1,4 @@
-"""Memory figures of a state, updated record by record: a recount of a large pool after each record takes hours."""
+"""Memory figures of a state, updated record by record: recounting a large pool after each record takes hours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNTOUCHED = _Counted()
 
 
 class FiguresBook:
-    """`memory_figures` of a state that begins with every block free, as long as it is given every record."""
+    """Incremental `memory_figures` of a state that begins with every block free. Add every record."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -52,7 +52,7 @@ class FiguresBook:
         self._swap_held = [0] * num_groups
 
     def add(self, record: StepRecord) -> None:
-        """The record that was just folded into the state."""
+        """Add the record that was just folded into the state."""
         changed = {op.seq_id for op in record.ops if isinstance(op, CHANGES_TABLES)}
         for op in record.ops:
             for block_id in self._blocks_of(op):
@@ -88,7 +88,7 @@ class FiguresBook:
         )
 
     def _of_instance(self, instance: int) -> set[int]:
-        """Return the instance's sequences after all its blocks are gone, and recount its pool."""
+        """Recount the instance's pool after all its blocks are gone, and return its sequences."""
         state = self._state
         for group in (state.block_groups[index] for index in state.own_groups[instance]):
             for block_id in range(group.first_block, group.first_block + group.num_blocks):
@@ -99,9 +99,9 @@ class FiguresBook:
         return {seq_id for seq_id in self._logical if state.sequences[seq_id].instance == instance}
 
     def _blocks_of(self, op: Op) -> Iterable[int]:
-        """Return the blocks whose owners or content the operation may have changed, by the tables after the record.
+        """Return the blocks whose owners or content the operation may have changed, from the tables after the record.
 
-        A block that has left a table since is named by the operation that took it out.
+        A block that has left a table since is named by the operation that removed it.
         """
         state = self._state
         if isinstance(op, Write):

@@ -1,4 +1,4 @@
-"""Checks of KV cache compression: each decision leaves the budget, and no weight goes to what is forgotten."""
+"""Checks of KV cache compression: decisions respect the budget, and no weight goes to forgotten keys."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from engine.trace.check_ops import Wrong
 from engine.trace.operations import Finish, Forget, Fork, Keep
 from engine.trace.records import AttentionRows, Capture, Header, StepRecord
 
-SLACK = 2.0**-13  # of a score: closer ones count as equal, and then the earlier token stays
+SLACK = 2.0**-13  # relative; scores closer than this count as equal, and then the earlier token stays
 
 Head = tuple[int, int]  # layer, KV head
 
 
 class _Gone:
-    """Forgotten keys of a sequence, position -> `at`: those since its last fork, and before it, which forks share."""
+    """Forgotten keys of a sequence, position -> `at`: those since its last fork, and earlier ones, shared by forks."""
 
     __slots__ = ("_base", "_own")
 
@@ -46,12 +46,12 @@ class _Gone:
         return False
 
     def shared(self) -> _Gone:
-        """Return what a fork continues from; it does not change."""
+        """Return the part that a fork shares; it does not change."""
         return self if self._own or self._base is None else self._base
 
 
 class ForgettingBook:
-    """Forgotten tokens of each sequence. Give it each record, in order."""
+    """Forgotten tokens of each sequence. Pass each record in order."""
 
     def __init__(self, header: Header) -> None:
         self._engine, self._model = header.engine, header.model
@@ -60,8 +60,8 @@ class ForgettingBook:
         self._ended: list[int] = []
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
-        """Yield each contradiction of a record's operations, and its place among them."""
-        for seq_id in self._ended:  # in the record before, whose capture came after it
+        """Yield each contradiction in a record's operations, with the index of the operation."""
+        for seq_id in self._ended:  # in the previous record, whose capture has been read by now
             self._gone.pop(seq_id, None)
             self._pinned.pop(seq_id, None)
         self._ended.clear()
@@ -108,9 +108,9 @@ class ForgettingBook:
                 yield f"KV head {head} forgets a token with score {best} and keeps one with {lowest}"
 
     def wrong_in_capture(self, capture: Capture) -> Iterator[str]:
-        """Yield each weight that goes to a forgotten key. The capture's record has been given.
+        """Yield each weight that goes to a forgotten key. Pass the capture's record first.
 
-        Layers that the model does not have are `wrong_in_capture`'s of `check_arrays`.
+        Layers that the model does not have are reported by `check_arrays.wrong_in_capture`.
         """
         for layer in capture.layers:
             for rows in layer.rows if 0 <= layer.layer < self._model.num_layers else ():

@@ -1,4 +1,4 @@
-"""Checks of external KV content in a record: what lookups find, admissions use and operations load."""
+"""Checks of external KV content in a record: lookups, admissions and loads agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.trace.state import State
 
 
 def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterator[Wrong]:
-    """Yield each contradiction between the operations about it. `state`: after the record."""
+    """Yield each contradiction between these operations. `state`: after the record."""
     found = {op.seq_id: op for op in record.ops if isinstance(op, LookupExternal)}
     admitted = {op.seq_id: op for op in record.ops if isinstance(op, Admit)}
     hashes = {op.block_id: op.block_hash for op in record.ops if isinstance(op, Cache)}
@@ -62,7 +62,7 @@ def _lookup(op: LookupExternal, admit: Admit | None, size: int) -> Iterator[str]
 def _admission(
     op: Admit, lookup: LookupExternal | None, loaded: dict[int, set[int]], state: State, header: Header
 ) -> Iterator[str]:
-    """Check that every block of its external tokens that a later query sees is loaded, in each group."""
+    """Check that every block of external tokens that a later query sees is loaded, in each group."""
     size = state.block_size
     if op.num_external_tokens == 0:
         return
@@ -71,7 +71,7 @@ def _admission(
         yield f"{both} are not whole blocks of {size}"
         return
     if lookup is None:
-        yield f"{op.num_external_tokens} tokens are external, and no lookup_external says that they were found"
+        yield f"{op.num_external_tokens} tokens are external, and no lookup_external found them"
     promised = set(range(op.num_cached_tokens // size, (op.num_cached_tokens + op.num_external_tokens) // size))
     for index, group in enumerate(state.block_groups):
         there = loaded[index]

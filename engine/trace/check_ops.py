@@ -25,7 +25,7 @@ Wrong = tuple[int | None, str]  # which operation, what
 
 
 def wrong_in_ops(record: StepRecord, state: State, header: Header) -> Iterator[Wrong]:
-    """Yield each name of something that is not there. `state`: after the record."""
+    """Yield each operand that names something nonexistent. `state`: after the record."""
     for position, op in enumerate(record.ops):
         for message in _wrong(op, record.index, state, header):
             yield position, f"{op.__struct_config__.tag}: {message}"
@@ -64,11 +64,11 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
                 yield f"token_ids are not the {size} tokens of sequence {op.seq_id} from position {op.logical * size}"
         case Stored() | Removed() | KnownSince():
             if header.observed is None:
-                yield "it is about a watched server, and the header has no `observed`"
+                yield "it is an operation of a monitored server, and the header has no `observed`"
             if isinstance(op, Removed) and op.num_left < 0:
                 yield f"{op.num_left} copies cannot be left"
             if isinstance(op, Stored) and op.parent_unsaid and op.parent_hash is not None:
-                yield "it names what comes before, and says that this is unknown"
+                yield "it has a parent_hash, and parent_unsaid says that this is unknown"
             if isinstance(op, KnownSince) and min(op.epoch, op.sequence, op.num_missed) < 0:
                 yield "its numbers count from 0"
         case _:
@@ -86,4 +86,4 @@ def _tokens(token_ids: list[int], header: Header) -> Iterator[str]:
     most = max(header.model.vocab_size, header.tokenizer.vocab_size)
     unknown = [token_id for token_id in token_ids if not 0 <= token_id < most]
     if unknown:
-        yield f"token {unknown[0]} is none of a vocabulary of {most}"
+        yield f"token {unknown[0]} is not in the vocabulary of {most}"

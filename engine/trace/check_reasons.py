@@ -27,15 +27,15 @@ from engine.trace.records import StepRecord
 
 
 def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
-    """Yield each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
+    """Yield each reason that the record contradicts: operation index and sentence. A missing reason is never wrong."""
     yield from _before(record.ops)
     yield from _behind(record.ops)
 
 
 def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """Check reasons that need an earlier operation: the admission before first blocks, the cause of a free."""
-    resumed: dict[int, bool] = {}  # by sequence, of its admission in this record
-    let_go: dict[int, FreeReason] = {}  # by sequence: what has become of the blocks that it held for another instance
+    """Check reasons that need an earlier operation: the admission before the first blocks, the cause of a free."""
+    resumed: dict[int, bool] = {}  # by sequence: `resumed` of its admission in this record
+    let_go: dict[int, FreeReason] = {}  # by sequence: why the blocks that it held for another instance are freed
     for place, op in enumerate(ops):
         if isinstance(op, Admit):
             resumed[op.seq_id] = op.resumed
@@ -50,12 +50,12 @@ def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
 
 
 def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """Check operations that need a later one: what fills an allocated block, what ends the holding of blocks."""
-    filled: set[int] = set()  # blocks that a swap_in fills further on
-    loaded: set[int] = set()  # blocks that a load fills further on
-    drafting: set[int] = set()  # sequences that draft further on
-    awaiting: set[int] = set()  # sequences that wait for another instance further on
-    ends: dict[int, FreeReason] = {}  # by sequence: what its next operation of that kind says
+    """Check operations that need a later one: an allocated block must be filled, a reason to free must follow."""
+    filled: set[int] = set()  # blocks that a later swap_in fills
+    loaded: set[int] = set()  # blocks that a later load fills
+    drafting: set[int] = set()  # sequences with a later draft
+    awaiting: set[int] = set()  # sequences with a later await
+    ends: dict[int, FreeReason] = {}  # by sequence: the reason that its next operation of that kind gives
     following: Op | None = None
     for place, op in reversed(list(enumerate(ops))):
         if ending := _ending(op):

@@ -13,14 +13,15 @@ from engine.trace.operations import Draft, Sample, Verify, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 
-LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
+LOGPROB_SLACK = 1e-3  # for a probability rounded up past 1
 
 
 def wrong_in_record(
     record: StepRecord, before: StepRecord | None, last_at: float, state: State | None, header: Header
 ) -> Iterator[Wrong]:
-    """Yield each contradiction within the record, or to the one before it. `state`: after the record; None =
-    unknown; `last_at`: of the last record of the same instance.
+    """Yield each contradiction within the record, or with the previous one.
+
+    `state`: after the record; None = unknown. `last_at`: clock of the last record of the same instance.
     """
     yield from _order(record, before, last_at)
     yield from _batch(record, state)
@@ -55,7 +56,7 @@ def _order(record: StepRecord, before: StepRecord | None, last_at: float) -> Ite
 
 
 def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
-    """Check that each entry was written by one operation, and has its sequence's tokens."""
+    """Check that each entry is written by exactly one operation, and has its sequence's tokens."""
     writes = {(op.seq_id, op.start): (i, op) for i, op in enumerate(record.ops) if isinstance(op, Write)}
     drafts = {op.seq_id: op.token_ids for op in record.ops if isinstance(op, Draft)}
     for entry in record.batch:
@@ -77,7 +78,7 @@ def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
 
 
 def _drafts(record: StepRecord) -> Iterator[Wrong]:
-    """Check that written drafts are verified, unless the step failed, with one token more than are accepted."""
+    """Check that drafts are verified unless the step failed, and that one more token is sampled than is accepted."""
     drafted = {op.seq_id for op in record.ops if isinstance(op, Draft)}
     sampled = Counter(output.seq_id for output in record.outputs)
     for place, op in enumerate(record.ops):
@@ -93,7 +94,7 @@ def _drafts(record: StepRecord) -> Iterator[Wrong]:
 
 
 def _outputs(record: StepRecord, header: Header) -> Iterator[Wrong]:
-    """Chosen tokens and `sample` operations are the same, one for one."""
+    """Check that outputs and `sample` operations match one to one."""
     sampled = [(op.seq_id, op.token_id) for op in record.ops if isinstance(op, Sample)]
     chosen = [(output.seq_id, output.token_id) for output in record.outputs]
     if sorted(sampled) != sorted(chosen):
@@ -118,12 +119,12 @@ def _prompt_logprobs(record: StepRecord, state: State) -> Iterator[Wrong]:
 def _candidates(top: list[Candidate], header: Header) -> Iterator[str]:
     logprobs = [candidate.logprob for candidate in top]
     if any(not value <= LOGPROB_SLACK for value in logprobs):
-        yield "an alternative has a logprob over 0, or none"
+        yield "an alternative has a logprob over 0, or NaN"
     elif logprobs != sorted(logprobs, reverse=True):
         yield "the alternatives are not the most probable first"
     unknown = [c.token_id for c in top if not 0 <= c.token_id < header.model.vocab_size]
     if unknown:
-        yield f"alternative {unknown[0]} is no token of a vocabulary of {header.model.vocab_size}"
+        yield f"alternative {unknown[0]} is not in the vocabulary of {header.model.vocab_size}"
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""Invariants of a whole state, whatever operations led to it."""
+"""Invariants of a whole state, independent of the operations that led to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.trace.state import State, held_blocks
 
 
 def wrong_in_state(state: State, is_observed: bool = False) -> Iterator[str]:
-    """Yield each contradiction within the state, in words. `is_observed`: of a watched server, which may say less."""
+    """Yield each contradiction as a sentence. `is_observed`: of a monitored server, where values may be unreported."""
     yield from _owners(state)
     yield from _queues(state)
     yield from _contents(state, is_observed)
@@ -23,7 +23,7 @@ def num_things(state: State) -> int:
 
 
 def _owners(state: State) -> Iterator[str]:
-    """Check that a ref_count counts the table entries of its block, and that all other blocks are free, each once."""
+    """Check that each ref_count equals the block's table entries, and that every unowned block is free exactly once."""
     entries = Counter(b for s in state.sequences.values() for b in held_blocks(s))
     queued = Counter(b for queue in state.free_queues for b in queue)
     for block in state.blocks:
@@ -53,20 +53,20 @@ def _queues(state: State) -> Iterator[str]:
     for sequence in state.sequences.values():
         if counts[id(places[sequence.status])].pop(sequence.seq_id, 0) != 1:
             name = "waiting" if sequence.status == "preempted" else sequence.status
-            yield f"sequence {sequence.seq_id} is {sequence.status} and does not stand once among the {name} ones"
+            yield f"sequence {sequence.seq_id} is {sequence.status} and is not exactly once in the list {name}"
     for count in counts.values():
         for seq_id in count:
-            yield f"sequence {seq_id} stands in a queue where its status does not put it"
+            yield f"sequence {seq_id} is in a queue that does not match its status"
     for seq_id, times in Counter(state.holding).items():
         if times != 1 or state.sequences[seq_id].status != "finished":
             yield f"sequence {seq_id} is held for another instance: it is not finished, or stands there {times} times"
     for sequence in state.sequences.values():
         if sequence.status == "finished" and sequence.seq_id not in state.holding and any(sequence.block_tables):
-            yield f"sequence {sequence.seq_id} is finished and keeps blocks for nobody"
+            yield f"sequence {sequence.seq_id} is finished, holds blocks and is not in the list holding"
 
 
 def _contents(state: State, is_observed: bool) -> Iterator[str]:
-    """Filled slots are within their block, and hold what the sequences say."""
+    """Check that filled slots are within their block and match the sequences' tokens."""
     size = state.block_size
     for block in state.blocks:
         filled = len(block.token_ids)

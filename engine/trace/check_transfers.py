@@ -1,7 +1,7 @@
-"""Checks of both sides of a transfer: only held blocks are received, and none is freed before it is received.
+"""Checks of both sides of a transfer: only held blocks are received, and none is freed before that.
 
-One log has both sides; what a receiver says stands after what its sender holds, and before what it answers. A receiver
-that ended may have received what it did not say. The lease is held against the clock that all instances share.
+One log has both sides: a receiver's record comes after its sender's `hold` and before its sender's `send`. A receiver
+that ended may have received blocks without reporting it. Leases are checked against the clock all instances share.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Held(NamedTuple):
     instance: int
     seq_id: int
     blocks: frozenset[int]
-    earliest: float  # the lease began as the sequence ended, while tokens were taken, and the record's clock is later
-    until: float  # deadline if no one renews the lease meanwhile, by the clock of the log
+    earliest: float  # the lease began when the sequence ended, before the record's clock reading
+    until: float  # deadline unless the lease is renewed, by the clock of the log
     lease: float  # seconds
 
 
@@ -45,20 +45,20 @@ class _Got(NamedTuple):
 
 
 class TransferBook:
-    """Follows every transfer of a log with several instances. Give it each record, in order."""
+    """Follows every transfer of a log with several instances. Pass each record in order."""
 
     def __init__(self) -> None:
-        self._tables: dict[int, list[int]] = {}  # by sequence: the blocks that it has
+        self._tables: dict[int, list[int]] = {}  # by sequence: its blocks
         self._held: dict[str, _Held] = {}
-        self._got: dict[str, _Got] = {}  # what was received of those that are held
+        self._got: dict[str, _Got] = {}  # by transfer that is held: what was received of it
         self._coming: dict[int, list[Receive]] = {}  # by sequence
-        self._awaited: dict[str, int] = {}  # by transfer: the instance that has said so
+        self._awaited: dict[str, int] = {}  # by transfer: the receiving instance
         self._silent: set[str] = set()  # transfers whose receiver ended while it awaited them
-        self._let_go: dict[str, tuple[_Held, float]] = {}  # without a word from the receiver, and when
+        self._let_go: dict[str, tuple[_Held, float]] = {}  # freed without a reply of the receiver, and when
         self._last_at: dict[int, float] = {}  # by instance
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
-        """Yield each contradiction between this record and what the other instances said before."""
+        """Yield each contradiction between this record and earlier ones of other instances."""
         self._last_at[record.instance] = record.timing.at
         for place, op in enumerate(record.ops):
             for message in self._wrong(op, record):
@@ -121,15 +121,15 @@ class TransferBook:
         came = self._coming.pop(op.seq_id, [])
         held = self._held.get(op.transfer)
         if sum(one.num_bytes for one in came) != op.num_bytes:
-            yield f"{op.num_bytes} bytes came, and the blocks received have {sum(one.num_bytes for one in came)}"
+            yield f"{op.num_bytes} bytes arrived, and the blocks received have {sum(one.num_bytes for one in came)}"
         if not op.began <= op.ended <= record.timing.at:
             yield f"it began at {op.began} s and ended at {op.ended} s, and the record is of {record.timing.at} s"
-        if held is None and op.transfer in self._let_go:  # it may have been read before
+        if held is None and op.transfer in self._let_go:  # the blocks may have been read before they were freed
             held, at = self._let_go[op.transfer]
-            if op.began > at:  # when it ended the receiver has noted by its own clock, perhaps later
+            if op.began > at:  # `ended` is the receiver's reading, perhaps later
                 held = None
         if held is None:
-            yield f"transfer {op.transfer} is held by nobody: nothing can have come"
+            yield f"transfer {op.transfer} is held by no instance: nothing can have arrived"
             return
         if held.instance == record.instance:
             yield f"transfer {op.transfer} is held by the instance that receives it"
@@ -144,6 +144,6 @@ class TransferBook:
             yield f"transfer {op.transfer} is not held here"
             return
         if op.num_bytes and got is None and op.transfer not in self._silent:
-            yield f"{op.num_bytes} bytes are said to have been received, and nobody received them"
+            yield f"send reports {op.num_bytes} bytes received, and no record receives them"
         elif got is not None and (op.num_bytes, frozenset(op.block_ids)) != (got.num_bytes, got.blocks):
             yield f"{op.num_bytes} bytes of {len(op.block_ids)} blocks went, {got.num_bytes} of {len(got.blocks)} came"

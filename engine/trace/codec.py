@@ -14,16 +14,16 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from zlib_ng import zlib_ng as zlib  # its checksums take a tenth of the standard module's time
+from zlib_ng import zlib_ng as zlib  # CRC-32 in a tenth of the standard module's time
 
 MAGIC = b"KVTRACE\x01"
 ARRAY_EXT = 1
-MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame is taken for damage rather than allocated
+MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame counts as damage and is not allocated
 
-MAX_HEADER = 1024 * 1024  # bytes; every viewer is sent it at once
+MAX_HEADER = 1024 * 1024  # bytes; it is sent to every viewer in one piece
 
 LARGE = 1 << 12  # bytes
-_GAP = os.urandom(16)  # where `encode_pieces` leaves an array out
+_GAP = os.urandom(16)  # marks where `encode_pieces` leaves out an array
 _FRAME = struct.Struct("<BII")
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f2"),
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class TraceFormatError(ValueError):
-    """Bytes that are not a trace, or a trace of another version, or damaged."""
+    """The bytes are not a trace, of another version, or damaged."""
 
 
 class Frame(NamedTuple):
@@ -64,8 +64,7 @@ _preparing = threading.Lock()
 def prepare(kind: Any) -> None:
     """Make `kind` safe to decode or convert on several threads.
 
-    msgspec looks at a type when it first meets it. Two threads that do so at once end the process: the second one reads
-    what the first has only half written (0.22).
+    msgspec builds a type's information on first use. Two threads doing so at once crash the process (msgspec 0.22).
     """
     if kind not in _prepared:
         with _preparing:
@@ -79,9 +78,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_pieces(value: Any) -> Pieces:
-    """Return the bytes of `encode` in pieces: the numbers of arrays of `LARGE` bytes or more, and `Encoded` values, are
-    not copied.
-    """
+    """Return the bytes of `encode` in pieces, without copying `Encoded` values and arrays of at least `LARGE` bytes."""
     uncopied: Pieces = []
 
     def gap(before: bytes, piece: Piece) -> msgspec.Raw:
@@ -121,8 +118,9 @@ def frame(kind: FrameKind, payload: bytes) -> bytes:
 
 
 def frame_at(kind: FrameKind, pieces: Pieces, offset: int) -> tuple[bytes, Frame]:
-    """Return the head of the frame that a payload gets at byte `offset` of a file, and where it lies then.
-    `pieces`: of the payload, one behind the other.
+    """Return the frame head of a payload written at byte `offset` of a file, and its `Frame`.
+
+    `pieces`: of the payload, in order.
     """
     length = sum(map(len, pieces))
     if length > _longest(kind):
@@ -162,7 +160,7 @@ def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
 
 
 def record_head(head: bytes) -> tuple[int, int] | None:
-    """Length and checksum of the record whose frame begins with these bytes; None: it is no record, or damaged."""
+    """Return length and checksum of the record whose frame head this is; None: not a record, or damaged."""
     if len(head) < FRAME_OVERHEAD:
         return None
     code, length, checksum = _FRAME.unpack(head)
@@ -170,10 +168,10 @@ def record_head(head: bytes) -> tuple[int, int] | None:
 
 
 def check_payload(found: Frame, payload: bytes) -> bytes:
-    """`payload` itself when its checksum holds.
+    """Return `payload` if its checksum is right.
 
     Raises:
-        TraceFormatError: it does not.
+        TraceFormatError: it is wrong.
     """
     if zlib.crc32(payload) != found.checksum:
         raise TraceFormatError(f"the {found.kind} at byte {found.offset - FRAME_OVERHEAD} fails its checksum")
@@ -181,7 +179,7 @@ def check_payload(found: Frame, payload: bytes) -> bytes:
 
 
 class Encoded:
-    """A value that is msgpack already."""
+    """Value that is already encoded as msgpack."""
 
     def __init__(self, encoded: bytearray) -> None:
         self.encoded = encoded
@@ -196,9 +194,7 @@ def _array_extension(head: bytes, numbers: memoryview) -> msgspec.msgpack.Ext:
 
 
 def _array_bytes(value: Any) -> tuple[bytes, memoryview]:
-    """Return an array's dtype and shape as bytes, and those of its numbers, which are copied only where they are
-    scattered.
-    """
+    """Return an array's dtype and shape as bytes, and its elements, copied only if they are not contiguous."""
     if not isinstance(value, np.ndarray) or value.dtype not in _DTYPE_CODES:
         raise TypeError(f"a trace cannot hold {type(value).__name__} {getattr(value, 'dtype', '')}".rstrip())
     head = struct.pack(f"<BB{value.ndim}I", _DTYPE_CODES[value.dtype], value.ndim, *value.shape)
@@ -213,7 +209,7 @@ def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
     if ndim > 8 or len(data) < start:
         raise TraceFormatError("an array whose shape is cut off")
     shape = struct.unpack_from(f"<{ndim}I", data, 2)
-    too_large = math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD  # where one of them is 0, the others together too
+    too_large = math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD  # other dimensions are bounded even if one is 0
     if too_large or len(data) - start != math.prod(shape) * dtype.itemsize:
         raise TraceFormatError(f"an array of shape {shape} with {len(data) - start} bytes")
     return np.frombuffer(bytes(data[start:]), dtype).reshape(shape)

@@ -1,9 +1,8 @@
-"""Two runs side by side: where they part, and what each of them took (`figures`). Pure: two logs in, numbers out.
+"""Comparison of two runs: where they diverge, and the `figures` of each. Pure: two logs in, numbers out.
 
-The records of both are walked in order until an operation differs: the first difference. Tokens are aligned by request
-and place: a sequence of one run belongs to that of the other with the same request id (the first of that name to the
-first, the second to the second), as the same of its request's sequences (the one that was submitted, its first fork …).
-Position p of one stands beside position p of the other.
+The records of both are read in order up to the first operation that differs. Sequences are paired by request id (the
+n-th request of that id with the n-th) and by index within the request (the submitted sequence, its first fork, ...).
+Position p of a sequence is compared with position p of the other.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate, Free, LookupExternal, Op
 from engine.trace.records import Candidate, Header, StepRecord
 
-TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
+TOLERANCE = 1e-4  # of log probabilities and scores; float32 sums in another order differ by about 1e-6
 Setting = str | int | float | bool | None
 
 
 class OpDifference(Struct, frozen=True, kw_only=True):
-    """The first operation that is not the same: at one place in both logs. None: there is none at that place."""
+    """First operation that differs, at the same place in both logs. None: that log has no operation there."""
 
     record: int
     op: int
     a: Op | None
     b: Op | None
-    kind_a: str | None  # of the record; None: the log ends before it
+    kind_a: str | None  # of the record; None: the log has ended
     kind_b: str | None
     step_a: int | None
     step_b: int | None
 
 
 class TokenDifference(Struct, frozen=True, kw_only=True):
-    """The first token of a sequence that is not the same. None: the run has ended the sequence before."""
+    """First token of a sequence that differs. None: in that run the sequence has ended."""
 
     request_id: str
     number: int
@@ -52,20 +51,20 @@ class TokenDifference(Struct, frozen=True, kw_only=True):
 
 
 class SequencePair(Struct, frozen=True, kw_only=True):
-    """A sequence in both runs; None: it is in one only."""
+    """Sequence of both runs; None: not in that run."""
 
     request_id: str
-    number: int  # which request of that name, the first 0
-    member: int  # which of its sequences
+    number: int  # index among the requests of that id
+    member: int  # index among the request's sequences
     a: SequenceFigures | None
     b: SequenceFigures | None
     same_prompt: bool
-    equal_tokens: int  # chosen tokens, from the first on, that are the same in both
-    difference: TokenDifference | None  # None: there is none, as far as both have come
+    equal_tokens: int  # leading output tokens that are the same in both
+    difference: TokenDifference | None  # None: no difference up to the shorter output
 
 
 class SettingDifference(Struct, frozen=True, kw_only=True):
-    """A setting of the engine that is not the same."""
+    """Engine setting that differs."""
 
     name: str
     a: Setting
@@ -73,7 +72,7 @@ class SettingDifference(Struct, frozen=True, kw_only=True):
 
 
 class Unsaid(Struct, frozen=True, kw_only=True):
-    """By side: totals that its log does not say, and whose. They have a value because they must."""
+    """Totals that a log does not record, by side, and its engine. Their fields have meaningless values."""
 
     a: list[str] = []
     b: list[str] = []
@@ -82,10 +81,10 @@ class Unsaid(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two runs side by side. Of another engine's run names are not compared, only what they stand for (`alike`)."""
+    """Result of comparing two runs. For another engine's run names are mapped first (`id_mapping`), not compared."""
 
     same_model: bool
-    same_machine: bool  # or else seconds tell of the machines
+    same_machine: bool  # if not, seconds also compare the machines
     settings: list[SettingDifference]
     first_op: OpDifference | None
     first_token: TokenDifference | None
@@ -96,7 +95,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compare(a: TraceReader, b: TraceReader) -> Comparison:
-    """Compare two logs as they are now; a log that grows is compared up to its present end.
+    """Compare two logs as they are now; a growing log up to its current end.
 
     Raises:
         TraceFormatError: a damaged record.
@@ -137,7 +136,7 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 
 
 def _is_told(header: Header) -> bool:
-    """Return whether the log is of another engine than ours."""
+    """Return whether the log is of another engine."""
     return header.observed is not None or header.watched is not None
 
 
@@ -147,15 +146,13 @@ def _source(header: Header) -> str:
 
 
 def _unsaid(header: Header) -> list[str]:
-    if header.observed is not None:  # of its records, contents come and go; nothing else is said
+    if header.observed is not None:  # it records only which contents are stored and removed
         return [name for name in Totals.__struct_fields__ if name not in ("num_records", "operations")]
     return ["flops", "bytes_moved"] if header.watched is not None and "work" in header.watched.unknown else []
 
 
 def _model(header: Header, counts_only: bool) -> Any:
-    """Return the model facts that two runs of the same model share; another engine names and measures models
-    differently.
-    """
+    """Return the model facts that runs of the same model share, whichever engine recorded them."""
     model = header.model
     if not counts_only:
         return model
@@ -164,12 +161,11 @@ def _model(header: Header, counts_only: bool) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, real numbers up to TOLERANCE; candidates that lie no further apart may have changed places.
+    """Return whether two values are equal: real numbers up to TOLERANCE, candidates that close in any order.
 
-    Nothing else may differ when equal inputs are computed again, on any processor: products and sums are taken in
-    another order there, which changes the last bits of logits. A reason that one log does not say
-    (`Allocate`, `Free`; logs of earlier versions) is no difference, nor are the times that a `LookupExternal` expected:
-    they are clock readings.
+    Only the last bits of logits may differ between processors, because products and sums are taken in another order.
+    Ignored are a reason that one log lacks (`Allocate`, `Free`; logs of earlier versions), and the estimated times of a
+    `LookupExternal`, which are clock readings.
     """
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= TOLERANCE
@@ -187,7 +183,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _same_candidates(a: list[Candidate], b: list[Candidate]) -> bool:
-    """Both are best first. A candidate that is in one list only was hardly better there than the last one."""
+    """Compare two lists, best first. A candidate in only one list must be within TOLERANCE of that list's last."""
     if len(a) != len(b) or not all(same(x.logprob, y.logprob) for x, y in zip(a, b, strict=True)):
         return False
     for mine, theirs in ((a, b), (b, a)):
@@ -202,7 +198,7 @@ def _same_candidates(a: list[Candidate], b: list[Candidate]) -> bool:
 
 
 def first_op_that_differs(a: list[Op], b: list[Op]) -> int | None:
-    """Its place in the two lists; None when they are the same."""
+    """Return the index of the first difference between two lists; None if they are the same."""
     return next((i for i, (x, y) in enumerate(zip_longest(a, b)) if not same(x, y)), None)
 
 
@@ -213,7 +209,7 @@ def _op_difference(index: int, records: list[StepRecord | None], renamed: Rename
     if place is None:
         if a is not None and b is not None:
             return None
-        place = 0  # a record without operations where the other log has ended
+        place = 0  # one log has ended, and the other's record has no operations
     found = [those[place] if place < len(those) else None for those in ops]
     return OpDifference(
         record=index,
@@ -245,7 +241,7 @@ def _pair(request: tuple[str, int], member: int, a: SequenceFigures | None, b: S
             if x is not None and y is not None and x.token_id == y.token_id:
                 equal += 1
                 continue
-            # a sequence that is merely shorter does not differ yet
+            # a sequence that is only shorter does not differ
             if (x is not None or a.status == "finished") and (y is not None or b.status == "finished"):
                 difference = TokenDifference(
                     request_id=request[0],

@@ -1,15 +1,15 @@
-"""Appending records beside the device's work: step n's is encoded and written while the device computes step n + 1.
+"""Appends records while the device works: record n is encoded and written while the device computes step n + 1.
 
     step n + 1   schedule, pack, queue the forward pass | append record n | wait for the tokens of n + 1
 
-All of it on the engine's one thread, in the gap in which the host would wait for a device that works by itself. On the
-CPU there is no such gap (the forward pass is the host's own work), so there every record is appended at once.
+It runs on the engine's thread, while the host would otherwise wait for the device. On the CPU the forward pass is the
+host's own work, so every record is appended at once.
 
-This is the part of asynchronous scheduling for which the log stays what it is without: the same records, operations and
-bytes, in the same order. vLLM schedules step n + 1 before the tokens of step n are known, with a placeholder for each.
-A sequence that turns out to have ended was scheduled once more then; it was given blocks that others could have had,
-and prefix hits, preemptions and block ids after that differ. A log whose operations depend on how fast tokens arrive
-could not be run again, and taking such a step back would take an inverse of every operation of the cache.
+This is the part of asynchronous scheduling that leaves the log unchanged: same records, operations and bytes, in the
+same order. vLLM also schedules step n + 1 before the tokens of step n are known, with a placeholder for each. A
+sequence that has in fact ended is then scheduled once more and takes blocks, which changes later prefix hits,
+preemptions and block ids. Such a log would depend on token latency and could not be reproduced; undoing the step would
+need an inverse of every cache operation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Records = Callable[[StepRecord, Capture | None], None]
 
 
 class DeferredAppend:
-    """Appends records in order, the last one perhaps later."""
+    """Appends records in order; the last one may be deferred."""
 
     def __init__(self, append: Records) -> None:
         self._append = append
         self._pending: tuple[StepRecord, Callable[[], Capture] | None] | None = None
 
     def put(self, record: StepRecord, capture: Callable[[], Capture] | None, is_last: bool) -> None:
-        """Append a record and all before it. `is_last`: False where another step follows, beside which `flush` is
-        called: then this one is held back until it is.
+        """Append a record after any deferred one. `is_last`: False if another step follows, during which `flush` is
+        called; the record is deferred until then.
 
         Raises:
-            Exception: as `append`; what was to be appended is dropped.
+            Exception: as `append`; the records not yet appended are dropped.
         """
         self.flush()
         self._pending = record, capture
@@ -41,7 +41,7 @@ class DeferredAppend:
             self.flush()
 
     def flush(self) -> None:
-        """Append what was held back. Raises: as `put`."""
+        """Append the deferred record. Raises: as `put`."""
         if self._pending is not None:
             (record, capture), self._pending = self._pending, None
             self._append(record, capture() if capture is not None else None)

@@ -1,6 +1,6 @@
-"""File derived from a log: a stamp of its log, and a checksum of itself.
+"""File derived from a log, with a stamp of the log and a checksum.
 
-8 bytes of magic, the CRC-32 of the rest, and a struct as msgpack
+Layout: 8 bytes of magic, the CRC-32 of the rest, a struct as msgpack.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T", bound=Struct)
 
 
 class DerivedFileError(ValueError):
-    """A file that is damaged, of another log, or not there; one sentence."""
+    """The file is damaged, of another log, or missing; the message is one sentence."""
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
-    """Which log: its header, and the last record that is known."""
+    """Identity of a log: its header, and the last record covered."""
 
     header_checksum: int
     last_offset: int  # of that record's payload; -1: the log has none
@@ -41,7 +41,7 @@ class Stamp(Struct, frozen=True, kw_only=True):
 
 
 def write_made(path: Path, magic: bytes, value: Struct) -> None:
-    """Replace the file: readers see the one before, or this one."""
+    """Write the file atomically: readers see the old file or the new one."""
     payload = msgspec.msgpack.encode(value)
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(magic + zlib.crc32(payload).to_bytes(4, "little") + payload)
@@ -49,9 +49,7 @@ def write_made(path: Path, magic: bytes, value: Struct) -> None:
 
 
 def read_made(path: Path, magic: bytes, kind: type[T], name: str) -> T:
-    """Read a derived file. Raises DerivedFileError: there is none, or it is damaged. `name`: its name in the
-    sentence.
-    """
+    """Read a derived file. `name`: its name in errors. Raises DerivedFileError: it is missing or damaged."""
     try:
         found = path.read_bytes()
     except OSError as error:

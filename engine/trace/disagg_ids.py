@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-PREFILL = "/prefill"  # ends the request id of the first
+PREFILL = "/prefill"  # suffix of the prefill submission's request id
 
 
 def plain_id(request_id: str) -> str:
-    """Return the request that a submission is of."""
+    """Return the request id without the suffix of a submission."""
     return request_id.removesuffix(PREFILL)

@@ -1,9 +1,9 @@
-"""Arrays of a decode step as the log's bytes, laid out before the numbers are there.
+"""Arrays of a decode step in the log's encoding, laid out before their values exist.
 
-    layers [{layer, q, k, v, rows [{seq_id, ..., weights}]}]   ->   bytes with gaps, and where each gap is
+    layers [{layer, q, k, v, rows [{seq_id, ..., weights}]}]   ->   bytes with gaps, and the offset of each gap
 
-What computes the numbers rounds them into the gaps: they are copied once, and no array is an object of its own. The
-bytes are put together by `engine/model/kernels/layout.c`, from the pieces that are given here.
+The kernels round their results into the gaps, so values are copied once and no array object is created.
+`engine/model/kernels/layout.c` assembles the bytes from the pieces below.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _value = msgspec.msgpack.encode
 
 def pieces(num_heads: int) -> list[bytes]:
     """Return the encoded bytes between the arrays of a capture.
+
     In order: before a layer's number without and with `out`; before its q, k and v; before the list of rows; before a
     row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
     """
@@ -36,15 +37,15 @@ def pieces(num_heads: int) -> list[bytes]:
 
 
 class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
-    """A step's layers in one piece; read as `LayerCapture`s, which are copies."""
+    """Encoded layers of a step; items are read as `LayerCapture` copies."""
 
     def __init__(self, encoded: bytearray, length: int) -> None:
-        """`length`: how many layers."""
+        """`length`: number of layers."""
         super().__init__(encoded)
         self._length = length
 
     def decoded(self) -> list[LayerCapture]:
-        """Return all of them."""
+        """Return all layers."""
         return codec.decode(self.encoded, list[LayerCapture])
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Analysis of a run: where the memory goes, which steps are slow, what happens to a request and why.
 
-Pure: a log in, findings out. The log already has every reason (`lookup`, `defer`, `preempt` and their companions say
-theirs); this module puts together what stands in several records: how long a sequence waited, what its return cost.
+Pure: a log in, findings out. Operations (`lookup`, `defer`, `preempt`, ...) record their reasons; this module combines
+several records: how long a sequence waited, how much was recomputed after a preemption.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Told = (
     Submit | Fork | Lookup | LookupExternal | Await | Arrive | TransferFailed | Admit | Preempt | Adjust | Finish
     | Hold | Send | Expire | Lost
 )  # fmt: skip
-SLOW = 2  # a step is slow when it took more than so many times the median of the run's steps
+SLOW = 2  # times the run's median step; longer steps are slow
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -53,11 +53,11 @@ class Holder(Struct, frozen=True, kw_only=True):
     seq_id: int
     request_id: str
     blocks: int
-    shared: int  # of these, in another sequence's table too
+    shared: int  # of these, also in another sequence's table
 
 
 class Fullest(Struct, frozen=True, kw_only=True):
-    """The pool after the record that left the most blocks held, the first of several."""
+    """The pool after the record with the most held blocks, the first such record."""
 
     record: int
     step: int
@@ -66,7 +66,7 @@ class Fullest(Struct, frozen=True, kw_only=True):
 
 
 class SlowStep(Struct, frozen=True, kw_only=True):
-    """Step among the slowest of the run."""
+    """One of the slowest steps of the run."""
 
     record: int
     step: int
@@ -77,22 +77,22 @@ class SlowStep(Struct, frozen=True, kw_only=True):
 
 
 class Named(Struct, frozen=True, kw_only=True):
-    """A sequence, and the request that it belongs to."""
+    """Sequence and its request."""
 
     request_id: str
     figures: SequenceFigures
     recomputed_tokens: int  # computed again after preemptions
-    tpot: float | None  # seconds of the engine for an output token, see SequenceFigures
-    slow_steps: int  # slow steps that computed something of it
+    tpot: float | None  # engine seconds per output token, see SequenceFigures
+    slow_steps: int  # slow steps that computed tokens of it
 
 
 class Drafts(Struct, kw_only=True):
-    """Speculative decoding: passes that verified drafts of a sequence, and what came of them."""
+    """Speculative decoding: passes that verified drafts, and their outcome."""
 
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
-    tokens: int = 0  # that these passes chose: accepted drafts, and the model's own after them
+    tokens: int = 0  # sampled in these passes: accepted drafts, and the token after them
 
     def read(self, record: StepRecord) -> None:
         """Add a record."""
@@ -104,7 +104,7 @@ class Drafts(Struct, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """A run."""
+    """Overview of a run."""
 
     totals: Totals
     drafts: Drafts
@@ -116,32 +116,32 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 class Wait(Struct, kw_only=True):
-    """Steps that a sequence spent in the waiting queue, until it was admitted (or the log ends, or it is aborted)."""
+    """Steps that a sequence spent in the waiting queue, until its admission, its abort or the end of the log."""
 
     since: int  # record
     steps: int = 0
-    behind: int = 0  # of these, steps in which the engine did not get as far as asking for it
-    deferred: dict[DeferReason, int] = {}  # steps in which it was the one that could not be admitted, and why
+    behind: int = 0  # of these, steps in which the scheduler stopped before it
+    deferred: dict[DeferReason, int] = {}  # steps in which it was at the head and could not be admitted, by reason
     last: Defer | None = None
 
 
 class TimelineEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to a sequence. `wait`: of an admission or an end, the wait before it."""
+    """Event of a sequence. `wait`: of an admission or an end, the wait before it."""
 
     record: int
     step: int
     op: Told
     wait: Wait | None = None
-    computed_again: int = 0  # of an admission after a preemption: computed tokens that it has to compute once more
+    computed_again: int = 0  # of an admission after a preemption: tokens to recompute
 
 
 class Timeline(Struct, kw_only=True):
-    """Timeline of a sequence from its submission to its end."""
+    """Events of a sequence from its submission to its end."""
 
     seq_id: int
     request_id: str
-    events: list[TimelineEvent] = field(name="moments")  # as `--json` has always spelled it
-    waiting: Wait | None = None  # it waits when the log ends
+    events: list[TimelineEvent] = field(name="moments")  # the name in `--json`
+    waiting: Wait | None = None  # set if it waits when the log ends
 
 
 def overview(log: TraceReader) -> Overview:
@@ -157,8 +157,8 @@ def overview(log: TraceReader) -> Overview:
     fullest, most = -1, -1
     for index in range(len(log)):
         record = log.record(index)
-        if record.index != index:  # the slow ones are looked up again, by their place
-            raise TraceStateError(f"record {record.index} stands where record {index} belongs")
+        if record.index != index:  # slow steps are read again by index
+            raise TraceStateError(f"record {record.index} is in the place of record {index}")
         reading.read(record, log.num_record_bytes(index))
         timelines.read(record)
         drafts.read(record)
@@ -192,7 +192,7 @@ def overview(log: TraceReader) -> Overview:
 
 
 def goodput_of(found: Overview, slo: SLO) -> Goodput:
-    """Return the goodput under `slo`; a `dropped` beam does not count as an output of its request."""
+    """Return the goodput under `slo`; a `dropped` beam is no output of its request."""
     outputs = [
         Output(
             request_id=named.request_id,
@@ -207,7 +207,7 @@ def goodput_of(found: Overview, slo: SLO) -> Goodput:
 
 
 def timelines(log: TraceReader) -> list[Timeline]:
-    """Return every sequence's story, in the order in which they came.
+    """Return the timeline of every sequence, in order of submission.
 
     Raises:
         TraceFormatError: a damaged record.
@@ -250,28 +250,29 @@ def _fullest(record: StepRecord, state: State) -> Fullest:
 
 
 class _Stories:
-    """Puts the sequences' timelines together, record by record; `static/js/core/timeline.js` mirrors it.
+    """Builds the timelines record by record; `static/js/core/timeline.js` mirrors it.
 
-    A wait is counted when it ends, from the steps that were read meanwhile: a step costs no more where many wait.
+    A wait is counted when it ends, from the number of steps read meanwhile, so a step costs the same with many waiting
+    sequences.
     """
 
     def __init__(self) -> None:
         self._stories: dict[int, Timeline] = {}
-        self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
-        self._steps = Counter[int]()  # of each instance, read so far
+        self._lost: dict[int, int] = {}  # by sequence: computed tokens when it was preempted
+        self._steps = Counter[int]()  # by instance: steps read so far
         self._instances: dict[int, int] = {}  # by sequence
         self._ended: set[int] = set()  # sequences
-        self._waits_from: dict[int, int] = {}  # by sequence that waits: its instance's steps when it began
+        self._waits_from: dict[int, int] = {}  # by waiting sequence: its instance's steps when the wait began
 
     def all(self) -> list[Timeline]:
-        """Return the timelines as far as they were read."""
+        """Return the timelines up to the last record read."""
         for story in self._stories.values():
             if story.waiting:
                 self._count(story, story.waiting)
         return list(self._stories.values())
 
     def read(self, record: StepRecord) -> None:
-        """The next record."""
+        """Read the next record."""
         for op in record.ops:
             match op:
                 case Submit():
@@ -321,7 +322,7 @@ class _Stories:
         self._waits_from[story.seq_id] = self._steps[record.instance] + (record.kind == "step")
 
     def _count(self, story: Timeline, wait: Wait) -> None:
-        """The steps of a wait that lasts until now."""
+        """Count the steps of a wait that lasts until now."""
         steps = self._steps[self._instances[story.seq_id]]
         wait.steps = max(0, steps - self._waits_from[story.seq_id])
         wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
@@ -341,7 +342,7 @@ class _Stories:
 
     def _defer(self, op: Defer, record: StepRecord) -> None:
         story = self._stories.get(op.seq_id)
-        if story and story.waiting and story.waiting.since < record.index:  # not the step that preempted it
+        if story and story.waiting and story.waiting.since < record.index:  # exclude the step that preempted it
             wait = story.waiting
             wait.deferred[op.reason] = wait.deferred.get(op.reason, 0) + 1
             wait.last = op

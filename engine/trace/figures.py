@@ -46,41 +46,41 @@ from engine.trace.request_account import (
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A token that was chosen, and where."""
+    """Output token, and the step that sampled it."""
 
     token_id: int
     token_bytes: bytes
     logprob: float
     record: int
     step: int
-    chosen: bool = False  # settled from outside, where the sampler took another
+    chosen: bool = False  # set by `choose`, in place of the token that was sampled
 
 
 class SequenceFigures(Struct, kw_only=True):
-    """Figures of a sequence in a run; for a request that spans several instances, of all its parts."""
+    """Figures of a sequence; for a request that spans several instances, of all its parts."""
 
     seq_id: int  # of the last part
     parts: list[int]  # sequences
     prompt_token_ids: list[int]
-    tokens: list[Token] = []  # in order; a fork's begin with those of its parent
+    tokens: list[Token] = []  # in order; a fork begins with its parent's
     status: Status = "waiting"
     finish_reason: FinishReason | None = None
     submitted_in: int  # record; of the first part
     num_cached_tokens: int = 0  # at its first admission: in the pool or outside it
-    received_bytes: int = 0  # of what another instance computed
+    received_bytes: int = 0  # from other instances
     num_preemptions: int = 0
-    num_steps: int = 0  # that computed something of it
-    computed_tokens: int = 0  # in these: more than it has where something was computed again
+    num_steps: int = 0  # that computed tokens of it
+    computed_tokens: int = 0  # in these steps; recomputed tokens count again
     blocks: int = 0  # held now
     blocks_peak: int = 0
-    queue: float | None = None  # engine seconds from the submission to the beginning of the step that admitted it first
-    ttft: float | None = None  # engine seconds from the submission to the end of the step that chose the first token
+    queue: float | None = None  # engine seconds from the submission to the start of the step that first admitted it
+    ttft: float | None = None  # engine seconds from the submission to the end of the step of the first token
     ttft_steps: int | None = None
-    seconds: float | None = None  # to the end of the step that chose the last one so far
+    seconds: float | None = None  # the same to the end of the step of the last token so far
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token: (last token - first token) / (tokens - 1); None of fewer than two."""
+        """Time per output token: (last token - first token) / (tokens - 1); None for fewer than two tokens."""
         if self.seconds is None or self.ttft is None:
             return None
         return time_per_output_token(self.ttft, self.seconds, len(self.tokens))
@@ -91,7 +91,7 @@ class Totals(Struct, kw_only=True):
 
     num_records: int = 0
     num_steps: int = 0
-    seconds: float = 0.0  # of the engine: all of its steps
+    seconds: float = 0.0  # engine time of all steps
     requests: int = 0
     unfinished: int = 0  # sequences
     output_tokens: int = 0
@@ -101,9 +101,9 @@ class Totals(Struct, kw_only=True):
     preemptions: int = 0
     evictions: int = 0
     copies: int = 0
-    swapped_bytes: int = 0  # both ways
-    received_bytes: int = 0  # from instance to instance
-    blocks_peak: int = 0  # held, within a step too
+    swapped_bytes: int = 0  # in both directions
+    received_bytes: int = 0  # between instances
+    blocks_peak: int = 0  # most blocks held, also within a step
     bytes_peak: int = 0
     wasted_peak: int = 0  # bytes held without content after a record
     flops: int = 0
@@ -112,11 +112,11 @@ class Totals(Struct, kw_only=True):
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """The pool in a step, and the step's time."""
+    """Pool usage and time of a step."""
 
     record: int
     step: int
-    blocks_held: int  # at most, within the step
+    blocks_held: int  # maximum within the step
     bytes_held: int
     seconds: float
 
@@ -129,10 +129,10 @@ class RunFigures(Struct, kw_only=True):
 
 
 def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
-    """Return the most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
+    """Return the maximum held at once within a record that ends with `held`, where block i counts `size(i)`.
 
-    Its operations are taken back one by one: a sequence that ends gives its blocks back in the record of its last step,
-    so the figures after it miss them.
+    The operations are undone one by one: a sequence that ends frees its blocks in the record of its last step, so the
+    figures after that record miss them.
     """
     most = held
     for op in reversed(record.ops):
@@ -145,7 +145,7 @@ def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> i
 
 
 class RunReading:
-    """Reader of a log, record by record from its first. Raises TraceStateError for an impossible header."""
+    """Computes figures from records in order. Raises TraceStateError for an impossible header."""
 
     def __init__(self, header: Header) -> None:
         self._members: dict[tuple[str, int], list[SequenceRow]] = {}
@@ -164,7 +164,7 @@ class RunReading:
 
     @property
     def members(self) -> dict[tuple[str, int], list[SequenceFigures]]:
-        """The sequences of each request, by its id and number, with their times as far as the log was read."""
+        """Sequences of each request, by its id and number, with their times up to the last record read."""
         return {request: [self._figures(row) for row in rows] for request, rows in self._members.items()}
 
     def _figures(self, row: SequenceRow) -> SequenceFigures:
@@ -204,8 +204,7 @@ class RunReading:
         """Read the next record, of `num_bytes` bytes.
 
         Raises:
-            TraceStateError: it is about a sequence, a block or a token that the log does not have, or copies more than
-                a reader keeps.
+            TraceStateError: it names a sequence, block or token that the log does not have, or exceeds the copy budget.
         """
         self._budget.read(num_bytes)
         try:
@@ -228,7 +227,7 @@ class RunReading:
         for op, after in zip_longest(record.ops, record.ops[1:]):
             self._operations[str(op.__struct_config__.tag)] += 1
             if isinstance(op, BlockOp) and not (isinstance(op, Allocate) and isinstance(after, Copy)):
-                account.hold(op)  # a copy replaces a block of the table
+                account.hold(op)  # a copy replaces a table entry
             if (handler := account.handlers.get(type(op))) is not None:
                 handler(op)
             if isinstance(op, Sample):

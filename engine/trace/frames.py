@@ -1,4 +1,4 @@
-"""Where the records of a log lie in its file: 16 bytes each, for a log may have hundreds of thousands."""
+"""Offsets of a log's records in its file, 16 bytes per record: a log may have hundreds of thousands."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import NamedTuple
 
 from engine.trace.codec import FRAME_OVERHEAD, Frame, record_head
 
-LONG = 10_000  # records of a file whose frames are remembered
-MAX_REMEMBERED = 4  # such files
+LONG = 10_000  # records; the frames of longer files are cached
+MAX_REMEMBERED = 4  # cached files
 
 
 class RecordFrames:
-    """The frames of records, by index."""
+    """Frames of records, by index."""
 
     def __init__(self) -> None:
         self._offsets, self._lengths, self._checksums = array("Q"), array("I"), array("I")
-        self.num_bytes = 0  # of all of them; captures and keyframes are other frames
+        self.num_bytes = 0  # of all record frames, without captures and keyframes
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def __getitem__(self, index: int) -> Frame:
-        """Raises IndexError: there is none."""
+        """Raises IndexError: no such record."""
         return Frame("record", self._offsets[index], self._lengths[index], self._checksums[index])
 
     def __iter__(self) -> Iterator[Frame]:
         return (self[index] for index in range(len(self)))
 
     def first(self, count: int) -> RecordFrames:
-        """Return those of the first `count` records, as a copy."""
+        """Return a copy with the first `count` records."""
         found = RecordFrames()
         found._offsets, found._lengths = self._offsets[:count], self._lengths[:count]
         found._checksums = self._checksums[:count]
@@ -41,15 +41,16 @@ class RecordFrames:
         return found
 
     def append(self, frame: Frame) -> None:
-        """The next record's."""
+        """Append the frame of the next record."""
         self._offsets.append(frame.offset)
         self._lengths.append(frame.length)
         self._checksums.append(frame.checksum)
         self.num_bytes += frame.length
 
     def take(self, fd: int, offset: int, size: int) -> int:
-        """Add the records that lie one after the other from byte `offset` of a file of `size` bytes on, by their heads.
-        Returns where something else begins: another kind of frame, damage, the end.
+        """Add the consecutive records from byte `offset` of a file of `size` bytes on, by their frame heads.
+
+        Returns the offset of the first other byte: another kind of frame, damage, or the end.
         """
         add_offset, add_length, add_checksum = self._offsets.append, self._lengths.append, self._checksums.append
         while (head := record_head(os.pread(fd, FRAME_OVERHEAD, offset))) is not None:
@@ -66,7 +67,7 @@ class RecordFrames:
 
 
 class FileFrames(NamedTuple):
-    """The frames of a file, as walking their heads found them."""
+    """Frames of a file, found by walking the frame heads."""
 
     records: RecordFrames
     captures: dict[int, Frame]  # by record
@@ -74,13 +75,13 @@ class FileFrames(NamedTuple):
     damage: str | None
 
     def copy(self) -> FileFrames:
-        """Return a copy to which a reader may add frames."""
+        """Return a copy that a reader may extend."""
         return FileFrames(self.records.first(len(self.records)), dict(self.captures), dict(self.keyframes), self.damage)
 
 
 class Remembered:
-    """The frames of the long files that were opened last: such a file is opened several times before it is shown, and
-    walking 300,000 heads takes a second. A file that has changed is another one; a wrong frame fails its checksum.
+    """Cache of the frames of recently opened long files: a file is opened several times before it is shown, and walking
+    300,000 heads takes a second. A changed file misses; a wrong frame would fail its checksum.
     """
 
     def __init__(self) -> None:
@@ -88,13 +89,13 @@ class Remembered:
         self._found: OrderedDict[tuple[int, ...], FileFrames] = OrderedDict()
 
     def get(self, file: os.stat_result) -> FileFrames | None:
-        """Return those of a file."""
+        """Return the cached frames of a file."""
         with self._lock:
             found = self._found.get(_stamp(file))
             return found.copy() if found else None
 
     def put(self, file: os.stat_result, found: FileFrames) -> None:
-        """Remember them, if there are many. `file`: as it was before it was walked, for it may grow meanwhile."""
+        """Cache the frames of a long file. `file`: its stat from before the walk, since it may grow meanwhile."""
         if len(found.records) < LONG:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""Order of the free queues, as an index beside them: a block in the middle is found without walking the queue.
+"""Index over the free queues, to find a block in the middle without walking the queue.
 
-Any block that is free and still hashed may be taken out again. Walking a queue of 2^18 blocks for each such block would
-make a small file cost a minute.
+A free block that is still hashed may be revived. Walking a queue of 2^18 blocks for each would make a small file take a
+minute.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from bisect import bisect_left
 
 
 class FreeOrder:
-    """Numbers that ascend along each queue. Every change of a queue goes through here; the lists stay plain lists."""
+    """Numbers that ascend along each queue. All changes of a queue must go through here; the lists stay plain lists."""
 
     def __init__(self, queues: list[list[int]]) -> None:
-        """No block stands in the queues twice."""
+        """`queues`: no block occurs twice."""
         self._number = {block_id: number for queue in queues for number, block_id in enumerate(queue)}
 
     def push_front(self, queue: list[int], block_id: int) -> None:
@@ -28,12 +28,12 @@ class FreeOrder:
         del self._number[queue.pop(0)]
 
     def to_front(self, queue: list[int], block_ids: range) -> None:
-        """Bring blocks that are in the queue to its head, in this order. O(queue)."""
+        """Move blocks of the queue to its head, in this order. O(queue)."""
         queue[:] = [*block_ids, *(block_id for block_id in queue if block_id not in block_ids)]
         self._number.update((block_id, number) for number, block_id in enumerate(queue))
 
     def remove(self, queue: list[int], block_id: int) -> None:
-        """Raises ValueError: it is not free."""
+        """Remove a block. Raises ValueError: it is not free."""
         number = self._number.pop(block_id, None)
         if number is None:
             raise ValueError(f"block {block_id} is not in the free queue")

@@ -1,4 +1,4 @@
-"""Validation of a header before anything is built from it: pool sizes within limits, per-layer lists of full length."""
+"""Validation of a header: pool sizes within limits, per-layer lists of full length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.trace.records import BlockGroup, Header
 
 
 class TraceStateError(ValueError):
-    """A record does not follow from the state before it. `operation`: which of its operations, None = none of them."""
+    """A record does not follow from the state before it. `operation`: index of the wrong operation, or None."""
 
     def __init__(self, message: str, operation: int | None = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class TraceStateError(ValueError):
 
 
 class Geometry(NamedTuple):
-    """The pools of a run."""
+    """Pools of a run."""
 
     block_size: int  # tokens
     groups: list[BlockGroup]
@@ -40,10 +40,10 @@ class Geometry(NamedTuple):
 
 
 def geometry(header: Header) -> Geometry:
-    """Return the pools that the header describes.
+    """Return the pools described by the header.
 
     Raises:
-        TraceStateError: it describes none, or larger ones than a reader takes, or a model that cannot be.
+        TraceStateError: the pools are missing or over the limits, or the model is impossible.
     """
     for message in _wrong_in_model(header):
         raise TraceStateError(f"the header's {message}")
@@ -56,7 +56,7 @@ def geometry(header: Header) -> Geometry:
 
 
 def _wrong_in_model(header: Header) -> Iterator[str]:
-    """Yield each number over its limit, each list that has not an entry for each layer or head."""
+    """Yield each number over its limit, and each list without an entry for every layer or head."""
     model = header.model
     limits = {
         "num_layers": MAX_LAYERS, "num_heads": MAX_HEADS, "num_kv_heads": MAX_HEADS, "head_dim": MAX_DIMENSIONS,
@@ -72,7 +72,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
         yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
     for shape in model.layer_shapes:
         if len(shape) != 3 or not all(1 <= size <= MAX_DIMENSIONS for size in shape) or model.num_heads % shape[0]:
-            yield f"model.layer_shapes has {shape}; [KV heads, of a key, of a value] is wanted"
+            yield f"model.layer_shapes has {shape}; expected [KV heads, key dimension, value dimension]"
     for name in ("sliding_windows", "scalings", "softcaps", "sinks", "layer_shapes"):
         values: Sequence[object] = getattr(model, name)
         if len(values) != model.num_layers and (values or name == "sliding_windows"):
@@ -82,7 +82,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
             yield f"model.sinks of layer {layer} has {len(sinks)} entries for {model.num_heads} query heads"
     for known in model.heads:
         if not (0 <= known.layer < model.num_layers and 0 <= known.head < model.num_heads):
-            yield f"model.heads names head {known.head} of layer {known.layer}, which the model has not"
+            yield f"model.heads names head {known.head} of layer {known.layer}, which the model does not have"
     if header.kv_bytes_per_token < 1:
         yield f"kv_bytes_per_token is {header.kv_bytes_per_token}"
 
@@ -95,7 +95,7 @@ def _groups(header: Header) -> list[BlockGroup]:
         layers = list(range(num_layers))
         bytes_each = header.kv_bytes_per_token
         if len(header.instances) > 1:
-            raise TraceStateError("the header has several instances, and no block_groups that say what is whose")
+            raise TraceStateError("the header has several instances, but no block_groups")
         return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
     if len(groups) > MAX_GROUPS:
         raise TraceStateError(f"the header has {len(groups)} block groups; {MAX_GROUPS} is the most")
@@ -127,7 +127,7 @@ def _setting(header: Header, name: str, least: int, most: int) -> int:
 
 
 def group_index(groups: list[BlockGroup], block_id: int) -> int:
-    """Return which group of layers the block belongs to. TraceStateError: the pools have no such block."""
+    """Return the index of the block's group of layers. Raises TraceStateError: no pool has the block."""
     for index, group in enumerate(groups):
         if block_id < group.first_block + group.num_blocks:
             return index

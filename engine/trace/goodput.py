@@ -1,4 +1,4 @@
-"""Goodput: the requests a second that met their service level objectives (DistServe, https://arxiv.org/abs/2401.09670).
+"""Goodput: requests per second that meet their service level objectives (DistServe, https://arxiv.org/abs/2401.09670).
 
 `static/js/core/goodput.js` has the same figures; a test holds both to the same numbers.
 """
@@ -13,7 +13,7 @@ from engine.trace.applications import TABLE
 
 
 class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request counts towards goodput if it met both. Seconds."""
+    """A request counts towards goodput if it meets both. Seconds."""
 
     ttft: float
     tpot: float
@@ -23,12 +23,12 @@ class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
 
 
-# What applications ask for, by name: of OPT-13B for chat and OPT-66B for the others.
+# Objectives of applications by name: for OPT-13B (chat) and OPT-66B (others).
 APPLICATIONS = {row.name: SLO(ttft=row.ttft, tpot=row.tpot) for row in TABLE if row.name}
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """Outcome of a sequence as goodput needs it. Times are in seconds of the engine."""
+    """Outcome of a sequence as goodput needs it. Times are engine seconds."""
 
     request_id: str
     is_finished: bool  # by itself or by length; not aborted
@@ -42,16 +42,16 @@ class Goodput(Struct, frozen=True, kw_only=True):
     slo: SLO
     ended: int  # requests all of whose sequences have finished
     met: int  # of these, requests all of whose sequences met the objective
-    seconds: float  # of all steps of the engine: pauses between steps do not count
+    seconds: float  # engine time: pauses between steps do not count
 
     @property
     def per_second(self) -> float | None:
-        """Requests a second that met it; None before the engine has computed anything."""
+        """Requests per second that met the objective; None before the first step."""
         return self.met / self.seconds if self.seconds else None
 
 
 def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
-    """Count the requests of a run: a request is as good as the slowest of its sequences."""
+    """Count the requests of a run; a request meets the objective if its slowest sequence does."""
     requests: dict[str, list[Output]] = {}
     for output in outputs:
         requests.setdefault(output.request_id, []).append(output)
@@ -61,7 +61,7 @@ def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
 
 
 def slo_of(text: str) -> SLO:
-    """Return an application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
+    """Parse an application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
 
     Raises:
         ValueError: neither; one sentence.

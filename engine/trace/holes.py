@@ -1,9 +1,9 @@
-"""Holes: free blocks that lie beside each other in a region of which sequences get pieces (strategy `first_fit`).
+"""Holes: runs of adjacent free blocks in a region from which sequences get pieces (strategy `first_fit`).
 
     region   [ A A A . . B B B B . C C . . . . ]      pieces of A, B and C, free blocks as dots
     holes          (3, 2)    (9, 1)  (12, 4)           (first block, blocks): 7 are free, the largest hole has 4
 
-Many free blocks in many holes are external fragmentation: a piece of 5 fits nowhere here, although 7 are free.
+Free blocks in many holes are external fragmentation: a piece of 5 fits nowhere here, although 7 blocks are free.
 `static/js/core/state_tables.js` mirrors this file.
 """
 
@@ -21,10 +21,9 @@ class Hole(NamedTuple):
 
 
 def holes_of(ref_counts: Iterable[int], first_block: int = 0) -> list[Hole]:
-    """Return the holes of a pool, by place. `ref_counts`: of all its blocks in order, the first of which is
-    `first_block`.
+    """Return the holes of a pool in ascending order. `ref_counts`: of all its blocks in order, from `first_block` on.
 
-    Neighbours are one hole: a piece that is given back merges with what is free beside it. O(blocks).
+    Adjacent free blocks are one hole, so a freed piece merges with its neighbours. O(blocks).
     """
     found: list[Hole] = []
     begin: int | None = None
@@ -42,7 +41,5 @@ def holes_of(ref_counts: Iterable[int], first_block: int = 0) -> list[Hole]:
 
 
 def first_fit(holes: Iterable[Hole], num_blocks: int) -> Hole | None:
-    """Return the first hole with so many blocks; None: no hole is large enough (Knuth, TAOCP vol. 1, 2.5,
-    "first-fit").
-    """
+    """Return the first hole of at least `num_blocks`, or None (first-fit, Knuth, TAOCP vol. 1, 2.5)."""
     return next((hole for hole in holes if hole.num_blocks >= num_blocks), None)

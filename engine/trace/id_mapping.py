@@ -1,6 +1,6 @@
-"""Operations of two engines: names differ, decisions must not.
+"""Comparable operations of two engines: names may differ, decisions may not.
 
-A hash stands for the content that it stood for first: two logs agree as long as each content has one hash in each.
+Hashes are mapped at first use: two logs agree as long as each content has one hash in each.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from engine.trace.operations import Cache, Evict, Finish, Op, Submit
 
 
 class Renamed:
-    """Makes operations of one log comparable with those of another engine's, in the order of the logs."""
+    """Maps the operations of one log to another engine's, in the order of the logs."""
 
     def __init__(self) -> None:
-        self._theirs: dict[bytes, bytes] = {}  # our name -> theirs
+        self._theirs: dict[bytes, bytes] = {}  # our hash -> theirs
         self._ours: dict[bytes, bytes] = {}
 
     def pair(self, ours: list[Op], theirs: list[Op]) -> tuple[list[Op], list[Op]]:
-        """Both lists without what only names: texts, sampling settings, hashes that stand for the same content."""
+        """Return both lists without texts and sampling settings, and with equal hashes for equal contents."""
         found = [plain(op) for op in ours], [plain(op) for op in theirs]
         for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):
             if (
@@ -34,7 +34,7 @@ class Renamed:
 
 
 def plain(op: Op) -> Op:
-    """Without texts, settings of sampling and the engine's own sentences."""
+    """Return the operation without texts, sampling settings and the engine's messages."""
     if isinstance(op, Submit):
         no_texts = [b""] * len(op.prompt_token_ids)
         return replace(op, prompt_token_bytes=no_texts, sampling={}, client=None, waited=0.0)

@@ -1,4 +1,4 @@
-"""Views of a state by instance: the owner of a sequence, a block and a place in a queue."""
+"""Views of a state by instance: owner of a sequence, a block and a queue position."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from engine.trace.tables import block_of, expect, group_of
 
 
 def own_tables(state: State, sequence: Sequence) -> list[list[int]]:
-    """Return the sequence's block tables in its instance's groups of layers; it has no blocks in others."""
+    """Return the sequence's block tables in the groups of its instance; it has no blocks in others."""
     if len(state.own_groups) == 1:
         return sequence.block_tables
     return [sequence.block_tables[group] for group in state.own_groups[sequence.instance]]
 
 
 def places_of(state: State, queue: Items[int], instance: int) -> Items[int]:
-    """Return where in a queue the instance's sequences stand."""
+    """Return the queue positions of the instance's sequences."""
     if len(state.own_groups) == 1:
         return range(len(queue))
     return [place for place, seq_id in enumerate(queue) if state.sequences[seq_id].instance == instance]
 
 
 def expect_own(state: State, instance: int, op: Op) -> None:
-    """Raises ValueError: the operation is about a sequence or block of another instance than its record."""
+    """Raise ValueError if the operation names a sequence or block of another instance than its record's."""
     for name in ("seq_id", "parent_seq_id"):
         found = state.sequences.get(getattr(op, name, -1))
         whose = f"sequence {getattr(op, name, None)} is of another instance"
@@ -44,7 +44,7 @@ def expect_own(state: State, instance: int, op: Op) -> None:
 
 
 def lose_instance(state: State, instance: int, budget: Budget) -> None:
-    """The instance has ended: its sequences with it, and its pool is as it was at first."""
+    """End an instance: finish its sequences and reset its pool."""
     own = state.own_groups[instance]
     for queue in (state.running, state.waiting, state.receiving):
         gone = [seq_id for seq_id in queue if state.sequences[seq_id].instance == instance]
@@ -65,7 +65,7 @@ def lose_instance(state: State, instance: int, budget: Budget) -> None:
     each = len(state.cpu_blocks) // len(state.block_groups)
     for i in range(own.start * each, own.stop * each):
         state.cpu_blocks[i] = CpuBlock(cpu_block_id=i)
-    state.__dict__.pop("free_order", None)  # found again, from the queues
+    state.__dict__.pop("free_order", None)  # a cached property, rebuilt from the queues
 
 
 def _without_blocks(sequence: Sequence) -> None:

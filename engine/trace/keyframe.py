@@ -1,4 +1,4 @@
-"""Keyframes of a log: stored states, so that reaching one does not mean folding every record before it."""
+"""Keyframes of a log: stored states, so that reading a state does not fold every record before it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.trace.state import Sequence, State
 
 
 def read_keyframe(payload: bytes, pools: Geometry, index: int) -> State:
-    """Return the state in the keyframe after record `index` of a log with these pools.
+    """Decode the keyframe after record `index` of a log with these pools.
 
-    Logs from before there were groups name one table a sequence and one free queue: they are those of the only group.
+    Logs without groups of layers have one table per sequence and one free queue: those of the only group.
 
     Raises:
-        TraceFormatError: says which field is wrong, or what in it is not there: a block, a sequence, a table.
+        TraceFormatError: a field is wrong, or names a missing block, sequence or table.
     """
     state = _decoded(payload, pools.groups)
     for message in _wrong_in_shape(state, pools, index):
@@ -45,30 +45,30 @@ def _decoded(payload: bytes, groups: list[BlockGroup]) -> State:
 
 
 def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
-    """Yield shape errors that make a reader index out of range. `check` decides whether the state is correct."""
+    """Yield shape errors that would make a reader index out of range. `check` decides whether the state is correct."""
     if state.index != index:
-        yield f"it says that it is the one after record {state.index}"
+        yield f"its index is {state.index}"
     if state.block_size != pools.block_size or state.block_groups != pools.groups:
         yield "its blocks are not those of the header"
     if state.finished_kept != pools.finished_kept:
         yield f"it keeps {state.finished_kept} finished sequences"
     num_blocks, num_cpu_blocks = pools.num_blocks, pools.swap_space * len(pools.groups)
     if [block.block_id for block in state.blocks] != list(range(num_blocks)):
-        yield f"it has not the {num_blocks} blocks of the pools in order"
+        yield f"it does not have the {num_blocks} blocks of the pools in order"
     if [block.cpu_block_id for block in state.cpu_blocks] != list(range(num_cpu_blocks)):
-        yield f"it has not the {num_cpu_blocks} blocks of the CPU store in order"
+        yield f"it does not have the {num_cpu_blocks} blocks of the CPU store in order"
     contents = [block.token_ids for block in state.blocks] + [block.token_ids for block in state.cpu_blocks]
     contents += [block.token_ids for block in state.outside]
     if any(len(content) > pools.block_size for content in contents):
         yield f"a block holds more than {pools.block_size} tokens"
     if [block.place for block in state.outside] != list(range(len(state.outside))) or len(state.outside) > MAX_BLOCKS:
-        yield "it has not the places outside the pools in order"
+        yield "it does not have the places outside the pools in order"
     if any(not 0 <= block.instance <= pools.groups[-1].instance for block in state.outside):
-        yield "a place outside the pools is of an instance that is not there"
+        yield "a place outside the pools is of an instance that does not exist"
     yield from _wrong_in_queues(state)
     for queue in (state.waiting, state.receiving, state.running, state.holding, state.finished):
         if any(seq_id not in state.sequences for seq_id in queue):
-            yield "a queue names a sequence that is not there"
+            yield "a queue names a sequence that does not exist"
     for seq_id, sequence in state.sequences.items():
         if sequence.seq_id != seq_id:
             yield f"sequence {sequence.seq_id} stands as {seq_id}"
@@ -78,7 +78,7 @@ def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
 
 
 def _wrong_in_queues(state: State) -> Iterator[str]:
-    """A free queue has blocks of its group, each once; which ones, their ref counts say."""
+    """Check that each free queue has exactly the blocks of its group with ref_count 0, each once."""
     if len(state.free_queues) != len(state.block_groups):
         yield f"it has {len(state.free_queues)} free queues for {len(state.block_groups)} groups of layers"
         return
@@ -102,6 +102,6 @@ def _wrong_in_sequence(sequence: Sequence, state: State) -> Iterator[str]:
         if any(block_id not in ids and block_id != RELEASED for block_id in table):
             yield "has a block table that names a block of no pool"
     if any(not 0 <= block_id < len(state.cpu_blocks) for block_id in sequence.cpu_block_table):
-        yield "has a block of the CPU store that is not there"
+        yield "has a block of the CPU store that does not exist"
     if any(len(pair) != 2 for pair in sequence.chosen):
         yield "has chosen tokens that are not pairs"

@@ -34,9 +34,9 @@ Subscriber = Callable[[StepRecord], None]
 class TraceReader:
     """A `.kvtrace` file, opened for reading.
 
-    A damaged or cut-off file opens all the same: what came before the damage is readable, `damage` says where it starts
-    (None: the file is sound). Without `verify` only the heads of the frames are walked, which takes no longer for large
-    records than for small ones; a payload that fails its checksum is then found when it is read.
+    A damaged or truncated file still opens: the part before the damage is readable, and `damage` says where it starts
+    (None: the file is valid). Without `verify` only the frame heads are read, so opening time does not depend on record
+    sizes; a payload that fails its checksum is then found when it is read.
 
     Raises:
         TraceFormatError: not a trace, another version, or the header itself is damaged.
@@ -74,20 +74,20 @@ class TraceReader:
 
     @property
     def header_bytes(self) -> bytes:
-        """The header, encoded."""
+        """Encoded header."""
         return self._read(self._header_frame)
 
     @property
     def header_frame(self) -> Frame:
-        """Where the header lies."""
+        """Frame of the header."""
         return self._header_frame
 
     def record_frame(self, index: int) -> Frame:
-        """Return where record `index` lies. Raises IndexError: there is none."""
+        """Return the frame of record `index`. Raises IndexError: no such record."""
         return self._records[index]
 
     def record_bytes(self, index: int) -> bytes:
-        """Record `index`, encoded: the same bytes that the file holds.
+        """Return record `index`, encoded: the bytes of the file.
 
         Raises:
             IndexError: no such record (yet).
@@ -97,30 +97,29 @@ class TraceReader:
         return self._read(self._records[index])
 
     def record(self, index: int) -> StepRecord:
-        """Record `index`."""
+        """Return record `index`."""
         return codec.decode(self.record_bytes(index), StepRecord)
 
     def num_record_bytes(self, index: int) -> int:
-        """Length of record `index`, encoded."""
+        """Return the encoded length of record `index`."""
         return self._records[index].length
 
     def capture_bytes(self, index: int) -> bytes | None:
-        """Return the arrays of record `index`, encoded; None when it has none."""
+        """Return the encoded capture of record `index`, or None."""
         found = self._captures.get(index)
         return self._read(found) if found else None
 
     def capture(self, index: int) -> Capture | None:
-        """Return the arrays of record `index`; None when it has none."""
+        """Return the capture of record `index`, or None."""
         payload = self.capture_bytes(index)
         return codec.decode(payload, Capture) if payload else None
 
     def state_at(self, index: int) -> State:
-        """Return the state after record `index` (-1: before the first): the nearest keyframe, then the records after
-        it.
+        """Return the state after record `index` (-1: before the first), from the nearest keyframe before it.
 
         Raises:
             TraceFormatError: a damaged record or keyframe.
-            TraceStateError: a record that contradicts those before it, or asks for more than a reader gives.
+            TraceStateError: a record that contradicts those before it, or exceeds the limits.
         """
         if not -1 <= index < len(self._records):
             raise IndexError(f"state {index} of {len(self._records)} records")
@@ -137,7 +136,7 @@ class TraceReader:
 
     @property
     def all_record_bytes(self) -> int:
-        """Bytes of all records: what a viewer of the whole log is sent. Arrays come apart from them."""
+        """Bytes of all records: what a viewer of the whole log receives. Captures are sent separately."""
         return self._records.num_bytes
 
     @property
@@ -147,16 +146,16 @@ class TraceReader:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file; of a growing one, up to the last whole record."""
+        """Size of the file; of a growing one, up to the last complete record."""
         return os.fstat(self._file.fileno()).st_size
 
     def fileno(self) -> int:
-        """The open file: of a log without a name, the way to it for another program."""
+        """File descriptor; through it another program can open an unnamed log."""
         return self._file.fileno()
 
     @property
     def whole_end(self) -> int:
-        """The byte after the last record that is whole, the arrays that it announces included."""
+        """Offset after the last complete record, including its capture."""
         count = len(self._records)
         if count and count - 1 not in self._captures and self.record(count - 1).has_capture:
             count -= 1
@@ -166,7 +165,7 @@ class TraceReader:
         return max(found.offset + found.length for found in (self._records[count - 1], *last) if found)
 
     def file_chunks(self, num_bytes: int, first: int = 0, chunk_size: int = 1 << 18) -> Iterator[bytes]:
-        """Yield the bytes [first, num_bytes) of the file, piece by piece."""
+        """Yield the bytes [first, num_bytes) of the file in chunks."""
         for start in range(first, num_bytes, chunk_size):
             yield os.pread(self._file.fileno(), min(chunk_size, num_bytes - start), start)
 
@@ -197,17 +196,17 @@ class TraceReader:
         return header
 
     def read_on(self) -> int:
-        """Take in what was appended to the file since it was opened, by the heads of frames. The number of records."""
+        """Index the frames appended since the file was opened; return the number of records."""
         fd = self._file.fileno()
         last = len(self._records) - 1
         ends = [self._header_frame, *([self._records[last]] if last >= 0 else [])]
         ends += [frames[last] for frames in (self._captures, self._keyframes) if last in frames]
-        self.damage = None  # what was half written may be whole by now
+        self.damage = None  # a partially written frame may be complete by now
         self._walk(fd, os.fstat(fd).st_size, False, max(frame.offset + frame.length for frame in ends))
         return len(self._records)
 
     def _walk(self, fd: int, size: int, verify: bool, offset: int) -> None:
-        """The frames from byte `offset` on."""
+        """Index the frames from byte `offset` on."""
         while offset < size:
             if not verify:
                 offset = self._records.take(fd, offset, size)
@@ -237,15 +236,15 @@ class TraceReader:
 
 
 class LogLimitError(OSError):
-    """A log that has ended because what came next would have made it one that no reader takes (`limits`)."""
+    """The log has ended because the next record would exceed the `limits` of readers."""
 
 
 class TraceWriter(TraceReader):
-    """A trace being written: to `path`, or to an unnamed temporary file that disappears with it.
+    """Trace being written: to `path`, or to an unnamed temporary file that is deleted when closed.
 
     Each record is encoded once, folded into the state (which proves that it follows from the records before it) and
     written at once, so a killed program loses at most the record being written. When the disk is full the log ends with
-    the last whole record, and says so from then on.
+    the last complete record; later appends raise that error.
     """
 
     def __init__(
@@ -254,8 +253,8 @@ class TraceWriter(TraceReader):
         path: str | Path | None = None,
         redact: Callable[[StepRecord], StepRecord] | None = None,
     ) -> None:
-        """`redact`: what is written of a record, and folded into the state, instead of all of it; arrays are left out.
-        Subscribers get the record as it was.
+        """`redact`: applied to each record before it is written and folded; captures are left out. Subscribers get the
+        original record.
         """
         self.path = Path(path) if path else None
         self._file = open(path, "w+b", buffering=0) if path else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
@@ -269,19 +268,19 @@ class TraceWriter(TraceReader):
         self._redact = redact
         self._last_keyframe: Frame | None = None
         self._lock = threading.Lock()
-        self._ended: OSError | None = None  # why the log can no longer be written
+        self._ended: OSError | None = None  # why the log cannot be appended to
         self._write(codec.MAGIC)
         [self._header_frame] = self._append(("header", [codec.encode(header)]))
         self._whole = self._end
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file up to the last whole record."""
+        """Bytes of the file up to the last complete record."""
         return self._whole
 
     @property
     def num_waiting(self) -> int:
-        """Sequences that wait after the last record."""
+        """Number of waiting sequences after the last record."""
         return len(self._state.waiting)
 
     def state_now(self) -> State:
@@ -290,17 +289,17 @@ class TraceWriter(TraceReader):
             return copy_state(self._state)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber(record)` after each append, on the appending thread. Returns the way to unsubscribe."""
+        """Call `subscriber(record)` after each append, on the appending thread. Returns the unsubscribe function."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
 
     def append(self, record: StepRecord, capture: Capture | None = None) -> None:
-        """Append one record and its arrays.
+        """Append one record and its capture.
 
         Raises:
             TraceStateError: the record does not follow from the log; nothing is written.
-            OSError: the disk is full or gone, or (LogLimitError) a reader would have to copy more than it has to; the
-                log has ended with the record before, which stays readable.
+            OSError: the disk is full or gone, or (LogLimitError) the record exceeds the limits; the log has ended with
+                the previous record and stays readable.
         """
         if record.has_capture != (capture is not None):
             raise TraceStateError(f"record {record.index} must say whether it has a capture")
@@ -327,15 +326,15 @@ class TraceWriter(TraceReader):
                 if isinstance(self._ended, LogLimitError):
                     raise self._ended from error
                 raise
-            # only now, so that no reader sees a record that is not written whole
+            # last, so that readers never see a partially written record
             self._records.append(found)
             self._whole = self._end
         for subscriber in tuple(self._subscribers):
             subscriber(whole)
 
     def _wants_keyframe(self, index: int) -> bool:
-        """Every 64th record, as long as what was written since the last one is more than that one takes: a state holds
-        every sequence there ever was, and keyframes of a long log would come to many times its records.
+        """Return whether a keyframe is due: after 64 records, and not before the bytes written since the last keyframe
+        exceed its size. A state holds every sequence so far, so keyframes of a long log would outgrow its records.
         """
         if (index + 1) % KEYFRAME_INTERVAL:
             return False
@@ -343,7 +342,7 @@ class TraceWriter(TraceReader):
         return last is None or self._end - (last.offset + last.length) >= last.length
 
     def _take_back(self, index: int, error: BaseException) -> None:
-        """Half a record is none: file, index and state are again what they were after the record before."""
+        """Roll back a partially written record: restore file, index and state to the previous record."""
         ended = f"the log ended after {len(self._records)} records"
         if isinstance(error, OSError):
             self._ended = OSError(f"{ended}: {error.strerror or error}")
@@ -352,13 +351,13 @@ class TraceWriter(TraceReader):
         self._captures.pop(index, None)
         self._keyframes.pop(index, None)
         self._end = self._whole
-        with contextlib.suppress(OSError):  # a reader ends at the damage anyway
+        with contextlib.suppress(OSError):  # readers stop at the damage anyway
             self._file.truncate(self._whole)
             self._file.seek(self._whole)
         self._state = self.state_at(len(self._records) - 1)
 
     def _append(self, *frames: tuple[codec.FrameKind, codec.Pieces]) -> list[Frame]:
-        """Write these frames, each of a payload in pieces."""
+        """Write frames whose payloads are in pieces."""
         end, found, written = self._end, [], codec.Pieces()
         for kind, pieces in frames:
             head, frame = codec.frame_at(kind, pieces, end)
@@ -372,6 +371,6 @@ class TraceWriter(TraceReader):
         for first in range(0, len(pieces), MAX_PIECES):
             part = pieces[first : first + MAX_PIECES]
             written, length = os.writev(self._file.fileno(), part), sum(map(len, part))
-            while written < length:  # a disk that is nearly full takes a part, and says why with the next
+            while written < length:  # a nearly full disk writes a part; the next write raises
                 written += os.writev(self._file.fileno(), [b"".join(part)[written:]])
             self._end += length

@@ -1,4 +1,4 @@
-"""Effects of a monitored server's operations on a state: contents at places, since physical blocks are unknown.
+"""Effects of a monitored server's operations on a state: contents have places, since physical blocks are unknown.
 
 `static/js/core/state_observed.js` mirrors this file.
 """
@@ -14,7 +14,7 @@ UNSAID = "a watched server does not say its requests, tokens, steps or who holds
 
 
 def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> None:
-    """The content stands at its place. Raises ValueError: the place is none, or has something else."""
+    """Put a content at its place. Raises ValueError: no such place, or it has another content."""
     block = _outside(state, instance, op.place, True) if op.outside else _own(state, instance, op.place)
     if op.again:
         expect(block.block_hash == op.block_hash, "the place does not have that content")
@@ -24,7 +24,7 @@ def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> 
     expect(block.block_hash is None, "the place has a content already")
     budget.spend(len(op.token_ids))
     block.block_hash = op.block_hash
-    # one that is longer than the pool's blocks belongs to a group whose blocks are larger: the operation has it
+    # content longer than the pool's blocks is of a group with larger blocks; the operation has all of it
     block.token_ids = list(op.token_ids) if len(op.token_ids) <= state.block_size else []
     if isinstance(block, Block):
         expect(block.ref_count == 0, f"block {block.block_id} has owners, which nobody knows of a watched server")
@@ -34,7 +34,7 @@ def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> 
 
 
 def take_out(state: State, instance: int, op: Removed) -> None:
-    """The place is empty, where no copy is left. Raises ValueError: it is none, or has something else."""
+    """Empty a place unless copies are left. Raises ValueError: no such place, or it has another content."""
     block = _outside(state, instance, op.place, False) if op.outside else _own(state, instance, op.place)
     expect(block.block_hash == op.block_hash, "the place does not have that content")
     if op.num_left > 0:
@@ -46,7 +46,7 @@ def take_out(state: State, instance: int, op: Removed) -> None:
 
 
 def forget(state: State, instance: int, budget: Budget) -> None:
-    """Every place of the instance is empty."""
+    """Empty every place of the instance."""
     for index in state.own_groups[instance]:
         group = state.block_groups[index]
         budget.spend(group.num_blocks)

@@ -1,4 +1,4 @@
-"""Operations: what each means for a state, one function a type.
+"""Effect of each operation type on a state, one function per type.
 
 `static/js/core/state_operations.js` mirrors this file; shared golden traces hold both to the same state.
 """
@@ -90,22 +90,22 @@ R = TypeVar("R", bound=Copy | None)
 
 @dataclass(slots=True)
 class Folded:
-    """The record whose operations are folded, as far as they depend on it."""
+    """Context of the record whose operations are folded."""
 
     index: int
     instance: int
     outputs: RecordOutputs
-    budget: Budget  # what the log may still copy
+    budget: Budget  # copy budget of the log
     drafts: dict[int, list[int]] = field(default_factory=dict)  # by sequence
 
 
-# By type. Each raises LookupError or ValueError for an operation that contradicts the state, and returns the copy that
-# has to follow an allocation in the place of a shared block.
+# By type. Each raises LookupError or ValueError for an operation that contradicts the state, and returns the `copy`
+# that must follow, if the allocation replaces a shared block.
 OPERATIONS: dict[type, Callable[[State, Any, Folded], Copy | None]] = {}
 
 
 def _on(kind: type[T]) -> Callable[[Callable[[State, T, Folded], R]], Callable[[State, T, Folded], R]]:
-    """Make a function the table's entry for an operation of type `kind`."""
+    """Register a function for operations of type `kind`."""
 
     def enter(function: Callable[[State, T, Folded], R]) -> Callable[[State, T, Folded], R]:
         OPERATIONS[kind] = function
@@ -418,7 +418,7 @@ def _rank(state: State, op: Rank, step: Folded) -> None:
     num_sequences, num_scores = len(op.seq_ids), len(op.scores)
     expect(num_sequences == num_scores, f"{num_sequences} sequences have {num_scores} scores")
     for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
-        if seq_id in state.sequences or not state.num_forgotten:  # a request's first may be long finished
+        if seq_id in state.sequences or not state.num_forgotten:  # a finished sequence may have been dropped
             state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
 
 
@@ -444,7 +444,7 @@ def _defer(state: State, op: Defer, step: Folded) -> None:
 
 
 def _keep(state: State, op: LookupExternal | Store, step: Folded) -> None:
-    """No-op: the operation explains, or is about blocks outside the pool."""
+    """No-op: the operation explains, or concerns blocks outside the pool."""
 
 
 OPERATIONS |= dict.fromkeys((LookupExternal, Store), _keep)
@@ -452,7 +452,7 @@ OPERATIONS |= dict.fromkeys((LookupExternal, Store), _keep)
 
 @_on(Write)
 def _write(state: State, op: Write, step: Folded) -> None:
-    """Block by block: of each the slots from the first position on; they must follow those that are filled."""
+    """Fill slots block by block; they must directly follow the filled ones."""
     sequence, size, start, end = state.sequences[op.seq_id], state.block_size, op.start, op.start + op.num_tokens
     if sequence.num_computed_tokens != start:
         raise ValueError("another number of tokens is computed")
@@ -470,7 +470,7 @@ def _write(state: State, op: Write, step: Folded) -> None:
             if has_gaps and table[logical] == RELEASED:
                 position += size - slot
                 continue
-            filled = block_of(state, table[logical]).token_ids  # RELEASED is no block
+            filled = block_of(state, table[logical]).token_ids  # raises for RELEASED
             if slot > len(filled):
                 raise ValueError(f"slot {slot} of block {table[logical]} would leave a hole")
             upto = min(end, position - slot + size)
@@ -525,7 +525,7 @@ def _take_back(state: State, op: TakeBack, step: Folded) -> None:
 
 
 def _queue(state: State, position: int, seq_id: int) -> None:
-    """Into the waiting queue, at that position among the sequences of its instance."""
+    """Insert into the waiting queue, at that position among the sequences of its instance."""
     own = places_of(state, state.waiting, state.sequences[seq_id].instance)
     expect(0 <= position <= len(own), f"the waiting queue has no position {position}")
     state.waiting.insert(own[position] if position < len(own) else len(state.waiting), seq_id)
@@ -541,7 +541,7 @@ def _possible(sequence: Sequence, num_computed: int) -> None:
 
 
 def _content(state: State, op: SwapOut | SwapIn, step: Folded) -> list[int]:
-    """Return the content of the block that moves to the CPU store or is overwritten from there."""
+    """Return the content that is swapped out, or swapped in."""
     entry_of(state, op.seq_id, op.block_id, op.logical)
     content = block_of(state, op.block_id).token_ids
     step.budget.spend(UNITS_PER_SLOT * len(content))

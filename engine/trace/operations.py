@@ -1,9 +1,9 @@
-"""The ordered operations of one record: everything that changes the state, in the order in which it happened.
+"""Operations of a record: everything that changes the state, in order.
 
-`apply.apply` needs nothing but these to rebuild block tables, ref counts, the free queue and every sequence; whatever
-else a record holds (batch, outputs, timing, work, arrays) explains an operation and changes no state.
+`apply.apply` rebuilds block tables, ref counts, free queues and sequences from them alone; the rest of a record (batch,
+outputs, timing, work, arrays) changes no state.
 
-Where vLLM has an event for the same thing, the projection is: `cache` -> BlockStored, `evict` -> BlockRemoved.
+Equivalent vLLM events: `cache` -> BlockStored, `evict` -> BlockRemoved.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engine.trace.limits import Int, Seconds
 
-FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
+FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a pruned beam
 DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "fragmented", "step_preempted"]
 LookupVerdict = Literal["hit", "miss", "too_short", "disabled", "skipped"]
 LookupReason = Literal[
@@ -47,28 +47,25 @@ TransferFault = Literal[
     "no_room", "step_failed",
 ]  # fmt: skip
 KnownReason = Literal["attached", "restarted", "gap", "cleared", "continued"]
-RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
+RELEASED = -1  # block table entry whose block was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
 class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_unknown_fields=False):
-    """Base of all operations; on the wire a map with a `type` key.
+    """Base of all operations; encoded as a map with a `type` key."""
 
-    What readers count and show of an operation without knowing its kind stands with it.
-    """
-
-    shown: ClassVar[str] = ""  # its name on a timeline, with its fields in braces; "": not shown there
+    shown: ClassVar[str] = ""  # label on a timeline, with fields in braces; "": not shown
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that it moves between the pool and what is outside it."""
+        """Bytes moved between the pool and memory outside it."""
         return 0
 
 
 class BlockOp(_Op, frozen=True, kw_only=True):
     """Base of the operations on one block of one sequence."""
 
-    holds: ClassVar[int] = 0  # block table entries that the sequence gains
+    holds: ClassVar[int] = 0  # block table entries added to the sequence
 
     seq_id: Int
 
@@ -80,17 +77,15 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     queue_position: Int  # index in the waiting queue: the tail under FCFS, else by priority, ties by arrival
     request_id: str
     prompt_token_ids: list[Int]
-    prompt_token_bytes: list[bytes]  # what each token stands for; may be a fragment of a UTF-8 character
+    prompt_token_bytes: list[bytes]  # bytes of each token; may be a fragment of a UTF-8 character
     max_tokens: Int
     priority: Int = 0
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
-    client: str | None = None  # the sender, where several share an engine
-    waited: Seconds = (
-        0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
-    )
-    transfer: str | None = None  # the name under which its keys and values move between instances
-    kv_role: KVRole | None = None  # whether they go from here, or come here
+    client: str | None = None  # the sender, if several share an engine
+    waited: Seconds = 0.0  # seconds since arrival at the server (reading, tokenizing, fair queue); a clock reading
+    transfer: str | None = None  # id of the KV transfer between instances
+    kv_role: KVRole | None = None  # whether its KV is sent or received here
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
@@ -100,9 +95,9 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
     `skipped`: prompt log probabilities are requested, so every prompt token must be computed.
 
-    `reason` says why the hits end where they do; None = everything that may hit did (or there was no lookup). B is the
-    block size, h the number of blocks that hit, s = num_shared_tokens; `closest` is the earlier sequence of the same
-    salt with the longest common prefix, among the most recently admitted ones (PrefixMemory says how many).
+    `reason` says why the hits end where they do; None = every block that may hit did, or there was no lookup. B is the
+    block size, s = num_shared_tokens; `closest` is the earlier sequence of the same salt with the longest common
+    prefix, among the most recently admitted ones (see PrefixMemory).
 
     `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
                         `evicted_for` took that block
@@ -118,86 +113,85 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
 
     seq_id: Int
     verdict: LookupVerdict
-    num_tokens: Int  # tokens of the sequence, the queried length
+    num_tokens: Int  # tokens of the sequence
     num_hit_tokens: Int  # a multiple of block_size
-    block_ids: list[Int]  # the blocks that hit, in logical order
+    block_ids: list[Int]  # blocks that hit, in logical order
     reason: LookupReason | None = None
-    closest_seq_id: Int | None = None  # itself, if it was here before a preemption
-    num_shared_tokens: Int = 0  # leading tokens equal to the closest's
+    closest_seq_id: Int | None = None  # the sequence itself, if it was preempted
+    num_shared_tokens: Int = 0  # leading tokens shared with the closest
     lost_block_id: Int | None = None
     evicted_in: Int | None = None  # record index
     evicted_for: Int | None = None  # seq_id
 
 
 class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
-    """Lookup in the external store for the blocks after the prefix-cache hits (a connector, as vLLM names it).
+    """Lookup in the external store (vLLM: a connector) for the blocks after the prefix-cache hits.
 
-    `load`: the blocks found are loaded, because that takes less time than computing them. `compute`: they are found,
-    and computing them is faster. `miss`: nothing useful is found. The two times are estimates from the loads and
-    prefills on this machine so far, and clock readings as such; None: not measured yet, in which case the blocks found
-    are loaded.
+    `load`: the blocks found are loaded, because that is faster than computing them. `compute`: computing them is
+    faster. `miss`: nothing useful is found. The two times are estimated from the loads and prefills on this machine so
+    far, so they are clock readings; None: not measured yet, then the blocks found are loaded.
 
     `media[i]` is the tier of block i after the hits: the slowest, if several groups of layers have content.
     """
 
     seq_id: Int
     verdict: ExternalVerdict
-    num_tokens: Int  # queried: after the hits, whole blocks, without the last token
-    num_found_tokens: Int  # of these, there
+    num_tokens: Int  # queried: full blocks after the hits, without the last token
+    num_found_tokens: Int  # of these, found
     media: list[Medium] = []  # of each block found
-    num_bytes: Int = 0  # that loading them moves
+    num_bytes: Int = 0  # moved by loading them
     load_seconds: float | None = None
     compute_seconds: float | None = None
 
 
 class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
-    """waiting -> running. Tokens that need no computation: those whose blocks hit, those that come back by `swap_in`,
-    those whose blocks come from outside the pool by `load`.
+    """waiting -> running. Tokens that need no computation: those whose blocks hit, are swapped in, or are loaded from
+    outside the pool.
 
-    What is swapped in is not looked up: either its number is 0, or the two others are.
+    Swapped-in sequences have no lookup, so either their number is 0, or the two others are.
     """
 
     seq_id: Int
     num_cached_tokens: Int
     resumed: bool  # admitted again after a preemption
     num_swapped_tokens: Int = 0
-    num_external_tokens: Int = 0  # they follow those that hit
+    num_external_tokens: Int = 0  # after those that hit
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
-    """The head of the waiting queue was not admitted in this step, and why: it needed more than was available.
+    """The head of the waiting queue was not admitted in this step, because it needed more than was available.
 
-    `step_preempted` is about order, not room: blocks were just taken from a running sequence, so none is admitted,
-    whether the needed blocks are available now or not. `fragmented`, under strategy `first_fit` only: enough blocks
-    were free, but not in one piece; `available` is the largest hole.
+    `step_preempted`: this step preempted a running sequence, so it admits none, even if blocks are available now.
+    `fragmented`, under strategy `first_fit` only: enough blocks were free, but not in one piece; `available` is the
+    largest hole.
     """
 
     seq_id: Int
     reason: DeferReason
     needed: Int  # in the unit of the reason: sequences, tokens, or blocks
     available: Int
-    num_free: Int | None = None  # of `fragmented`: free blocks, those of all holes together
+    num_free: Int | None = None  # of `fragmented`: free blocks in all holes
 
 
 class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
-    """Strategy `first_fit`: the sequence gets one piece of the region, for its prompt and all tokens it may generate.
+    """Strategy `first_fit`: the sequence gets one contiguous piece, for its prompt and all tokens it may generate.
 
-    The piece is the beginning of the first hole with so many blocks. Its blocks go to the head of the free queue, in
-    order, from where the `allocate` operations that follow take them.
+    The piece is the beginning of the first hole that is large enough. Its blocks move to the head of the free queue in
+    order, where the following `allocate` operations take them.
     """
 
     shown: ClassVar[str] = "reserve {num_blocks} blocks from {block_id}"
 
     block_id: Int  # the first
     num_blocks: Int
-    hole_blocks: Int  # of the hole that the piece is cut from
+    hole_blocks: Int  # size of the hole that the piece is taken from
 
 
 class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
     """Free blocks move to the head of the free queue, in this order.
 
-    Recorded for another engine only: it frees several blocks without a hash together, the last of a table at the head.
-    This engine frees blocks one at a time, each to the head.
+    Only in logs of other engines, which free several blocks without a hash at once, the table's last at the head. This
+    engine frees blocks one at a time, each to the head.
     """
 
     block_ids: list[Int]
@@ -206,15 +200,15 @@ class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
 class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
 
-    `reason` says what the block is for; None: the log does not say.
+    `reason` says what the block is for; None: unknown.
 
     `admission`   the first tokens of a sequence that was waiting
-    `resume`      the same of a sequence that was preempted before
-    `chunk`       the next chunk of its prompt, or of tokens that it computes again after a preemption
-    `append`      the token that was sampled last is the first of a new block
+    `resume`      the same for a preempted sequence
+    `chunk`       the next chunk of its prompt, or of tokens recomputed after a preemption
+    `append`      the token sampled last begins a new block
     `draft`       draft tokens reach beyond the sequence's last block; `draft` follows
-    `recompute`   strategy `none` computes all tokens again in every step
-    `copy`        the sequence is about to write to a block that others hold too; `copy` follows
+    `recompute`   strategy `none` recomputes all tokens in every step
+    `copy`        the sequence is about to write to a shared block; `copy` follows
     `swap_in`     content comes back from the CPU store; `swap_in` follows
     `load`        content comes from outside the pool; `load` follows
     `receive`     content comes from another instance; `await` follows, and its `receive` in a later record
@@ -228,25 +222,25 @@ class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
-    """A block's hash leaves the prefix cache: it is about to be reallocated, or what it promised was never written.
+    """A block's hash leaves the prefix cache: the block is being reallocated, or its content was never written.
 
-    The residency, in steps, as vLLM's metrics have it in seconds (kv_block_lifetime, kv_block_idle_before_evict,
-    kv_block_reuse_gap): an access is the allocation or a hit.
+    The residency is in steps; vLLM's metrics have it in seconds (kv_block_lifetime, kv_block_idle_before_evict,
+    kv_block_reuse_gap). An access is the allocation or a hit.
     """
 
     shown: ClassVar[str] = "evict block {block_id}"
 
     block_id: Int
     block_hash: bytes
-    seq_id: Int | None = None  # whose allocation takes the block, or whose promise it was; None: it was not loaded
+    seq_id: Int | None = None  # whose allocation takes the block, or who failed to write it; None: a failed load
     lifetime_steps: Int = 0  # since the allocation
     idle_steps: Int = 0  # since the last access
     num_hits: Int = 0
-    reuse_gap_steps: list[Int] = []  # between one hit and the next, the last few
+    reuse_gap_steps: list[Int] = []  # between consecutive hits, the last few
 
 
 class Share(BlockOp, frozen=True, kw_only=True, tag="share"):
-    """A prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived` from the free queue or not."""
+    """Prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived`: it was in the free queue."""
 
     holds: ClassVar[int] = 1
 
@@ -256,20 +250,20 @@ class Share(BlockOp, frozen=True, kw_only=True, tag="share"):
 
 
 class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
-    """The child gets the parent's tokens and table; every block's ref_count + 1, the partial tail too.
+    """The child gets the parent's tokens and table; ref_count + 1 for every block, including the partial last one.
 
-    `sample`: another sample of the same prompt, with a seed of its own. `beam`: a second continuation of one beam.
+    `sample`: another sample of the same prompt, with its own seed. `beam`: a second continuation of one beam.
     """
 
     parent_seq_id: Int
     seq_id: Int
     request_id: str
     reason: ForkReason = "sample"
-    seed: int | None = None  # of a sample: what its draws are seeded with
+    seed: int | None = None  # of a sample
 
 
 class Copy(BlockOp, frozen=True, kw_only=True, tag="copy"):
-    """Copy-on-write: before writing to a shared block the sequence got a copy. Follows the `allocate` of `dst`."""
+    """Copy-on-write: the sequence gets a copy before writing to a shared block. Follows the `allocate` of `dst`."""
 
     shown: ClassVar[str] = "copy block {src} to {dst}"
 
@@ -279,7 +273,7 @@ class Copy(BlockOp, frozen=True, kw_only=True, tag="copy"):
 
 
 class Cache(_Op, frozen=True, kw_only=True, tag="cache"):
-    """A full block got its hash and can be found by others."""
+    """A full block gets its hash and can be hit."""
 
     seq_id: Int
     block_id: Int
@@ -298,17 +292,17 @@ class Write(_Op, frozen=True, kw_only=True, tag="write"):
 
 
 class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
-    """A token was chosen and appended to the sequence. Its K and V do not exist yet: they are written a step later."""
+    """A token was sampled and appended to the sequence. Its K and V are written one step later."""
 
     seq_id: Int
     token_id: Int
-    sampled_token_id: Int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
+    sampled_token_id: Int | None = None  # the sampler's token, if `choose` replaced it; None: this one
 
 
 class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
-    """Tokens that the sequence might continue with: this step computes them behind its last token.
+    """Draft tokens that this step computes after the sequence's last token.
 
-    `ngram`: its last `match_length` tokens stood at position `match_start` before, and these followed them there.
+    `ngram`: its last `match_length` tokens also occur at position `match_start`, followed by the draft tokens.
     `draft_model`: a smaller model continued the sequence.
     """
 
@@ -321,12 +315,12 @@ class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
     match_start: Int | None = None
     match_length: Int = 0
     num_computed_tokens: Int = 0  # by the draft model, for this proposal
-    num_bytes: Int = 0  # of keys and values that the draft model holds for the sequence
+    num_bytes: Int = 0  # of the draft model's keys and values for the sequence
 
 
 class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
-    """The first `num_accepted` drafts of the step are what was sampled at their positions. Their `sample` operations
-    come before, and unless the text ends there one more: the token after them, in the place of a rejected draft.
+    """The first `num_accepted` drafts equal the tokens sampled at their positions. Their `sample` operations come
+    before, with one more for the token after them unless the sequence ends there.
     """
 
     seq_id: Int
@@ -335,9 +329,9 @@ class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
 
 
 class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
-    """Keys and values of rejected drafts, positions [start, start + num_tokens), no longer count as computed.
+    """Rejected drafts: keys and values of positions [start, start + num_tokens) no longer count as computed.
 
-    The `free` operations of blocks that only they needed come before. What stays in a kept block is overwritten.
+    The `free` operations of blocks needed only by them come before. Their content in remaining blocks is overwritten.
     """
 
     shown: ClassVar[str] = "take back {num_tokens} drafts"
@@ -348,9 +342,9 @@ class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
 
 
 class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
-    """From outside: the token at `position` of the sequence will be this one, whatever is sampled there.
+    """External command: the token at `position` will be this one, whatever is sampled there.
 
-    A later choice for the same position replaces it. The sampler draws all the same, so later draws are what they were.
+    A later choice for the same position replaces it. The sampler still draws, so later draws are unchanged.
     """
 
     seq_id: Int
@@ -360,13 +354,13 @@ class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
 
 
 class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
-    """From outside: what a request's sequences still sample, they sample with these parameters.
+    """External command: change the sampling parameters of a request's unfinished sequences.
 
-    Their generators go on where they are, unless `seed` is another one.
+    Their random generators continue unless `seed` changes.
     """
 
     request_id: str
-    seq_ids: list[Int]  # those that wait or run
+    seq_ids: list[Int]  # waiting and running ones
     max_tokens: Int
     sampling: dict[str, Setting]  # every field
 
@@ -391,15 +385,15 @@ class SwapOut(_Swap, frozen=True, kw_only=True, tag="swap_out"):
 
 
 class SwapIn(_Swap, frozen=True, kw_only=True, tag="swap_in"):
-    """The content comes back into the block that was just allocated for it; the CPU block is free again."""
+    """The content is copied back into the block just allocated for it; the CPU block is freed."""
 
     shown: ClassVar[str] = "swap in block {block_id}"
 
 
 class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
-    """The content of a full block comes from outside the pool, where a `store` had put it, perhaps of another run.
+    """The content of a full block is read from outside the pool; it was put there by a `store`, perhaps of another run.
 
-    It goes into the block that was just allocated for it; the store keeps its copy.
+    It goes into the block just allocated for it; the external copy remains.
     """
 
     shown: ClassVar[str] = "load block {block_id} from {medium}"
@@ -416,13 +410,13 @@ class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
 
 
 class Store(_Op, frozen=True, kw_only=True, tag="store"):
-    """A full block's content was copied to the store outside the pool, which had it not; the pool keeps its block."""
+    """A full block's content was copied to the store outside the pool, which did not have it."""
 
     shown: ClassVar[str] = "store block {block_id} in {medium}"
 
     block_id: Int
     block_hash: bytes
-    medium: Medium  # the fastest tier that takes it; slower ones have it from there
+    medium: Medium  # the fastest tier that accepts it; slower tiers copy it from there
     num_bytes: Int
 
     @property
@@ -431,19 +425,19 @@ class Store(_Op, frozen=True, kw_only=True, tag="store"):
 
 
 class Await(_Op, frozen=True, kw_only=True, tag="await"):
-    """waiting -> receiving: the sequence has blocks (`allocate`, reason `receive`) for what another instance computed.
+    """waiting -> receiving: the sequence has allocated blocks (reason `receive`) for KV of another instance.
 
-    Its hits, the `num_cached_tokens` leading tokens, are here already. In vLLM: WAITING_FOR_REMOTE_KVS.
+    Its `num_cached_tokens` leading tokens are local hits. In vLLM: WAITING_FOR_REMOTE_KVS.
     """
 
     seq_id: Int
     transfer: str
     num_cached_tokens: Int
-    num_tokens: Int  # that are to come after those
+    num_tokens: Int  # to receive after those
 
 
 class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
-    """A block's content arrived from block `from_block_id` of another instance; `arrive` follows.
+    """A block's content was received from block `from_block_id` of another instance; `arrive` follows.
 
     The last block may be filled in part.
     """
@@ -453,7 +447,7 @@ class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
     logical: Int
     block_id: Int
     from_block_id: Int
-    num_tokens: Int  # slots that are filled
+    num_tokens: Int  # filled slots
     num_bytes: Int  # moved: the whole block, all layers of its group
 
     @property
@@ -462,35 +456,35 @@ class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
 
 
 class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
-    """receiving -> waiting: everything that was awaited is here, and counts as computed."""
+    """receiving -> waiting: all awaited tokens were received and count as computed."""
 
     seq_id: Int
     transfer: str
     queue_position: Int
-    num_tokens: Int  # as awaited
-    num_bytes: Int  # moved; 0: nothing was, which is worth a look
-    link: str  # what they moved over
+    num_tokens: Int  # as in `await`
+    num_bytes: Int  # moved; 0 is suspicious
+    link: str  # kind of link
     began: Seconds  # seconds since the trace began; clock readings, as `timing.at`
     ended: Seconds
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
-    """receiving -> waiting: the transfer failed or is unusable. The `free` operations of its blocks come before.
+    """receiving -> waiting: the transfer failed. The `free` operations of its blocks come before.
 
-    It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
+    The sequence computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
 
     `unknown`       the sender knows no such transfer
-    `consumed`      it was already received once
+    `consumed`      it was already received
     `expired`       its lease has expired
-    `stale`         the blocks had other content by the time they were read
+    `stale`         the blocks were overwritten before they were read
     `out_of_range`  the sender has no such blocks
     `other_layout`  another model, dtype or block size at the sender
-    `other_text`    they are keys and values of other tokens, or of another salt
+    `other_text`    the blocks are of other tokens, or of another salt
     `lost`          the link failed
     `late`          the link took longer than the timeout
     `gone`          the sender ended
-    `no_room`       they arrived and were freed: no sequence could continue, for lack of blocks (it waited already)
-    `step_failed`   the tokens before them were not computed: the step that had promised them failed
+    `no_room`       the received blocks were freed, because no sequence could continue without them
+    `step_failed`   the step that was to compute the tokens before them failed
     """
 
     seq_id: Int
@@ -501,7 +495,7 @@ class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
 
 
 class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
-    """A finished sequence keeps its blocks, for an instance that will ask for them. Its `finish` comes before."""
+    """A finished sequence holds its blocks for another instance to fetch. Its `finish` comes before."""
 
     seq_id: Int
     transfer: str
@@ -510,11 +504,11 @@ class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
 
 
 class Send(_Op, frozen=True, kw_only=True, tag="send"):
-    """The other instance has said that it has them. The `free` operations of the sequence's blocks follow."""
+    """The other instance has confirmed the transfer. The `free` operations of the sequence's blocks follow."""
 
     seq_id: Int
     transfer: str
-    block_ids: list[Int]  # that it took; the others it had
+    block_ids: list[Int]  # blocks transferred; the others it had
     num_bytes: Int
 
 
@@ -528,59 +522,58 @@ class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
 class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
     """The record's instance ended unexpectedly, and its pool with it.
 
-    Its unfinished sequences finish (`abort`), its held sequences are released, and every block of the pool and of the
-    CPU store is empty and free, in ascending order. Later records of that instance belong to a restarted one.
+    Its unfinished sequences finish (`abort`), its held sequences are released, and every block of its pool and CPU
+    store becomes empty and free, in ascending order. Later records of the instance are of a restarted one.
     """
 
     shown: ClassVar[str] = "instance lost"
 
-    detail: str = ""  # how, one sentence
-    given_up: list[Int] = []  # of these, the sequences whose request is not restarted elsewhere, with or without tokens
+    detail: str = ""  # cause, one sentence
+    given_up: list[Int] = []  # of these, sequences whose request is not restarted elsewhere
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
     """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
 
-    By recompute its computed tokens are lost; by swap they wait in the CPU store and still count as computed.
+    By recompute its computed tokens are lost; by swap they are in the CPU store and still count as computed.
 
-    `reason` says why it was chosen: `last_admitted` of the running ones, `worst_priority` of them, or `deadlock`:
-    every running sequence was waiting for a beam of its request that had no room, so all of them went.
+    `reason` says why it was chosen among the running ones: `last_admitted`, `worst_priority`, or `deadlock`: each
+    running sequence waited for a beam of its request that had no blocks, so all were preempted.
     """
 
     seq_id: Int
     queue_position: Int  # 0, the front, under FCFS
     mode: PreemptionMode
     for_seq_id: Int  # the sequence whose allocation found no free block
-    num_computed_tokens: Int  # when it went
+    num_computed_tokens: Int  # at the preemption
     reason: PreemptReason = "last_admitted"
-    num_blocks: Int = 0  # table entries that it gave back
-    num_kept_tokens: Int = 0  # by recompute: of the computed tokens, those that a lookup would still find now
+    num_blocks: Int = 0  # table entries freed
+    num_kept_tokens: Int = 0  # by recompute: computed tokens that a lookup would find now
     num_recompute_tokens: Int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
     num_bytes: Int = 0  # moved to the CPU store
-    swap_refused: bool = False  # a swap was wanted, but the CPU store had no room for it
+    swap_refused: bool = False  # swap was requested, but the CPU store was full
 
 
 class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
-    """Strategy `none`: the step's K and V are thrown away (`free` comes before), nothing counts as computed."""
+    """Strategy `none`: the step's K and V are discarded (`free` comes before); no token counts as computed."""
 
     seq_id: Int
 
 
 class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
-    """A swapped-out sequence ends: its CPU block is free again, the content gone."""
+    """A swapped-out sequence ends: its CPU block is freed."""
 
     seq_id: Int
     cpu_block_id: Int
 
 
 class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
-    """The sequence gives up its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
+    """The last block leaves the sequence's table: ref_count - 1; at 0 it enters the free queue at `to`, else None.
 
-    RELEASED entries that are now the last ones of its table go with it.
+    RELEASED entries that are then the last ones of the table are removed too.
 
-    `reason` names the operation that makes it give up its blocks and that follows: its `finish` (which says how it
-    ended), its `preempt` by recompute, `swap` for the same by swap, its `discard` or its `take_back`.
-    None: the log does not say.
+    `reason` names the operation that follows and frees the block: `finish` (with its finish reason), `preempt` by
+    recompute, `swap` for a preempt by swap, `discard` or `take_back`. None: unknown.
     """
 
     holds: ClassVar[int] = -1
@@ -593,10 +586,9 @@ class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
 class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
     """A running sequence releases a block that none of its later queries can see; its table entry becomes RELEASED.
 
-    Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
-    None. `window`: every layer of the model has a sliding window, and the block fell out of the widest. `policy`: the
-    run's attention_window left it behind. `forgotten`: every head of every layer of its group forgot all its tokens
-    (`forget`).
+    Other table entries keep their index. ref_count - 1; at 0 the block enters the free queue at `to`, else None.
+    `window`: every layer of the model has a sliding window, and the block is outside the widest. `policy`: the block is
+    outside the run's attention_window. `forgotten`: every head of every layer of its group forgot all its tokens.
     """
 
     holds: ClassVar[int] = -1
@@ -608,44 +600,44 @@ class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
 
 
 class Forget(_Op, frozen=True, kw_only=True, tag="forget"):
-    """KV heads of a layer forget tokens: no query at position `at` or later sees their keys (KV cache compression).
+    """KV cache compression: KV heads of a layer forget tokens, so no query at position `at` or later sees their keys.
 
-    By KV head, the best of the forgotten first: their positions, the scores that the run's forget_policy gave them,
-    and their ranks by score, 1 = the highest, among the tokens that could go (not the sinks, the newest, or those of a
-    `keep`). The block that holds them stays until a `release` says otherwise.
+    Per KV head, best forgotten first: positions, scores by the run's forget_policy, and ranks by score (1 = highest)
+    among the tokens that may be forgotten (not the sinks, the newest, or those of a `keep`). Their block stays until
+    its `release`.
     """
 
     shown: ClassVar[str] = "layer {layer} forgets"
 
     seq_id: Int
     layer: Int
-    at: Int  # computed tokens when it was decided
+    at: Int  # computed tokens at the decision
     positions: list[list[Int]]
     scores: list[list[float]]
     ranks: list[list[Int]]
-    lowest_kept: list[float | None]  # score of the last token that stayed among them; None: none did
+    lowest_kept: list[float | None]  # lowest score of a token that stayed; None: none stayed
 
 
 class Keep(_Op, frozen=True, kw_only=True, tag="keep"):
-    """From outside: no head forgets this token of the sequence from here on. Another one goes in its place."""
+    """External command: no head forgets this token from now on. Another token is forgotten instead."""
 
     seq_id: Int
     position: Int
 
 
 class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
-    """The sequence is done (its `free` operations come before)."""
+    """The sequence is finished (its `free` operations come before)."""
 
     seq_id: Int
     reason: FinishReason
-    detail: str = ""  # the stop string or id that ended it, or why it was aborted
+    detail: str = ""  # the stop string or id, or the cause of the abort
 
 
 class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
-    """A request with several sequences is done: its finished ones, best first, of which the first `num_returned` count.
+    """A request with several sequences is done: its finished ones, best first; the first `num_returned` are returned.
 
-    The score of a sample is its cumulative log probability; of a beam that, divided by its number of output tokens
-    to the power of `length_penalty`.
+    The score of a sample is its cumulative log probability; that of a beam is the same, divided by (number of output
+    tokens) ** `length_penalty`.
     """
 
     request_id: str
@@ -655,53 +647,53 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
 
 
 class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
-    """A monitored server reported that this content is cached.
+    """A monitored server reports that this content is cached.
 
-    Its physical block is unknown. The content has a place in this log: in the pool, or outside it.
+    Its physical block is unknown; this log assigns the content a place in the pool or outside it.
     """
 
-    place: Int  # in the instance's pool, where a block id would be: it is empty, or has this content (`again`)
-    outside: bool = False  # it is a place in `State.outside`, which it may lengthen by one
-    medium: str  # as the server said it, in capitals: GPU, CPU, STORAGE, ...; "" = it did not say
-    block_hash: bytes  # the server's; of a number its 8 bytes, big-endian
-    parent_hash: bytes | None  # None: a sequence begins with this content, or `parent_unsaid`
-    parent_unsaid: bool = False  # the server did not say what comes before it
-    token_ids: list[Int]  # empty: the server did not say
+    place: Int  # block id in the instance's pool: empty, or with this content (`again`)
+    outside: bool = False  # `place` is an index in `State.outside`, which may grow by one
+    medium: str  # as reported, upper case: GPU, CPU, STORAGE, ...; "" = unreported
+    block_hash: bytes  # the server's; an integer as 8 bytes, big-endian
+    parent_hash: bytes | None  # None: the content begins a sequence, or `parent_unsaid`
+    parent_unsaid: bool = False  # the parent is unreported
+    token_ids: list[Int]  # empty: unreported
     group: Int | None = None  # the server's group of layers
     kind: str | None = None  # of that group: full_attention, sliding_window, mamba, ...
-    window: Int | None = None  # tokens that it sees
+    window: Int | None = None  # of that group, in tokens
     lora_name: str | None = None
-    extra_keys: str | None = None  # what else the hash covers (salt, images, ...), as JSON
-    locality: str | None = None  # LOCAL or REMOTE: where the medium is, as the server said it
-    tier: str | None = None  # which of several stores of that medium, as the server calls it
-    again: bool = False  # it was there already: a request reused it, or there is a copy; which, the server did not say
+    extra_keys: str | None = None  # further inputs of the hash (salt, images, ...), as JSON
+    locality: str | None = None  # LOCAL or REMOTE, as reported
+    tier: str | None = None  # name of the store within the medium, as reported
+    again: bool = False  # it was cached already: either reused by a request or a second copy, the server does not say
 
 
 class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
-    """A monitored server reported that this content, or one copy of it, is no longer cached."""
+    """A monitored server reports that this content, or one copy of it, is no longer cached."""
 
-    place: Int  # where it stood
+    place: Int  # of the content
     outside: bool = False
     medium: str
     block_hash: bytes
     group: Int | None = None
     tier: str | None = None
-    num_left: Int = 0  # copies that it still has: then the place keeps the content
+    num_left: Int = 0  # remaining copies; if any, the content stays at the place
 
 
 class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
-    """Point from which a monitored server's reports are known; nothing before it is.
+    """Point from which a monitored server's reports are known.
 
-    Every place of the instance is empty. `attached`: monitoring begins. `restarted`: the message numbers restarted, so
-    the cache is empty. `gap`: messages were lost and can no longer be replayed. `cleared`: the server emptied its GPU
-    cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long; the
-    records that follow repeat its state.
+    Every place of the instance becomes empty. `attached`: monitoring begins. `restarted`: the message numbers
+    restarted, so the cache is empty. `gap`: messages were lost and cannot be replayed. `cleared`: the server cleared
+    its GPU cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long;
+    the records that follow repeat its state.
     """
 
     epoch: Int  # of this instance, from 0; a restart begins the next
-    sequence: Int  # the number of the first message that is known
+    sequence: Int  # number of the first known message
     reason: KnownReason
-    num_missed: Int = 0  # messages of a gap
+    num_missed: Int = 0  # messages lost in a gap
 
 
 Op = (

@@ -1,4 +1,4 @@
-"""Outputs and drafts of a record, as its operations take them."""
+"""Outputs of a record, in the order in which its operations consume them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.trace.records import Output
 
 
 class RecordOutputs:
-    """Outputs of a record by sequence and token. A step that verifies drafts may choose one token several times."""
+    """Outputs of a record by sequence and token. A step that verifies drafts may sample a token several times."""
 
     def __init__(self, outputs: Iterable[Output]) -> None:
         self._outputs: dict[tuple[int, int], list[Output]] = {}
@@ -16,10 +16,10 @@ class RecordOutputs:
             self._outputs.setdefault((output.seq_id, output.token_id), []).append(output)
 
     def take(self, seq_id: int, token_id: int) -> Output:
-        """Return the next output of the sequence with this token; the last one again where there is no other.
+        """Return the next output of the sequence with this token, or the last one again.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no such output.
         """
         found = self._outputs[seq_id, token_id]
         return found.pop(0) if len(found) > 1 else found[0]

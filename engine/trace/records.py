@@ -1,4 +1,4 @@
-"""Structs of a trace: one header, then records; a record may have a capture (arrays)."""
+"""Structs of a trace: a header, then records, each with an optional capture (arrays)."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ LayerKeeps = Literal["keys", "state", "both", "nothing"]
 
 
 class HeadPattern(Struct, frozen=True, kw_only=True):
-    """An attention head that was measured to look at keys of one kind, on text that the model had never seen."""
+    """Attention pattern of a head, measured on held-out text."""
 
     pattern: str  # previous_token, clause_start, parallel_clause, last_punctuation, first_token, itself, induction
     layer: Int
     head: Int  # query head
-    mean_weight: float  # what its queries give to that key, on average
-    uniform: float  # what a head that looks at every key alike would give it
-    queries: Int  # how many were measured
+    mean_weight: float  # mean weight of its queries on that key
+    uniform: float  # the same under uniform attention
+    queries: Int  # number of queries measured
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """Facts of a model that the trace, the accounting and the page need. Sizes are counts, not bytes."""
+    """Model facts for trace, accounting and page. Sizes are counts, not bytes."""
 
     name: str
     architecture: str  # Hugging Face class name
     num_params: Int
-    num_layers: Int  # that keep keys and values; `layer_kinds` has all
+    num_layers: Int  # layers with keys and values; `layer_kinds` has all layers
     hidden_size: Int
     intermediate_size: Int
     num_heads: Int  # query heads, Hq
-    num_kv_heads: Int  # Hkv, as stored in the cache, or as computed from its latents
+    num_kv_heads: Int  # Hkv, as stored in the cache or computed from latents
     head_dim: Int  # D, of queries and keys
     v_head_dim: Int  # Dv, of values
     vocab_size: Int
     max_position: Int
     dtype: str
     sliding_windows: list[Int | None]  # per layer; None = full attention
-    scalings: list[float] = []  # per layer: a score is q · k * scaling; empty = not stated
-    softcaps: list[float | None] = []  # per layer: a score becomes c * tanh(score / c); None = it does not
-    sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
+    scalings: list[float] = []  # per layer: score = q · k * scaling; empty = unknown
+    softcaps: list[float | None] = []  # per layer: score = c * tanh(score / c); None = no softcap
+    sinks: list[list[float] | None] = []  # per layer: an extra softmax logit per query head; None = none
     tie_word_embeddings: bool = False
-    num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
-    num_experts: Int = 0  # of a layer, to choose from; 0 = there are none, or not stated
+    num_active_params: Int | None = None  # mixture of experts: parameters used per token; None = all
+    num_experts: Int = 0  # per layer; 0 = none, or unknown
     num_experts_per_tok: Int = 0
     bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
-    rounded_to: str | None = None  # what its linear layers were rounded to when it was opened; None = nothing was
-    # what each layer keeps of a sequence, in the model's order: keys and values, a state of constant size, both or
-    # nothing; empty = keys and values in all. Layers are numbered among those with keys everywhere else
+    rounded_to: str | None = None  # format to which linear layers were rounded at loading; None = not rounded
+    # what each layer caches of a sequence, in the model's order: keys and values, a state of constant size, both or
+    # nothing; empty = keys and values in all. All other layer numbers count only layers with keys
     layer_kinds: list[LayerKeeps] = []
-    state_bytes: Int = 0  # of one sequence's state, all layers together
-    # MLA: numbers of the one vector that a layer keeps of a token, from which keys and values of all heads are
-    # computed, and how many of them are the rotated key part that all heads share; 0 = keys and values are kept
+    state_bytes: Int = 0  # of one sequence's state in all layers
+    # MLA: size of the latent vector cached per token and layer, from which keys and values of all heads are computed,
+    # and the size of its rotated key part, shared by all heads; 0 = keys and values are cached
     latent_dim: Int = 0
     rope_dim: Int = 0
-    layer_shapes: list[list[Int]] = []  # per layer: its own [Hkv, D, Dv], where they differ; empty = as above in all
-    heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
+    layer_shapes: list[list[Int]] = []  # per layer: [Hkv, D, Dv] if they differ; empty = as above in all
+    heads: list[HeadPattern] = []  # known patterns, clearest first; empty = not measured
 
     @property
     def group_size(self) -> int:
@@ -87,7 +87,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class TokenizerFacts(Struct, frozen=True, kw_only=True):
-    """The tokenizer behind the ids."""
+    """Facts of the tokenizer."""
 
     name: str
     vocab_size: Int
@@ -95,9 +95,9 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
 
 
 class Roofs(Struct, frozen=True, kw_only=True):
-    """Measured peak rates of a machine (the roofs of a roofline), and how they were measured."""
+    """Measured peak rates of a machine (the roofs of a roofline)."""
 
-    dtype: str  # of the matrices, the model's
+    dtype: str  # of the matrices: the model's
     num_threads: Int
     measured_at: str  # ISO 8601, UTC; a clock reading
     flops_per_second: float  # median of `matmul_runs` products of two square matrices of `matmul_size`
@@ -109,70 +109,70 @@ class Roofs(Struct, frozen=True, kw_only=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """Where the run happened."""
+    """Machine of the run."""
 
     device: str
     processor: str
     num_threads: Int
     versions: dict[str, str]
-    roofs: Roofs | None = None  # None: not measured when the log began
+    roofs: Roofs | None = None  # None: not measured before the log began
 
 
 class BlockGroup(Struct, frozen=True, kw_only=True):
-    """Layers that see alike, the pool of blocks that they share, and what a block of it keeps."""
+    """Group of layers with the same attention span, and the block pool that they share."""
 
-    instance: Int = 0  # whose pool it is: index in the header's instances
+    instance: Int = 0  # owner of the pool: index in the header's instances
     layers: list[Int]
-    first_block: Int  # its blocks have the ids [first_block, first_block + num_blocks)
+    first_block: Int  # block ids are [first_block, first_block + num_blocks)
     num_blocks: Int
-    window: Int | None = None  # the keys that its layers see; None = all
-    sinks: Int = 0  # tokens at the beginning of the sequence that stay in sight beside the window
-    kv_bytes_per_token: Int  # of its layers together; 0 of a group with states
-    # > 0: a block holds no keys but the state of one sequence in all layers that have one, so many bytes; one at an
-    # entry of a block table has the state after the last computed token that the entry covers
+    window: Int | None = None  # sliding window in keys; None = full attention
+    sinks: Int = 0  # leading tokens that stay visible in addition to the window
+    kv_bytes_per_token: Int  # of all its layers; 0 for a group of states
+    # > 0: bytes of a block, which holds no keys but one sequence's state in all layers that have one. At an entry of a
+    # block table it is the state after the last computed token that the entry covers
     state_bytes: Int = 0
-    checkpoint: Int = 0  # tokens: a state is left at each multiple of them
+    checkpoint: Int = 0  # tokens; a state is stored at each multiple
 
 
 class InstanceFacts(Struct, frozen=True, kw_only=True):
-    """Engine among several of a run, with its own pool and scheduler; all serve the same model."""
+    """Engine of a run with several, with its own pool and scheduler; all serve the same model."""
 
     name: str
     role: InstanceRole  # prefill, decode, or both
-    num_threads: Int = 0  # that it computes with; 0: not said
+    num_threads: Int = 0  # compute threads; 0: unknown
 
 
 class Simulated(Struct, frozen=True, kw_only=True):
-    """A run that was reckoned: its tokens stand for others, its clock readings follow from a given cost of a step."""
+    """Simulated run: tokens are placeholders, and clock readings follow from a given cost of a step."""
 
-    cost: str  # where the seconds of a step come from
+    cost: str  # source of the step times
     seed: Int = 0
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """Monitored server: its reports are known, and unreported values are unknown."""
+    """Monitored server: only its reports are known."""
 
-    source: str  # which server, and which version of it where it says so
-    events: list[str] = []  # where each instance's events came from
-    # Unreported values. Fields that need a value have a meaningless one: see "observed" in
+    source: str  # server, and its version if known
+    events: list[str] = []  # event endpoint of each instance
+    # Unreported fields; where the format needs a value they have a meaningless one: see "observed" in
     # docs/reference/trace-format.md
     unknown: list[Unknown]
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """A run of another engine, written down inside its process: what it decided is known, as of a run of ours."""
+    """Run of another engine, recorded inside its process, with its decisions like a run of this engine."""
 
-    source: str  # which engine, and its version
+    source: str  # engine and version
     # Unreported values. Fields that need a value have a meaningless one
     unknown: list[NotWatched]
-    first_block_id: Int = 0  # its own number of what is block 0 here
+    first_block_id: Int = 0  # the engine's id of block 0 of this log
 
 
-FINISHED_KEPT = 1000  # of what is written here: what a server keeps in memory must not grow by the day
+FINISHED_KEPT = 1000  # default of this program's logs, to bound a server's memory
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """The first frame of a trace."""
+    """First frame of a trace."""
 
     format: str = FORMAT
     version: Int = VERSION
@@ -183,14 +183,14 @@ class Header(Struct, frozen=True, kw_only=True):
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
     kv_bytes_per_token: Int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
-    # instance after instance, of each the group that sees most first; empty = one group of all layers, with
+    # in the order of instances, within an instance by descending span; empty = one group of all layers, with
     # engine.num_blocks blocks
     block_groups: list[BlockGroup] = []
-    instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
-    simulated: Simulated | None = None  # None = a model computed it
-    observed: Observed | None = None  # None = the log is the engine's own
-    watched: Watched | None = None  # None = not another engine's
-    finished_kept: Int | None = None  # finished sequences that the state keeps, the last ones; None = all
+    instances: list[InstanceFacts] = []  # empty = one instance
+    simulated: Simulated | None = None  # None = computed by a model
+    observed: Observed | None = None  # None = not a monitored server
+    watched: Watched | None = None  # None = not another engine
+    finished_kept: Int | None = None  # number of finished sequences that the state retains, the latest; None = all
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
@@ -200,12 +200,12 @@ class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
     phase: Phase
     start: Int  # position of the first token computed
     token_ids: list[Int]
-    context_len: Int  # keys the last of these tokens can see = start + len(token_ids)
-    samples: bool  # whether the step ends with a new token for it (a prefill chunk that is not the last does not)
+    context_len: Int  # keys visible to the last of these tokens = start + len(token_ids)
+    samples: bool  # whether the step samples a token for it (False for a prefill chunk that is not the last)
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """A token that could have been chosen."""
+    """Candidate token at a position."""
 
     token_id: Int
     token_bytes: bytes
@@ -213,29 +213,29 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
-    """Answer of the full cache in place of an output, given the same text (`forget_compare`)."""
+    """Prediction with the full cache in place of an output, for the same text (`forget_compare`)."""
 
-    divergence: float  # KL divergence from its distribution to the output's, nats, raw distributions
-    token_id: Int  # its most probable token
+    divergence: float  # KL divergence from the full-cache distribution to the output's, nats, raw distributions
+    token_id: Int  # most probable token with the full cache
     token_bytes: bytes
-    own_token_id: Int  # the most probable token of the distribution that the output is of
-    logprob: float  # that it gives the output's token
+    own_token_id: Int  # most probable token of the output's distribution
+    logprob: float  # of the output's token with the full cache
 
 
 class Output(Struct, frozen=True, gc=False, kw_only=True):
-    """A token chosen in this step."""
+    """Token sampled in this step."""
 
     seq_id: Int
     token_id: Int
-    token_bytes: bytes  # what the token stands for; may be a fragment of a UTF-8 character
-    text: str  # text that became complete with this token ("" while a character is unfinished)
+    token_bytes: bytes  # bytes of the token; may be a fragment of a UTF-8 character
+    text: str  # text completed by this token ("" while a character is incomplete)
     logprob: float
     top: list[Candidate]  # most probable first
     full: FullCacheOutput | None = None  # None: not compared
 
 
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
-    """Log probability of a prompt token given those before it; recorded in the step that computed the position before.
+    """Log probability of a prompt token given those before it; recorded in the step that computes the position before.
 
     Each position from 1 on occurs once in a trace, in order, if the request has `prompt_logprobs`.
     """
@@ -252,19 +252,19 @@ class Timing(Struct, frozen=True, gc=False, kw_only=True):
 
     at: Seconds  # end of the step, since the trace began
     schedule: Seconds = 0.0
-    draft: Seconds = 0.0  # of `schedule`: proposing draft tokens, a draft model's own steps with them
+    draft: Seconds = 0.0  # part of `schedule`: proposing draft tokens, including a draft model's steps
     prepare: Seconds = 0.0
     forward: Seconds = 0.0
     sample: Seconds = 0.0
-    transfer: Seconds = 0.0  # of `prepare` and `sample`: content that moved between the pool and what is outside it
-    tokenize: Seconds = 0.0  # a submission: of texts into token ids, before it was made
-    detokenize: Seconds = 0.0  # of `sample`: of the chosen ids into text, with the look for stop strings
-    compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
+    transfer: Seconds = 0.0  # part of `prepare` and `sample`: moving content between the pool and memory outside it
+    tokenize: Seconds = 0.0  # of a submission: tokenizing before it was made
+    detokenize: Seconds = 0.0  # part of `sample`: detokenizing, and the search for stop strings
+    compiled: bool = False  # the forward pass ran compiled; timing decides when compiled code is ready
 
 
 class Memory(Struct, frozen=True, gc=False, kw_only=True):
-    """The pool after the record, by `state.memory_figures`. One block id stands for that block in every layer of its
-    group; where there are several groups of layers, all figures are sums over them.
+    """Pool usage after the record (`state.memory_figures`). A block id stands for that block in every layer of its
+    group; with several groups of layers all figures are sums over them.
     """
 
     num_blocks: Int
@@ -273,13 +273,13 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
     blocks_cached: Int  # ref_count 0 with a hash: free, yet reusable
     blocks_free: Int  # ref_count 0 without a hash
     tokens_held: Int  # slots of held blocks that hold computed K and V, each physical slot once
-    tokens_logical: Int  # the same counted once for each sequence whose table has it: larger when blocks are shared
+    tokens_logical: Int  # the same, counted once per sequence whose table has it: larger if blocks are shared
     bytes_held: Int  # blocks_held * block_size * kv_bytes_per_token (of the group), or blocks_held * state_bytes
-    bytes_used: Int  # tokens_held * kv_bytes_per_token; of a group with states all that is held
+    bytes_used: Int  # tokens_held * kv_bytes_per_token; for a group of states bytes_held
     bytes_cached: Int  # blocks_cached * block_size * kv_bytes_per_token, or blocks_cached * state_bytes
     swap_blocks: Int = 0  # blocks of the CPU store
-    swap_blocks_held: Int = 0  # of these, with the content of preempted sequences
-    state_blocks_held: Int = 0  # of the blocks held, those that hold states: they have no slots
+    swap_blocks_held: Int = 0  # of these, blocks with content of preempted sequences
+    state_blocks_held: Int = 0  # held blocks with states, which have no slots
 
     @classmethod
     def counted(
@@ -296,9 +296,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         swap_blocks: int = 0,
         swap_blocks_held: int = 0,
     ) -> Memory:
-        """Return the figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no
-        tokens.
-        """
+        """Return the figures that follow from the counts. `state_bytes` > 0: the blocks hold states, and no tokens."""
         bytes_per_block = state_bytes or block_size * kv_bytes_per_token
         return cls(
             num_blocks=num_blocks,
@@ -318,7 +316,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def total(cls, parts: Sequence[Memory]) -> Memory:
-        """Return the sums over several groups of layers; their blocks are of one size in tokens."""
+        """Return the sums over several groups of layers with the same block size."""
         if len(parts) == 1:
             return parts[0]
         sums = {name: sum(getattr(part, name) for part in parts) for name in cls.__struct_fields__}
@@ -326,7 +324,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def usage_held(self) -> float:
-        """Share of the blocks that sequences hold: what vLLM reports as kv_cache_usage_perc, 0..1."""
+        """Share of blocks held by sequences, 0..1; vLLM reports it as kv_cache_usage_perc."""
         return self.blocks_held / self.num_blocks
 
     @property
@@ -343,11 +341,11 @@ class TierFigures(Struct, frozen=True, gc=False, kw_only=True):
     num_bytes: Int
     max_bytes: Int
     num_dropped: Int = 0  # blocks that could not be stored or read, since the store was opened
-    last_drop: str = ""  # why the last of them
+    last_drop: str = ""  # cause of the last one
 
 
 class Work(Struct, frozen=True, gc=False, kw_only=True):
-    """Derived from the batch by `accounting.work`; no measurement."""
+    """Work of a step, derived from the batch by `accounting.work`; not measured."""
 
     num_tokens: Int
     flops: int
@@ -357,11 +355,11 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
-    """Effect of a step on the K and V tensors, measured on them: where their storage lies before and after it."""
+    """Effect of a step on the K and V tensors, measured by comparing their storage before and after."""
 
-    copied_bytes: Int  # K and V of earlier tokens that were copied to another place
-    num_copied: Int  # tensors whose numbers lie elsewhere now
-    storage_bytes: Int  # that the tensors take after the step, filled or not
+    copied_bytes: Int  # K and V of earlier tokens that were copied
+    num_copied: Int  # tensors whose storage moved
+    storage_bytes: Int  # of the tensors after the step, filled or not
 
 
 class Seen(Struct, frozen=True, gc=False, kw_only=True):
@@ -370,37 +368,36 @@ class Seen(Struct, frozen=True, gc=False, kw_only=True):
     sequence: Int | None = None  # the message's number; None: no message
     published: Seconds | None = None  # the server's clock, seconds since 1970
     replayed: bool = False  # fetched by a replay request rather than received live
-    num_unmatched: Int = 0  # contents said to be removed of which nothing was known
-    num_unread: Int = 0  # events of kinds that this program does not know
-    metrics: dict[str, float] = {}  # by the server's names, as it said them; empty: no look at metrics
-    problem: str = ""  # why there is nothing, one sentence
+    num_unmatched: Int = 0  # removals of unknown contents
+    num_unread: Int = 0  # events of unknown kinds
+    metrics: dict[str, float] = {}  # by the server's metric names; empty: no metrics reading
+    problem: str = ""  # why message or reading is missing, one sentence
 
 
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
-    """Finding of a guard or check: which rule is broken, and the numbers that its sentence has."""
+    """Finding of a guard or check: the violated rule, and the numbers in its sentence."""
 
-    rule: str = ""  # see docs/reference/trace-format.md; "" = one without a name there
+    rule: str = ""  # see docs/reference/trace-format.md; "" = unnamed
     seq_id: int | None = None
-    text: str  # the sentence, in the guard's own words
+    text: str  # the guard's sentence
     block_id: Int | None = None
-    said: Int | None = None  # what the books say
-    counted: Int | None = None  # what a recount finds
+    said: Int | None = None  # recorded value
+    counted: Int | None = None  # recounted value
 
 
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
-    """Entry of the log. `submit`, `abort` and `adjust` come from outside, `step` is one pass of the engine, `transfer`
-    is a transfer from or to other instances, `lost` is the end of an instance. `observed`: a report of a monitored
-    server.
+    """Entry of the log. `submit`, `abort` and `adjust` are external commands, `step` is one pass of the engine,
+    `transfer` is a transfer from or to other instances, `lost` is the end of an instance, `observed` is a report of a
+    monitored server.
 
-    With several instances each record is about one. The records of an instance are in the order of its events, and all
-    clock readings are of one clock; a receipt comes before its sender's record of it. Otherwise records are in the
-    order of their arrival.
+    With several instances each record concerns one of them, and all use one clock. The records of an instance are in
+    order; a receipt comes before its sender's record of it. Otherwise records are in order of arrival.
     """
 
     index: Int  # position in the log, from 0
     instance: Int = 0  # index in the header's instances
     kind: RecordKind
-    step: Int  # steps made, by all instances, this one included
+    step: Int  # steps of all instances so far, including this one
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []
@@ -408,23 +405,23 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     timing: Timing
     memory: Memory
     work: Work | None = None
-    cache_tensors: CacheTensors | None = None  # None: not counted (`count_copies`)
-    tiers: list[TierFigures] = []  # outside the pool, the fastest first
+    cache_tensors: CacheTensors | None = None  # None: not measured (`count_copies`)
+    tiers: list[TierFigures] = []  # outside the pool, fastest first
     seen: Seen | None = None  # of a record of kind `observed`
     has_capture: bool = False
-    # What guards and checks found wrong in a run with a fault put in on purpose; empty = nothing. Old logs: only text.
+    # Findings of guards and checks in a run with an injected fault. Older logs: sentences only.
     integrity: list[Objection] | str = ""
 
     @property
     def objections(self) -> list[Objection]:
-        """Objections in `integrity`, in either form that a log may have."""
+        """Objections in `integrity`, in the current or the older form."""
         if isinstance(self.integrity, str):
             return [Objection(text=text) for text in self.integrity.split("; ") if text]
         return self.integrity
 
 
 class AttentionRows(Struct, frozen=True, kw_only=True):
-    """Softmax weights of some queries of one sequence in one layer, over the keys they could see."""
+    """Softmax weights of some queries of a sequence in one layer, over their visible keys."""
 
     seq_id: Int
     query_start: Int  # position of the first row's query
@@ -434,30 +431,30 @@ class AttentionRows(Struct, frozen=True, kw_only=True):
 
 
 class KeyScores(Struct, frozen=True, kw_only=True):
-    """Scores by which a sequence forgot keys of one layer in this step (`forget`)."""
+    """Scores by which a sequence forgot keys of a layer in this step (`forget`)."""
 
     seq_id: Int
     layer: Int
-    scores: np.ndarray[Any, Any]  # [Hkv, C], float32; NaN: forgotten before
+    scores: np.ndarray[Any, Any]  # [Hkv, C], float32; NaN: forgotten earlier
 
 
 class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
+    """Arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
 
     layer: Int
     q: np.ndarray[Any, Any]  # [T, Hq, D]
     k: np.ndarray[Any, Any]  # [T, Hkv, D]
     v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
     rows: list[AttentionRows]
-    # [T, Hq, Dv], attention output: per query head the sum of weight · v, before heads are mixed; None: not captured
+    # [T, Hq, Dv], attention output: per query head the sum of weight · v, before the projection; None: not captured
     out: np.ndarray[Any, Any] | None = None
 
 
 class Capture(Struct, frozen=True, kw_only=True):
-    """The arrays of one record, rounded to `dtype`. `omitted` says what the byte budget left out ("" = nothing)."""
+    """Arrays of one record, rounded to `dtype`. `omitted` says what the byte budget left out ("" = nothing)."""
 
     index: Int
     dtype: str
     layers: list[LayerCapture]
     omitted: str = ""
-    scores: list[KeyScores] = []  # of what forgot something in this step, beside that budget
+    scores: list[KeyScores] = []  # of sequences that forgot keys in this step; outside the byte budget

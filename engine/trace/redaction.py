@@ -1,7 +1,7 @@
-"""Redaction of records: counts, blocks and times remain; texts, token ids and whatever reveals them are removed.
+"""Redaction of records: counts, blocks and times remain; texts, token ids and everything that reveals them is removed.
 
-A block's hash is computed from its token ids, so a guess could be verified against it. Each hash is therefore replaced
-by another value, equal where the hashes are equal, under a secret that is not stored.
+A block's hash is computed from token ids, so it would verify a guess. Each hash is therefore replaced by a keyed hash
+whose key is not stored; equal hashes stay equal.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from engine.trace.operations import (
 )
 from engine.trace.records import BatchEntry, Output, StepRecord
 
-HIDDEN = 0  # stands for every token id
+HIDDEN = 0  # replaces every token id
 LENGTHS = ("max_tokens", "min_tokens", "n", "best_of", "beam_width", "use_beam_search", "ignore_eos", "temperature")
 
 
 class Redaction:
-    """Makes the records of one log private. The same record gives the same one, within one log."""
+    """Redacts the records of one log, deterministically within the log."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def __call__(self, record: StepRecord) -> StepRecord:
-        """Return the redacted record. Its capture is removed: keys and values reveal the tokens."""
+        """Return the redacted record, without its capture: keys and values reveal tokens."""
         return replace(
             record,
             batch=[_entry(entry) for entry in record.batch],
@@ -75,7 +75,7 @@ class Redaction:
         if isinstance(op, Choose):
             return replace(op, token_id=HIDDEN, token_bytes=b"")
         if isinstance(op, Finish):
-            return replace(op, detail="") if op.reason == "stop" else op  # it may be a stop string
+            return replace(op, detail="") if op.reason == "stop" else op  # the detail may be a stop string
         if isinstance(op, Forget):
             zeros = [[0.0] * len(scores) for scores in op.scores]
             return replace(op, scores=zeros, lowest_kept=[None if x is None else 0.0 for x in op.lowest_kept])
@@ -96,5 +96,5 @@ def _output(output: Output) -> Output:
 
 
 def _sampling(fields: dict[str, Setting]) -> dict[str, Setting]:
-    """How long and how many, not which words end it or are wanted."""
+    """Return the sampling settings without those that contain texts or tokens."""
     return {name: value for name, value in fields.items() if name in LENGTHS}

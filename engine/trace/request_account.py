@@ -1,8 +1,7 @@
-"""Account of a log's requests: what became of each, in rows, from one fold over the operations.
+"""Account of a log's requests: one fold over the operations that yields a row per request and sequence.
 
-`Account` reads records and keeps a `RequestRow` a request and a `SequenceRow` a sequence. Readers (figures, metrics,
-tracks) take the rows, and the durations from the functions below; none follows a sequence by itself. The times in rows
-are readings of a `Clock`: engine time, or a live server's.
+Figures, metrics and tracks read these rows (`RequestRow`, `SequenceRow`) and the durations from the functions below;
+none follows sequences itself. Times in rows are readings of a `Clock`: engine time, or a live server's.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from engine.trace.operations import (
     Submit,
     TransferFailed,
 )
-from engine.trace.parts import RequestParts
 from engine.trace.records import StepRecord
+from engine.trace.request_parts import RequestParts
 
 Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
 
 def time_in_queue(queued: float, admitted: float) -> float:
-    """Return the seconds in the engine's queue; the step that admits a request may have begun before it came."""
+    """Return the seconds in the engine's queue; 0 if the step that admits a request began before it arrived."""
     return max(0.0, admitted - queued)
 
 
 def time_to_first_token(arrived: float, first: float) -> float:
-    """Return TTFT, in seconds: first token - arrival."""
+    """Return TTFT in seconds: first token - arrival."""
     return first - arrived
 
 
@@ -53,11 +52,11 @@ def time_per_output_token(first: float, last: float, num_tokens: int) -> float |
 
 @dataclass(slots=True)
 class TokenTimes:
-    """Readings of a caller's clock: a request's arrival, and each moment at which it got a token or more."""
+    """Readings of a caller's clock: a request's arrival, and each time at which it got tokens."""
 
     arrived: float = 0.0
     tokens: list[float] = field(default_factory=list)
-    num_more: int = 0  # tokens that came at the moment of another one: accepted drafts
+    num_more: int = 0  # tokens that arrived together with another one: accepted drafts
 
     @property
     def ttft(self) -> float | None:
@@ -87,26 +86,26 @@ class Preempted:
 
 @dataclass(slots=True)
 class RequestRow:
-    """A request: all its sequences, on all instances. Times are readings of the clock; None: not reached."""
+    """Request with all its sequences on all instances. Times are clock readings; None: not reached."""
 
     request_id: str
     model_name: str
-    arrival: float  # at the server; before `queued` if it waited among its client's other requests
+    arrival: float  # at the server; before `queued` if it waited in the fair queue
     queued: float
     num_prompt_tokens: int
     max_tokens: int
     sampling: dict[str, Setting]
-    scheduled: float | None = None  # when the step began that admitted it first
-    prefilled: float | None = None  # when the instance that computes only its prompt was done
+    scheduled: float | None = None  # start of the step that first admitted it
+    prefilled: float | None = None  # end of prefill on a prefill instance
     first_token: float | None = None
     last_token: float | None = None
     ended: float | None = None
-    num_cached_tokens: int = 0  # at the first admission: in the pool or outside it
-    num_external_tokens: int = 0  # of these, outside it
+    num_cached_tokens: int = 0  # hits at the first admission, in the pool or outside it
+    num_external_tokens: int = 0  # of these, outside the pool
     num_output_tokens: int = 0  # of all sequences
     num_sequences: int = 1
     num_alive: int = 1
-    longest_output: int = 0  # of the sequences that completed
+    longest_output: int = 0  # of completed sequences
     reasons: list[str] = field(default_factory=list)  # finish reasons of its sequences
     preemptions: list[Preempted] = field(default_factory=list)
 
@@ -124,59 +123,59 @@ class RequestRow:
 
 @dataclass(slots=True)
 class SequenceRow:
-    """A sequence; parts of one request on several instances share a row. A fork's begins with its parent's marks."""
+    """Sequence; the parts of a request on several instances share a row. A fork begins with its parent's values."""
 
     request: RequestRow
     seq_id: int  # of the last part
     parts: list[int]  # sequences
     instance: int  # of the last part
     submitted_in: int  # record; of the first part
-    steps_before: int  # the engine's, when the request was submitted
-    is_producer: bool  # its last part computes a prompt for another instance
+    steps_before: int  # engine steps before the submission
+    is_producer: bool  # its last part computes the prompt for another instance
     is_fork: bool = False
     status: Status = "finished"  # until `Account` sets it
     finish_reason: FinishReason | None = None
-    outcome: str = ""  # its finish reason, or `error` for an end that its client did not ask for
-    is_admitted: bool = False  # its last part, at least once
+    outcome: str = ""  # finish reason, or `error` for an abort that the client did not request
+    is_admitted: bool = False  # whether its last part was ever admitted
     first_token: float | None = None
     last_token: float | None = None
     last_in: int = -1  # record of the last token
-    gap: float | None = None  # seconds between the last two tokens; None: of one step, as accepted drafts are
+    gap: float | None = None  # seconds between the last two tokens; None: of the same step (accepted drafts)
     ttft_steps: int | None = None
     num_output_tokens: int = 0
     num_preemptions: int = 0
-    received_bytes: int = 0  # of what another instance computed
-    num_steps: int = 0  # that computed something of it
-    computed_tokens: int = 0  # in these
+    received_bytes: int = 0  # from other instances
+    num_steps: int = 0  # that computed tokens of it
+    computed_tokens: int = 0  # in these steps
     blocks: int = 0  # held now
     blocks_peak: int = 0
 
     @property
     def uncached_prompt_tokens(self) -> int:
-        """Prompt tokens that were computed for it; a fork has computed none."""
+        """Prompt tokens computed for it; 0 for a fork."""
         return 0 if self.is_fork else self.request.num_prompt_tokens - self.request.num_cached_tokens
 
 
 class Account:
-    """The fold. Call `begin` for each record, then of each of its operations the handler of its type, if there is one.
+    """The fold. For each record call `begin`, then for each operation the handler of its type, if there is one.
 
-    Handlers raise KeyError for a sequence that no record before has. They are a table, and not a method that looks them
-    up, because a live reader puts its own into a copy of it: an operation then costs one look-up.
+    Handlers raise KeyError for an unknown sequence. They are in a table, so that a live reader can replace some in a
+    copy and an operation costs a single lookup.
 
     Args:
-        is_shared: whether sequences of several instances may be parts of one request; otherwise each is one by itself.
-        forgets: drop rows when their sequences end, so that memory is bounded by what is alive.
+        is_shared: whether sequences of several instances may be parts of one request; if not, each is a request.
+        forgets: drop rows when their sequences end, to bound memory.
     """
 
     def __init__(self, clock: Clock, is_shared: bool = False, *, model_name: str = "", forgets: bool = False) -> None:
-        self.rows: dict[int, SequenceRow] = {}  # by sequence, under each of its parts
-        self.ended: list[SequenceRow] = []  # in the record
-        self.over: list[RequestRow] = []  # whose last sequence ended in the record
+        self.rows: dict[int, SequenceRow] = {}  # by sequence id of each part
+        self.ended: list[SequenceRow] = []  # sequences that ended in the record
+        self.over: list[RequestRow] = []  # requests whose last sequence ended in the record
         self.num_running = 0
         self.num_waiting = 0
         self.parts = RequestParts(is_shared)
         self._clock, self._model_name, self._forgets = clock, model_name, forgets
-        self._held: dict[int, Counter[int]] = {}  # blocks by instance and sequence
+        self._held: dict[int, Counter[int]] = {}  # held blocks by instance and sequence
         self._record: StepRecord
         self.handlers: dict[type, Callable[[Any], object]] = {
             Submit: self._submit, Fork: self._fork, Admit: self.admit, Sample: self.sample, Adjust: self._adjust,
@@ -197,14 +196,14 @@ class Account:
                 handler(op)
 
     def read_batch(self) -> None:
-        """Count what the record computed, by sequence."""
+        """Count the computed tokens of each sequence."""
         for entry in self._record.batch:
             row = self.rows[entry.seq_id]
             row.num_steps += 1
             row.computed_tokens += len(entry.token_ids)
 
     def hold(self, op: BlockOp) -> None:
-        """Count the blocks that an operation gives to its sequence, or takes from it."""
+        """Count the blocks that an operation adds to its sequence, or removes from it."""
         row = self.rows[op.seq_id]
         self._held.setdefault(self._record.instance, Counter())[op.seq_id] += op.holds
         row.blocks += op.holds
@@ -227,7 +226,7 @@ class Account:
         self._move(row, "waiting")
 
     def _go_on(self, op: Submit, before: int) -> None:
-        """The next part of a request: the same row, from now on about this sequence."""
+        """Continue a request's row with its next part."""
         row = self.rows[op.seq_id] = self.rows[before]
         if self._forgets:
             del self.rows[before]
@@ -257,7 +256,7 @@ class Account:
         request = row.request
         self._move(row, "running")
         row.is_admitted = True
-        if request.scheduled is None:  # what a later part has was computed for it, not found
+        if request.scheduled is None:  # cached tokens of a later part were computed for it, so they are no hits
             request.scheduled = self._clock.began
             request.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
             request.num_external_tokens = op.num_external_tokens
@@ -319,7 +318,7 @@ class Account:
         self._end(row, "error" if op.reason == "abort" and op.detail else op.reason)
 
     def _lose(self, op: Lost) -> None:
-        """The instance has ended; other parts may follow those of its sequences that have given no token."""
+        """End an instance's sequences; those without a token may be continued by another part."""
         self.parts.read(op, self._record.instance)
         instance = self._record.instance
         there = [row for seq_id, row in self.rows.items() if row.instance == instance and row.seq_id == seq_id]
@@ -335,7 +334,7 @@ class Account:
     def _end(self, row: SequenceRow, outcome: str) -> None:
         row.outcome = outcome
         self.ended.append(row)
-        if outcome != "dropped":  # a beam that others beat is no output
+        if outcome != "dropped":  # a pruned beam is no output
             row.request.reasons.append(outcome)
         row.request.num_alive -= 1
         if not row.request.num_alive:

@@ -6,13 +6,13 @@ from engine.trace.log import TraceReader
 
 
 class ShownLog(TraceReader):
-    """The first `count` records of another log, which stays open by itself and may grow.
+    """View of the first `count` records of another log, which may grow.
 
-    To its readers the log ends there: its length, arrays, states, bytes and figures are those of these records alone.
+    Length, captures, states, bytes and figures are those of these records alone.
     """
 
     def __init__(self, whole: TraceReader, count: int) -> None:
-        """Raises ValueError when the log has not so many records."""
+        """Raises ValueError: the log has fewer records."""
         if not 0 <= count <= len(whole):
             raise ValueError(f"{count} records of {len(whole)}")
         self.path = None  # the file holds more

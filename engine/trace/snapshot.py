@@ -1,4 +1,4 @@
-"""The part of a state that the engine's live objects also hold: what replay and run are compared on, at every step."""
+"""The part of a state that the engine's live objects also have, for comparing a replay with the run at every step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from engine.trace.state import State, memory_figures
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """Tables, counts and queues at one moment; lists by block id or in queue order."""
+    """Tables, counts and queues; lists by block id or in queue order."""
 
-    block_tables: dict[int, list[list[int]]]  # seq_id -> block ids for each group of layers, of sequences that hold any
+    block_tables: dict[int, list[list[int]]]  # seq_id -> block ids per group of layers, of sequences with blocks
     num_computed_tokens: dict[int, int]  # of unfinished sequences
     ref_counts: list[int]
     block_hashes: list[bytes | None]
@@ -25,7 +25,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(state: State) -> Snapshot:
-    """Return the snapshot that follows from a replayed state."""
+    """Return the snapshot of a replayed state."""
     return Snapshot(
         block_tables={i: [list(t) for t in s.block_tables] for i, s in state.sequences.items() if any(s.block_tables)},
         num_computed_tokens={i: s.num_computed_tokens for i, s in state.sequences.items() if s.status != "finished"},

@@ -1,4 +1,4 @@
-"""The state of a run, which is a pure function of its log: `apply.apply` folds one record after another into it."""
+"""State of a run, a pure function of its log: `apply.apply` folds one record after another into it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.trace.operations import RELEASED, FinishReason, Forget
 from engine.trace.records import BlockGroup, Header, Memory
 
 SequenceStatus = Literal["waiting", "receiving", "running", "preempted", "finished"]
-RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
+RECENT_LOOKUPS = 100  # lookups in the hit rate
 
 
 class Block(Struct, kw_only=True):
@@ -26,7 +26,7 @@ class Block(Struct, kw_only=True):
     ref_count: Int = 0
     block_hash: bytes | None = None
     token_ids: list[Int] = []
-    logical: Int | None = None  # its index in the block tables that contain it
+    logical: Int | None = None  # index in the block tables that contain it
     allocated_by: Int | None = None  # seq_id of the last allocation
     allocated_in: Int | None = None  # record index of the last allocation
     num_hits: Int = 0  # prefix-cache hits since that allocation
@@ -63,43 +63,43 @@ class Sequence(Struct, kw_only=True):
     num_prompt_tokens: Int = 0
     num_computed_tokens: Int = 0
     num_cached_tokens: Int = 0  # at its last admission
-    block_tables: list[list[Int]] = []  # for each group of layers; RELEASED where a block is gone
+    block_tables: list[list[Int]] = []  # per group of layers; RELEASED for a released block
     num_preemptions: Int = 0
     max_tokens: Int = 0
     priority: Int = 0
     finish_reason: FinishReason | None = None
     submitted_in: Int = 0  # record index
-    parent_seq_id: Int | None = None  # the sequence it was forked from
+    parent_seq_id: Int | None = None  # sequence it was forked from
     cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
-    cpu_block_table: list[Int] = []  # while it is swapped out
+    cpu_block_table: list[Int] = []  # while swapped out
     rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
-    score: float | None = None  # its ranking
-    transfer: str | None = None  # the name under which its keys and values move between instances
-    instance: Int = 0  # where it is
-    chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
-    forgotten: list[Forget] = []  # in order: tokens that heads no longer see; none is in two entries of a head
+    score: float | None = None  # ranking score
+    transfer: str | None = None  # id of the KV transfer between instances
+    instance: Int = 0  # index of its instance
+    chosen: list[list[Int]] = []  # [position, token id] of future tokens set by `choose`
+    forgotten: list[Forget] = []  # in order: tokens that heads no longer see, each once per head
     pinned: list[Int] = []  # positions that no head forgets, ascending
 
 
 class State(Struct, kw_only=True, dict=True):
-    """Everything that is true after record `index` (-1: before the first)."""
+    """State after record `index` (-1: before the first)."""
 
     index: Int = -1
     step: Int = 0
     block_size: Int
     block_groups: list[BlockGroup]
     blocks: list[Block]  # of all groups, by id
-    free_queues: list[list[Int]]  # for each group: block ids, head (allocated next) first
-    waiting: list[Int] = []  # seq ids, head (admitted next) first; preempted ones included
+    free_queues: list[list[Int]]  # per group: block ids, head (allocated next) first
+    waiting: list[Int] = []  # seq ids, head (admitted next) first; including preempted ones
     running: list[Int] = []  # seq ids in order of admission
-    receiving: list[Int] = []  # seq ids that wait for blocks of another instance, in the order in which they began
+    receiving: list[Int] = []  # seq ids waiting for blocks of another instance, in order
     holding: list[Int] = []  # ids of finished sequences whose blocks are held for another instance
-    finished: list[Int] = []  # seq ids in order of finishing, without those forgotten
-    finished_kept: Int | None = None  # so many of them at most when a record begins, and those holding; None = all
-    num_forgotten: Int = 0  # finished before these, and no longer among the sequences
+    finished: list[Int] = []  # seq ids in order of finishing, without dropped ones
+    finished_kept: Int | None = None  # maximum of `finished` when a record begins, without those holding; None = all
+    num_forgotten: Int = 0  # finished sequences dropped from the state
     sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
-    outside: list[OutsideBlock] = []  # of watched servers, by place
+    outside: list[OutsideBlock] = []  # of monitored servers, by place
     recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
 
     @cached_property
@@ -111,15 +111,15 @@ class State(Struct, kw_only=True, dict=True):
 
     @cached_property
     def free_order(self) -> FreeOrder:
-        """Where each block stands in its free queue, found quickly; no part of the state's value."""
+        """Index over the free queues; not part of the state's value."""
         return FreeOrder(self.free_queues)
 
 
 def initial_state(header: Header) -> State:
-    """State before the first record: every block free, ids in ascending order in the free queues.
+    """Return the state before the first record: every block free, in ascending order.
 
     Raises:
-        TraceStateError: the header describes pools that no reader takes.
+        TraceStateError: the header describes invalid pools.
     """
     return empty_state(*geometry(header))
 
@@ -127,7 +127,7 @@ def initial_state(header: Header) -> State:
 def empty_state(
     block_size: int, groups: list[BlockGroup], swap_space: int = 0, finished_kept: int | None = None
 ) -> State:
-    """Return every block free; each group has `swap_space` blocks in the CPU store."""
+    """Return a state with every block free; each group has `swap_space` blocks in the CPU store."""
     return State(
         block_size=block_size,
         block_groups=groups,
@@ -139,7 +139,7 @@ def empty_state(
 
 
 def copy_state(state: State) -> State:
-    """Return an independent copy: `apply` on one leaves the other alone."""
+    """Return an independent copy."""
     return State(
         index=state.index,
         step=state.step,
@@ -162,7 +162,7 @@ def copy_state(state: State) -> State:
 
 
 def memory_figures(state: State) -> Memory:
-    """Return the pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
+    """Return the pool usage: blocks and slots are counted, bytes are slots times the group's bytes per token."""
     return Memory.total([_group_memory(state, index) for index in range(len(state.block_groups))])
 
 
@@ -188,19 +188,19 @@ def _group_memory(state: State, index: int) -> Memory:
 
 
 def _with_blocks(state: State) -> list[int]:
-    """Sequences that may have blocks: of those that wait the ones that have received some."""
+    """Return the sequences that may have blocks; waiting ones only if they have received some."""
     return [*state.running, *state.receiving, *state.holding, *state.waiting]
 
 
 def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
-    """Computed tokens whose block the sequence still has in a group; a released block was full."""
+    """Return the computed tokens whose blocks the sequence still has in a group; a released block was full."""
     if not sequence.block_tables[group]:
-        return 0  # what is computed of it lies in the CPU store
+        return 0  # its content is in the CPU store
     return sequence.num_computed_tokens - sequence.block_tables[group].count(RELEASED) * block_size
 
 
 def held_blocks(sequence: Sequence) -> list[int]:
-    """Return the blocks in its tables, group after group, in logical order."""
+    """Return the blocks in a sequence's tables, group by group, in logical order."""
     return [block_id for table in sequence.block_tables for block_id in table if block_id != RELEASED]
 
 

@@ -1,4 +1,4 @@
-"""Finding blocks and block tables in a state, and changing them: what operations have in common."""
+"""Access to blocks and block tables of a state, shared by the operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.trace.state import Block, CpuBlock, Sequence, State
 
 
 def expect(condition: bool, otherwise: str) -> None:
-    """Raises ValueError, with the words `otherwise`."""
+    """Raise ValueError(otherwise) unless `condition` holds."""
     if not condition:
         raise ValueError(otherwise)
 
@@ -21,13 +21,13 @@ def group_of(state: State, block_id: int) -> int:
 
 
 def is_of_states(state: State, group: int) -> bool:
-    """Return whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
+    """Return whether the group's blocks hold states; only some blocks of such a group have content."""
     return state.block_groups[group].state_bytes > 0
 
 
 def block_of(state: State, block_id: int) -> Block:
-    """Raises ValueError: no pool has it."""
-    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this runs for every write
+    """Return a block. Raises ValueError: no pool has it."""
+    if not 0 <= block_id < len(state.blocks):  # not `expect`: avoids formatting, this runs for every write
         raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
     return state.blocks[block_id]
 
@@ -39,7 +39,7 @@ def table_of(state: State, seq_id: int, block_id: int) -> list[int]:
 
 
 def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int]:
-    """Return the table in which the block stands at `logical`. Raises ValueError: it does not."""
+    """Return the table that has the block at `logical`. Raises ValueError: there is none."""
     table = table_of(state, seq_id, block_id)
     expect(0 <= logical < len(table) and table[logical] == block_id, f"block {block_id} is not at {logical}")
     return table
@@ -50,11 +50,11 @@ def set_table(
 ) -> int | None:
     """Append to a group's table, or replace an entry. Return the replaced block, or None.
 
-    `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
-    a sequence that comes back from the CPU store gets blocks for what is kept there.
+    `may_skip`: fill entries between the table's end and `logical` with RELEASED. Hits under a window begin at the first
+    visible block; a swapped-in sequence only gets the blocks in the CPU store.
     """
     table = sequence.block_tables[group]
-    most = max(len(sequence.token_ids), len(table))  # a reservation has blocks for tokens that are not there yet
+    most = max(len(sequence.token_ids), len(table))  # a reservation has blocks for future tokens
     if not 0 <= logical <= most:
         raise ValueError(f"there is no logical block {logical}")
     if may_skip and logical > len(table):
@@ -68,7 +68,7 @@ def set_table(
 
 
 def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
-    """Remove an owner; an unowned block enters its free queue at `to`, and retains its content if it has a hash."""
+    """Remove an owner; an unowned block enters its free queue at `to` and retains its content if it has a hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1
     if (to is None) != (block.ref_count > 0):
@@ -83,7 +83,7 @@ def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
 
 
 def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
-    """Free blocks come to the head of their queue, in this order. Raises ValueError: one is none, or not free."""
+    """Move free blocks to the head of their queue, in this order. Raises ValueError: a block is missing or not free."""
     budget.spend(len(block_ids))
     for block_id in reversed(block_ids):
         block_of(state, block_id)
@@ -93,7 +93,7 @@ def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
 
 
 def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
-    """Return the holes of a group's pool, by place."""
+    """Return the holes of a group's pool in ascending order."""
     first, count = state.block_groups[group].first_block, state.block_groups[group].num_blocks
     budget.spend(count)
     return holes_of((block.ref_count for block in state.blocks[first : first + count]), first)
@@ -111,9 +111,9 @@ def check_fragmented(state: State, needed: int, largest: int, num_free: int | No
 
 
 def reserve_piece(state: State, seq_id: int, piece: Hole, hole_blocks: int, budget: Budget) -> None:
-    """A piece comes to the head of its free queue, from where allocations take its blocks in order.
+    """Move a piece to the head of its free queue, from where allocations take its blocks in order.
 
-    Raises ValueError: it is not at the beginning of the first hole that is large enough, which has `hole_blocks`.
+    Raises ValueError: it is not the beginning of the first hole that is large enough, which has `hole_blocks`.
     """
     index = group_of(state, piece.block_id)
     fit = first_fit(_holes(state, index, budget), piece.num_blocks)
@@ -126,13 +126,13 @@ def reserve_piece(state: State, seq_id: int, piece: Hole, hole_blocks: int, budg
 
 
 def cpu_block_of(state: State, cpu_block_id: int) -> CpuBlock:
-    """Raises ValueError: the CPU store does not have it."""
+    """Return a block of the CPU store. Raises ValueError: no such block."""
     expect(0 <= cpu_block_id < len(state.cpu_blocks), f"there is no CPU block {cpu_block_id}")
     return state.cpu_blocks[cpu_block_id]
 
 
 def free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
-    """The sequence's first block of the CPU store is free again, its content gone."""
+    """Free the sequence's first block of the CPU store."""
     expect(sequence.cpu_block_table[:1] == [cpu_block_id], f"CPU block {cpu_block_id} is not the sequence's first")
     sequence.cpu_block_table.pop(0)
     state.cpu_blocks[cpu_block_id] = CpuBlock(cpu_block_id=cpu_block_id)

@@ -210,7 +210,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
         expect(page.locator("#large-record")).to_have_value(str(len(reader) - 1))
     ask.locator("textarea").fill("DELETE FROM steps")
     ask.locator("form button").click()
-    expect(ask.locator("[role=alert]")).to_contain_text("a question only reads")
+    expect(ask.locator("[role=alert]")).to_contain_text("queries are read-only")
 
     page.locator("#large-library").click()
     page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()

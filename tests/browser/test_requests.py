@@ -260,5 +260,5 @@ def test_a_question_over_the_whole_log_leads_to_its_record(open_page: OpenPage) 
     page.fill("#ask-log textarea", "DELETE FROM requests")
     page.click("#ask-log form button")
     expect(page.locator("#ask-log [role=alert]")).to_have_text(
-        "a question only reads: SELECT or WITH, on steps, events, requests and contents"
+        "queries are read-only: use SELECT or WITH on steps, events, requests and contents"
     )

@@ -270,7 +270,7 @@ TRACES: dict[str, Hostile] = {
     ),
     "a copy of a block that keeps its place": Hostile(
         lambda: _one(*HELD_SMALL, fork(0, 1), {"type": "copy", "seq_id": 0, "logical": 0, "src": 0, "dst": 0}),
-        "a copy follows the allocation",
+        "a copy must directly follow the allocation",
     ),
     "a fork of what waits": Hostile(lambda: _one(submit(), fork(0, 1)), "a running one forks"),
     "a duration without end": Hostile(lambda: _one(timing={"at": float("inf")}), "timing.at"),

@@ -35,7 +35,7 @@ def test_every_kept_question_is_answered_of_a_recording(server):
 
 
 def test_what_is_no_question_is_a_sentence(server):
-    for sql, says in (("DROP TABLE steps", "only reads"), ("", "SELECT"), ("SELECT absent FROM steps", "absent")):
+    for sql, says in (("DROP TABLE steps", "read-only"), ("", "SELECT"), ("SELECT absent FROM steps", "absent")):
         answer = ask(server, sql)
         assert answer.status_code == 422 and says in answer.json()["error"]["message"]
     assert ask(server, COUNT, "nobody").status_code == 404

@@ -235,7 +235,7 @@ def test_uploads_that_are_refused(make_server, tmp_path):
     url = f"{server.url}/api/recordings"
     for content in (b"", b"PK\x03\x04" + b"0" * (2 << 20), codec.MAGIC, codec.MAGIC + b"\xff" * 100):
         answer = requests.post(url, data=content)
-        assert answer.status_code == 400 and answer.json()["error"]["message"].startswith("this is no recording: ")
+        assert answer.status_code == 400 and answer.json()["error"]["message"].startswith("this is not a recording: ")
     large = requests.post(url, data=b"0" * (4 << 20))
     assert large.status_code == 422 and "3 MiB" in large.json()["error"]["message"]
     chunked = requests.post(url, data=iter([b"abc"]))

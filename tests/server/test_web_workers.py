@@ -295,7 +295,9 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
     assert kept.content == own.content
     pieces = (own.content[at : at + 1000] for at in range(0, len(own.content), 1000))
     answer = requests.post(f"{worker.url}/api/recordings", data=pieces, headers=OWNER)
-    assert answer.json()["error"]["message"].startswith("an upload says its length"), answer.text  # the server's words
+    assert answer.json()["error"]["message"].startswith("an upload needs a Content-Length"), (
+        answer.text
+    )  # the server's words
 
 
 def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:

@@ -1,1 +1,1 @@
-"""Be the allocator: the learner does the block manager's work for a while, and the run's own operations grade it."""
+"""Allocator exercise: the learner performs the block manager's operations, graded by the run's own."""

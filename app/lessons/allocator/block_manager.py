@@ -1,8 +1,7 @@
-"""The block manager's desk: what a list of operations does to tables, free queue and ref counts, and what it may not.
+"""Block manager of an exercise: effect of operations on tables, free queue and ref counts, and rejected operations.
 
-It follows the engine's rules (`engine/cache/block_pool.py`, `engine/cache/group_manager.py`): a block is taken from the
-free queue, a hash is given up before, a block at ref_count 0 goes back to the queue's front, one with a hash to its
-back.
+It follows the engine's rules (`engine/cache/block_pool.py`, `engine/cache/group_manager.py`): a block is allocated from
+the free queue after evicting its hash; at ref_count 0 it returns to the queue's front, or with a hash to its back.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ Objection = Literal[
 
 
 class BlockMove(Struct, frozen=True, kw_only=True):
-    """An operation on the block `block`.
+    """Operation on the block `block`.
 
     `allocate`  it becomes the next block of sequence `seq`
-    `share`     the same, of a block that has the right content already
-    `copy`      it becomes a copy of block `source`, and stands in its place in the table of `seq`
-    `free`      `seq` gives it up
-    `evict`     it loses its hash
+    `share`     the same, for a block that already has the right content
+    `copy`      it becomes a copy of block `source`, and replaces it in the table of `seq`
+    `free`      it leaves the table of `seq`
+    `evict`     its hash is removed
     """
 
     kind: Kind
@@ -46,10 +45,10 @@ class BlockMove(Struct, frozen=True, kw_only=True):
 
 
 class BlockManager:
-    """Blocks of one group, as they are after the operations so far."""
+    """Blocks of one group after the operations so far."""
 
     def __init__(self, state: State, leaving: set[int]) -> None:
-        """`leaving`: sequences that give their blocks up now."""
+        """`leaving`: sequences whose blocks may be freed."""
         self.size = state.block_size
         self.queue = list(state.free_queues[0])
         self.refs = [block.ref_count for block in state.blocks]
@@ -60,7 +59,7 @@ class BlockManager:
         self._leaving = leaving
 
     def objection(self, move: BlockMove) -> Objection | None:
-        """Return why the operation may not be; None: it may."""
+        """Return why the operation is not allowed, or None."""
         table = self.tables.get(move.seq) if move.seq is not None else None
         if table is None and (move.kind != "evict" or move.seq is not None):
             return "nobody"
@@ -79,7 +78,7 @@ class BlockManager:
                 return "in_use" if self.refs[move.block] else None if self.hashed[move.block] else "no_hash"
 
     def do(self, move: BlockMove) -> None:
-        """Carry out what may be."""
+        """Perform an allowed operation."""
         block = move.block
         table = self.tables[move.seq] if move.seq is not None else []
         match move.kind:
@@ -105,7 +104,7 @@ class BlockManager:
                 self.hashed[block], self.content[block] = False, []
 
     def cache(self, block: int, tokens: list[int]) -> None:
-        """The engine gave a full block its hash: of a block that is held here too."""
+        """Set the hash of a full block, as the engine did, if it is also held here."""
         if self.refs[block]:
             self.hashed[block], self.content[block] = True, list(tokens)
 

@@ -1,4 +1,4 @@
-"""Exercise from a log: requests to the block manager in the coming records, and its operations."""
+"""Exercise from a log: tasks of the block manager in the next records, and its operations."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from engine.trace.operations import (
 )
 from engine.trace.records import StepRecord
 
-MAX_MOVES = 24  # more are a drudgery
+MAX_MOVES = 24  # limit of an exercise
 
 
 class Task(Struct, frozen=True, kw_only=True):
     """Request of the scheduler to the block manager in a step.
 
-    `admit`    sequence `seq` comes in: room for its first `end` tokens
-    `write`    positions [`start`, `end`) of it will be written
-    `leave`    it ends, or is preempted, after the step: what it holds is given up
+    `admit`    sequence `seq` is admitted: blocks for its first `end` tokens
+    `write`    its positions [`start`, `end`) will be written
+    `leave`    it ends, or is preempted, after the step: its blocks are freed
     """
 
     kind: Literal["admit", "write", "leave"]
@@ -50,23 +50,23 @@ class Task(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """Operation of the engine, and its position in the log."""
 
-    move: BlockMove = field(name="deed")  # as recorded lessons spell it
+    move: BlockMove = field(name="deed")  # the name in recorded lessons
     record: int
     op: int
 
 
 class Hashed(Struct, frozen=True, kw_only=True):
-    """In between: a full block got its hash."""
+    """Full block that gets its hash between operations."""
 
     block: int
     tokens: list[int]
 
 
 class Exercise(Struct, frozen=True, kw_only=True):
-    """A stretch of the block manager's work."""
+    """Tasks and solution of an exercise."""
 
     tasks: list[Task]
-    done: list[Done | Hashed]  # in the order of the log
+    done: list[Done | Hashed]  # in log order
 
     @property
     def moves(self) -> list[Done]:
@@ -78,10 +78,10 @@ class Exercise(Struct, frozen=True, kw_only=True):
 
 
 def exercise(scene: Scene) -> Exercise:
-    """Return the work of the records that the learner has not seen.
+    """Return the exercise of the records that the learner has not seen.
 
     Raises:
-        Undecided: nothing is to be done, too much, or what a learner has no means for.
+        Undecided: no operations, too many, or unsupported ones.
     """
     if len(scene.state.block_groups) > 1 or scene.header.engine.get("strategy") not in (None, "paged"):
         raise Undecided("a learner's work is done on the pages of one group of layers")
@@ -102,7 +102,7 @@ def _tasks(record: StepRecord) -> Iterator[Task]:
     came = {op.seq_id for op in record.ops if isinstance(op, Admit)}
     for entry in record.batch:
         end = entry.start + len(entry.token_ids)
-        if entry.seq_id in came:  # how many of its tokens are there already is for the learner to find out
+        if entry.seq_id in came:  # the learner has to find the number of cached tokens
             yield Task(kind="admit", step=record.step, seq=entry.seq_id, end=end)
         else:
             yield Task(kind="write", step=record.step, seq=entry.seq_id, start=entry.start, end=end)

@@ -1,4 +1,4 @@
-"""A learner's list of operations beside the engine's: right, another choice that might be, or impossible, and why."""
+"""Grading of a learner's operations against the engine's: right, a valid alternative, or illegal, with a reason."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ ChoiceFault = Literal["order", "not_head", "not_tail", "needless"]
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """On one operation: what the engine does too, `other`: it might be done so, or `illegal`.
+    """Verdict on one operation: as the engine, `other`: a valid alternative, or `illegal`.
 
-    `differs`: the engine did something else there; in a recorded lesson, which has what was done and not the rules.
+    `differs`: the engine did something else; in a recorded lesson, which has the operations but not the rules.
     """
 
     grade: Literal["right", "other", "illegal", "differs"]
     why: Objection | ChoiceFault | None = None
-    refs: int = 0  # ref_count of the block that it is about, before
+    refs: int = 0  # ref_count of its block before the operation
 
 
 class Graded(Struct, frozen=True, kw_only=True):
-    """On a list."""
+    """Verdict on a list."""
 
     verdicts: list[Verdict]
-    missing: int  # operations of the engine that nothing in the list stands for
+    missing: int  # operations of the engine without a counterpart in the list
 
     @property
     def right(self) -> bool:
@@ -36,7 +36,7 @@ class Graded(Struct, frozen=True, kw_only=True):
 
 
 def compare(engine: list[Done], given: list[BlockMove]) -> Graded:
-    """Return a list beside what was done, place by place."""
+    """Compare a list with the engine's operations by position."""
     verdicts = [
         Verdict(grade="right" if i < len(engine) and move == engine[i].move else "differs")
         for i, move in enumerate(given)
@@ -47,8 +47,8 @@ def compare(engine: list[Done], given: list[BlockMove]) -> Graded:
 def grade(exercise: Exercise, state: State, given: list[BlockMove]) -> Graded:
     """Grade a list of operations on `state`.
 
-    What the engine does next is right. Where the list has gone another way, the engine's policy is: the head of the
-    queue as the list has left it, the last block of a table as it is now.
+    The engine's next operation is right. Once the list has diverged, its policy is right: the head of the learner's
+    queue, the last block of the learner's table.
     """
     manager = BlockManager(state, exercise.leaving)
     coming = list(exercise.done)
@@ -82,9 +82,7 @@ def _pass_hashes(coming: list[Done | Hashed], manager: BlockManager) -> None:
 
 
 def _choice(move: BlockMove, coming: list[Done | Hashed], manager: BlockManager) -> ChoiceFault | None:
-    """Return how a possible operation differs from what the engine would do; what it stands for is no longer to
-    come.
-    """
+    """Return how a legal operation differs from the engine's; removes its counterpart from `coming`."""
     same = [one for one in coming if isinstance(one, Done) and (one.move.kind, one.move.seq) == (move.kind, move.seq)]
     meant = next((one for one in same if _is_policy(move, one.move, manager)), None)
     if meant is None:
@@ -98,9 +96,7 @@ def _choice(move: BlockMove, coming: list[Done | Hashed], manager: BlockManager)
 
 
 def _is_policy(move: BlockMove, engines: BlockMove, manager: BlockManager) -> bool:
-    """Return whether it is the engine's operation, or what the engine's rule makes of the learner's own queue and
-    table.
-    """
+    """Return whether it is the engine's operation, or its policy applied to the learner's queue and table."""
     match move.kind:
         case "allocate" | "evict":
             return move.block == manager.queue[0]

@@ -1,7 +1,7 @@
-"""Questions made from the run: a rule finds the right answer in the log, and the wrong ones in how people think.
+"""Questions generated from the run: a rule derives the right answer from the log, wrong ones from misconceptions.
 
-A rule is a function of a scene and its arguments; its name is what a lesson writes after `ask:`. Its words are
-`question.<rule>` in `app/lessons/words.<language>.json`.
+A rule is a function of a scene and arguments, used by its name after `ask:`. Its texts are `question.<rule>` in
+`app/lessons/words.<language>.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of attention: what a query may read, and what another token changes."""
+"""Questions about attention rows: visible keys, and the effect of another token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.lessons.questions.rules import Evidence, Question, choice, numbers, rul
 from app.lessons.scene import Scene, Undecided
 from engine.trace.log import TraceReader
 
-SAME = 1e-5  # float32 sums in another order
+SAME = 1e-5  # tolerance for float32 sums in another order
 
 
 def _row(log: TraceReader, seq: int, position: int, layer: int) -> tuple[int, np.ndarray[Any, Any]] | None:
-    """Record and weights [H, keys] of a query in one layer, where they were recorded."""
+    """Return record and weights [H, keys] of a query in one layer, or None."""
     for index in range(len(log)):
         for entry in log.record(index).batch:
             if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids):
@@ -44,7 +44,7 @@ def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
 
 @rule
 def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Ask whether the row of an earlier position is another one when a later token is, in any layer."""
+    """Ask whether the row of an earlier position changes in any layer when a later token changes."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     changed = -1

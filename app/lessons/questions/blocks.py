@@ -59,7 +59,7 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
-    """Ask how many tables have a block of a sequence when what comes is over."""
+    """Ask for the ref_count of a sequence's block after the next action."""
     after = scene.after
     table = after.sequences[seq].block_tables[0] if seq in after.sequences else []
     if logical >= len(table) or table[logical] < 0:
@@ -73,7 +73,7 @@ def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
 
 @rule
 def copied(scene: Scene) -> Question:
-    """Ask whether a coming block is copied, and which: a shared block that a sequence writes to, and no other."""
+    """Ask whether and which block is copied next: only a shared block that a sequence writes to."""
     found = find_op(scene.coming(), Copy)
     state = scene.state
     shared = [block.block_id for block in state.blocks if block.ref_count > 1]
@@ -101,7 +101,7 @@ def copied(scene: Scene) -> Question:
 
 @rule
 def bytes_after(scene: Scene) -> Question:
-    """Ask for the bytes that sequences hold when what comes is over: whole blocks."""
+    """Ask for the bytes that sequences hold after the next action: full blocks."""
     record = scene.log.record(len(scene.log) - 1)
     memory, model = record.memory, scene.header.model
     block = memory.bytes_held // memory.blocks_held if memory.blocks_held else 0
@@ -138,7 +138,7 @@ def released(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def most_blocks(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the most blocks that a sequence's table has at once, as far as the run comes."""
+    """Ask for the maximum of blocks in a sequence's table, up to the end of the run."""
     most, record = 0, 0
     total = 0
     for index in range(len(scene.log)):
@@ -164,7 +164,7 @@ def most_blocks(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def slots_wasted(scene: Scene) -> Question:
-    """Reserved slots without content when what comes is over."""
+    """Ask for the reserved slots without content after the next action."""
     record = scene.log.record(len(scene.log) - 1)
     memory = record.memory
     size, right, held = memory.block_size, memory.slots_wasted, memory.blocks_held * memory.block_size
@@ -186,7 +186,7 @@ def slots_wasted(scene: Scene) -> Question:
 
 @rule
 def left_at_end(scene: Scene) -> Question:
-    """Ask for the number of blocks that can still be found when everybody has finished: free is not forgotten."""
+    """Ask for the number of blocks that can hit after all sequences have finished: freed blocks stay cached."""
     after = scene.after
     if after.running or after.waiting:
         raise Undecided("somebody still runs or waits when the lesson goes on")

@@ -11,13 +11,13 @@ from app.lessons.scene import Scene, Undecided
 
 @rule
 def tokens_computed(scene: Scene, seq: int = 0) -> Question:
-    """Tokens of a sequence that the next step computes."""
+    """Ask for the tokens of a sequence that the next step computes."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
     total, prompt, right = len(found.token_ids), found.num_prompt_tokens, len(entry.token_ids)
     wrong: list[tuple[str, float]] = [("chosen_too", right + 1)] if scene.chooses(record, seq) else []
-    if total == prompt:  # no token is chosen yet: this is prefill, or a chunk of it
+    if total == prompt:  # no output yet: prefill, or a chunk of it
         is_chunk = entry.start + right < total
         wrong += [("none_yet", 0), ("one_by_one", 1), ("whole" if is_chunk else "found_before", total)]
     elif not found.num_computed_tokens:
@@ -36,9 +36,9 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def total_computed(scene: Scene, seq: int = 0) -> Question:
-    """Tokens of a sequence computed in all steps up to the end of what comes.
+    """Ask for the tokens of a sequence computed in all steps up to the end of the next action.
 
-    Without a cache n·P + n(n-1)/2, with one P + n - 1, where P prompt tokens make n new ones.
+    Without a cache n·P + n(n-1)/2, with one P + n - 1, for P prompt tokens and n new ones.
     """
     steps = [record for record in scene.all() for entry in record.batch if entry.seq_id == seq]
     if not steps:
@@ -64,7 +64,7 @@ def total_computed(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
-    """In how many steps K and V of a position are computed, as far as the run comes."""
+    """Ask for the number of steps that compute K and V of a position."""
     covering = scene.covering(position, seq, scene.all())
     if not covering:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
@@ -82,7 +82,7 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
 
 @rule
 def keys_read(scene: Scene, seq: int = 0) -> Question:
-    """Keys that the next query of a sequence reads: its own too."""
+    """Ask for the keys that the next query of a sequence reads, including its own."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
@@ -95,7 +95,7 @@ def keys_read(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
-    """Tokens that the next step chooses for a sequence: prefill chooses one, a chunk that is not the last none."""
+    """Ask for the tokens that the next step samples for a sequence: one, or none for a chunk before the last."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     chosen = sum(1 for output in record.outputs if output.seq_id == seq)
@@ -106,7 +106,7 @@ def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def query_uses(scene: Scene, position: int, seq: int = 0) -> Question:
-    """In how many steps the query of a position is used: in those that compute it, and never again."""
+    """Ask for the number of steps that use the query of a position: only those that compute it."""
     using = scene.covering(position, seq, scene.all())
     if not using:
         raise Undecided(f"position {position} of sequence {seq} is never computed")

@@ -10,7 +10,7 @@ from engine.accounting.memory import bytes_per_element
 
 @rule
 def ridge(scene: Scene) -> Question:
-    """On which side of the ridge the next step is: operations a byte against what the machine can do a byte.
+    """Ask on which side of the ridge the next step is.
 
     Williams et al., "Roofline", 2009: intensity = FLOPs / bytes moved; the ridge is peak FLOP/s over peak bytes/s.
     """
@@ -38,7 +38,7 @@ def ridge(scene: Scene) -> Question:
 
 @rule
 def bytes_per_token(scene: Scene) -> Question:
-    """Ask for the bytes of K and V that a token takes: 2 · layers · KV heads · D · bytes of a number."""
+    """Ask for the bytes of K and V per token: 2 · layers · KV heads · D · bytes per number."""
     model = scene.header.model
     right = scene.header.kv_bytes_per_token
     size = bytes_per_element(model.dtype)
@@ -56,9 +56,7 @@ def bytes_per_token(scene: Scene) -> Question:
 
 @rule
 def bytes_beside(scene: Scene) -> Question:
-    """Ask for the bytes that the blocks hold when what comes is over, beside those of the run before: as many, on
-    another model.
-    """
+    """Ask for the bytes of as many blocks as in the previous run, on another model, after the next action."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     index = len(scene.log) - 1
@@ -92,7 +90,7 @@ def bytes_beside(scene: Scene) -> Question:
 
 @rule
 def query_cache(scene: Scene) -> Question:
-    """Ask for the bytes a token that a cache of queries would take: query heads, where K and V have KV heads."""
+    """Ask for the bytes per token of a cache of queries, which has query heads instead of KV heads."""
     model = scene.header.model
     size = bytes_per_element(model.dtype)
     right = model.num_layers * model.num_heads * model.head_dim * size
@@ -103,7 +101,7 @@ def query_cache(scene: Scene) -> Question:
 
 
 def _shape(scene: Scene) -> dict[str, int]:
-    """Return the model's values in the words of a question about bytes."""
+    """Return the model's values for the texts of questions about bytes."""
     model = scene.header.model
     return {
         "layers": model.num_layers,

@@ -1,4 +1,4 @@
-"""Questions about speculative decoding: what a pass keeps of its drafts, and what it takes back."""
+"""Questions about speculative decoding: accepted and rejected drafts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _next(scene: Scene, seq: int) -> _Drafted:
 
 @rule
 def drafts_kept(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many of the next drafts are accepted: those before the first that the model would not have chosen."""
+    """Ask how many of the next drafts are accepted: those before the first that differs from the sampled token."""
     found = _next(scene, seq)
     wrong = [("all", found.num_drafted), ("none", 0), ("one", 1)]
     evidence = by(found.verified, "num_accepted")
@@ -39,7 +39,7 @@ def drafts_kept(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def tokens_gained(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many tokens the next verifying step adds: the accepted drafts, and one of the model's own."""
+    """Ask how many tokens the next verifying step adds: the accepted drafts, and one more sampled token."""
     found = _next(scene, seq)
     right = found.verified.record
     gained = sum(output.seq_id == seq for output in right.outputs)
@@ -49,7 +49,7 @@ def tokens_gained(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def taken_back(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many slots get keys in the next verifying step that are taken back: those of rejected drafts."""
+    """Ask how many slots of the next verifying step have keys of rejected drafts."""
     found = _next(scene, seq)
     wrong = [
         ("nothing", 0),

@@ -1,4 +1,4 @@
-"""Questions about KV cache compression: what a head keeps, what goes next, what that frees, and what it costs."""
+"""Questions about KV cache compression: kept and forgotten keys, freed blocks, and the cost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.log import TraceReader
 from engine.trace.operations import Forget, Release
 
-APART = 0.02  # share of a score by which the next key must be behind the one after it: a learner reads it off a picture
+APART = 0.02  # minimum relative distance of the two lowest scores, so that a learner can tell them apart in a picture
 
 
 @rule
 def keys_kept(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the tokens that each KV head still sees after the next decision: the budget."""
+    """Ask for the tokens that each KV head sees after the next decision: the budget."""
     found = need_op(scene.coming(), Forget, f"sequence {seq} forgets nothing as far as the lesson goes", seq_id=seq)
     gone = [op for op in _decisions(scene, found.record.index, seq) if op.layer == found.op.layer]
     kept = found.op.at - sum(len(op.positions[0]) for op in gone)
@@ -34,7 +34,7 @@ def keys_kept(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
-    """Ask which token a KV head forgets at its next decision, where what is drawn by now decides it."""
+    """Ask which token a KV head forgets at its next decision, if the visible scores decide it."""
     otherwise = f"layer {layer} of sequence {seq} forgets nothing as far as the lesson goes"
     found = need_op(scene.coming(), Forget, otherwise, seq_id=seq, layer=layer)
     going = found.op.positions[head]
@@ -70,7 +70,7 @@ def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
 
 @rule
 def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many blocks come free because every head has forgotten their tokens, as far as the run comes."""
+    """Ask how many blocks are released because every head has forgotten their tokens."""
     freed, forgotten, record = 0, 0, None
     for index in range(len(scene.log)):
         for op in scene.log.record(index).ops:
@@ -81,7 +81,7 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
     if record is None:
         raise Undecided(f"sequence {seq} forgets nothing as far as the lesson goes")
     model, size = scene.header.model, scene.after.block_size
-    masked = forgotten // (model.num_layers * model.num_kv_heads)  # tokens, in the mean over heads
+    masked = forgotten // (model.num_layers * model.num_kv_heads)  # mean tokens per head
     wrong = [
         ("all_masked", -(-masked // size)),
         ("each_token", masked),
@@ -94,7 +94,7 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def first_change(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the first position at which the full cache, given the same text, finds another token most probable."""
+    """Ask for the first position at which the full cache, given the same text, has another most probable token."""
     found = changes(scene.log, seq)
     if not found:
         raise Undecided(f"the full cache finds the same tokens most probable in sequence {seq}, as far as it goes")
@@ -111,7 +111,7 @@ def first_change(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def after_keeping(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether a run that keeps one token diverges from the full cache later than the run before did."""
+    """Ask whether a run that keeps one token diverges from the full cache later than the previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = changes(scene.earlier, seq), changes(scene.log, seq)
@@ -125,15 +125,15 @@ def after_keeping(scene: Scene, seq: int = 0) -> Question:
 
 
 class Change(NamedTuple):
-    """An output for which the full cache finds another token most probable."""
+    """Output for which the full cache has another most probable token."""
 
     record: int
     position: int
 
 
 def changes(log: TraceReader, seq: int) -> list[Change]:
-    """Return the outputs of a sequence whose most probable token is another one under the full cache, given the same
-    text. What was drawn does not count: sampling may take a less probable token under both.
+    """Return the outputs of a sequence whose most probable token differs under the full cache, given the same text.
+    The sampled token does not matter.
     """
     found = []
     for index in range(len(log)):
@@ -148,13 +148,13 @@ def changes(log: TraceReader, seq: int) -> list[Change]:
 
 
 def _decisions(scene: Scene, end: int, seq: int) -> list[Forget]:
-    """Return what a sequence forgot in the records up to `end`."""
+    """Return the `forget` operations of a sequence in the records up to `end`."""
     records = (scene.log.record(index) for index in range(end + 1))
     return [op for record in records for op in record.ops if isinstance(op, Forget) and op.seq_id == seq]
 
 
 def _scores(scene: Scene, layer: int, head: int, seq: int, open_to: Sequence[int]) -> dict[int, float]:
-    """Return the scores of tokens at the last decision that the learner has seen; a position is its own score."""
+    """Return the scores of tokens at the last visible decision; a position is its own score."""
     if _is_by_age(scene):
         return {position: float(position) for position in open_to}
     for index in range(scene.now - 1, -1, -1):

@@ -13,7 +13,7 @@ from engine.trace.state import Sequence, State, held_blocks
 def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
     """Return the prefill part and the decode part of request `request` (from 0, in order of arrival).
 
-    The decode part is the last one, where an instance was lost.
+    After a lost instance the decode part is the last one.
     """
     names: dict[str, list[Sequence]] = {}
     for sequence in sorted(state.sequences.values(), key=lambda one: (one.submitted_in, one.seq_id)):
@@ -30,7 +30,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
 
 
 def arrival(scene: Scene, request: int) -> Operation[Arrive]:
-    """Return the record in which the request's keys and values are there."""
+    """Return the operation that completes the request's transfer."""
     _, rest = parts_of(scene.after, request)
     otherwise = f"nothing arrives for request {request} as far as the lesson goes"
     return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
@@ -38,7 +38,7 @@ def arrival(scene: Scene, request: int) -> Operation[Arrive]:
 
 @rule
 def bytes_moved(scene: Scene, request: int) -> Question:
-    """Ask for the bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
+    """Ask for the bytes of K and V transferred for a request: full blocks that the receiver lacks."""
     found, per_token = arrival(scene, request), scene.header.kv_bytes_per_token
     _, rest = parts_of(scene.after, request)
     tokens, size, right = rest.num_prompt_tokens, scene.block_size, found.op.num_bytes
@@ -66,7 +66,7 @@ def bytes_moved(scene: Scene, request: int) -> Question:
 
 @rule
 def held_where(scene: Scene, request: int) -> Question:
-    """Ask which instance holds blocks for a request whose keys and values are in transfer."""
+    """Ask which instance holds blocks for a request during its transfer."""
     _, rest = parts_of(scene.after, request)
     otherwise = f"nothing is awaited for request {request} as far as the lesson goes"
     found = need_op(scene.coming(), Await, otherwise, seq_id=rest.seq_id)
@@ -79,9 +79,9 @@ def held_where(scene: Scene, request: int) -> Question:
 
 
 def longest_gap(log: TraceReader, request: int) -> int:
-    """Return the most tokens that its instance computed between two tokens of a request: what it waited for.
+    """Return the maximum of tokens that its instance computed between two tokens of a request.
 
-    Counted in tokens, because clocks differ and counts do not.
+    Counted in tokens, which are reproducible, unlike clocks.
     """
     _, rest = parts_of(log.state_at(len(log) - 1), request)
     most = gap = 0
@@ -99,7 +99,7 @@ def longest_gap(log: TraceReader, request: int) -> int:
 
 @rule
 def held_up(scene: Scene, request: int) -> Question:
-    """Ask whether the longest wait of a request between two of its tokens is longer than in the run before."""
+    """Ask whether the longest gap between two tokens of a request is longer than in the previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
@@ -119,7 +119,7 @@ def prefill_seconds(log: TraceReader, seq_id: int) -> float:
 
 @rule
 def moving_or_computing(scene: Scene, request: int) -> Question:
-    """Ask whether a request's keys and values came sooner than they would have been computed again."""
+    """Ask whether the transfer of a request's keys and values was faster than recomputing them."""
     found = arrival(scene, request)
     first, _ = parts_of(scene.after, request)
     if first is None:
@@ -141,7 +141,7 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
 
 @rule
 def after_loss(scene: Scene, request: int) -> Question:
-    """Ask what becomes of a request when an instance is lost."""
+    """Ask what happens to a request when an instance is lost."""
     lost = need_op(scene.coming(), Lost, "no instance is lost as far as the lesson goes")
     if scene.earlier is None:
         raise Undecided("there was no run before this one to hold its text against")

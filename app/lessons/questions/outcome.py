@@ -10,7 +10,7 @@ from engine.trace.compare import compare
 
 @rule
 def same_text(scene: Scene) -> Question:
-    """Ask whether every sequence says the same as in the run before, as far as both come."""
+    """Ask whether every sequence has the same text as in the previous run, up to the shorter one."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     found = compare(scene.earlier, scene.log).first_token
@@ -23,7 +23,7 @@ def same_text(scene: Scene) -> Question:
 
 @rule
 def first_difference(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the position of the first token that is another one than in the run before."""
+    """Ask for the position of the first token that differs from the previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     pair = next((p for p in compare(scene.earlier, scene.log).sequences if p.b and p.b.seq_id == seq), None)

@@ -1,4 +1,4 @@
-"""Position of an answer in the picture. Every answer's position is sent with the question, right or wrong."""
+"""Positions of answers in the picture. Every answer's position is sent with the question, right or wrong."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class _Place(Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class AtBlock(_Place, frozen=True, kw_only=True, tag="block"):
-    """A block of the pool."""
+    """Block of the pool."""
 
     block: int
 
 
 class AtSlot(_Place, frozen=True, kw_only=True, tag="slot"):
-    """A slot of a block of the pool."""
+    """Slot of a block of the pool."""
 
     block: int
     offset: int
 
 
 class AtTokens(_Place, frozen=True, kw_only=True, tag="tokens"):
-    """`count` columns of a sequence from position `first` on; none: the edge before that column."""
+    """`count` columns of a sequence from position `first` on; 0: the edge before that column."""
 
     seq: int
     first: int
@@ -33,19 +33,19 @@ class AtTokens(_Place, frozen=True, kw_only=True, tag="tokens"):
 
 
 class AtRequest(_Place, frozen=True, kw_only=True, tag="request"):
-    """A sequence, where sequences stand below each other."""
+    """Row of a sequence."""
 
     seq: int
 
 
 class AtStep(_Place, frozen=True, kw_only=True, tag="step"):
-    """A step of the engine, on the timeline."""
+    """Step of the engine, on the timeline."""
 
     step: int
 
 
 class AtBytes(_Place, frozen=True, kw_only=True, tag="bytes"):
-    """Bytes on the memory's bar."""
+    """Bytes on the memory bar."""
 
     bytes: int
 
@@ -54,7 +54,7 @@ Place = AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes
 
 
 def nowhere(number: float) -> Place | None:
-    """For answers that are only numbers."""
+    """Return None: for answers without a position."""
     return None
 
 
@@ -69,11 +69,11 @@ def last_tokens(seq: int, count: float, end: int) -> AtTokens:
 
 
 def block(scene: Scene, number: float) -> AtBlock | None:
-    """Return a block by its id; None: the pool has no such block."""
+    """Return a block by its id, or None."""
     return AtBlock(block=int(number)) if 0 <= number < len(scene.state.blocks) else None
 
 
 def slot(scene: Scene, number: float) -> AtSlot | None:
-    """Return a slot by its number in the pool; None: the pool has no such slot."""
+    """Return a slot by its number in the pool, or None."""
     of, offset = divmod(int(number), scene.block_size)
     return AtSlot(block=of, offset=offset) if block(scene, of) else None

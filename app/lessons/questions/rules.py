@@ -1,4 +1,4 @@
-"""Questions, and the table of the rules that make them."""
+"""Questions, and the table of rules that generate them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ MAX_OPTIONS = 5
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """A possible answer.
+    """Possible answer.
 
-    `text` and `why` are keys of words below `answer.` and `question.<rule>.why.`; `values` are their placeholders'
-    values, and `number` is the option's value where the answer is a number. `why` explains the misconception behind the
-    answer, and what is true instead; None: no explanation. `place`: the answer's position in the picture, if it has
-    one.
+    `text` and `why` are keys of texts below `answer.` and `question.<rule>.why.`, with placeholders `values`. `number`
+    is the value of a numeric answer. `why` explains the misconception behind the answer; None: no explanation. `place`:
+    position in the picture, or None.
     """
 
     text: str
@@ -35,7 +34,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """Where the log says so: the record that decides, the operation in it, and the figure that is read there."""
+    """Evidence in the log: the deciding record, the operation in it, and the figure read there."""
 
     record: int
     op: int | None = None
@@ -43,14 +42,14 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 def by(found: Operation[Any], figure: str) -> Evidence:
-    """Decided by an operation."""
+    """Return the evidence of an operation."""
     return Evidence(record=found.record.index, op=found.place, figure=figure)
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question with its answers, of which one is right. `values`: placeholders of its words.
+    """Question with its answers, one of which is right. `values`: placeholders of its text.
 
-    `several`: the run has more sequences than the one that the question is about, which has to be named.
+    `several`: the run has several sequences, so the question's sequence must be named.
     """
 
     rule: str
@@ -70,16 +69,16 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(made: Rule) -> Rule:
-    """Put a function among the rules, under its name."""
+    """Register a function as a rule, under its name."""
     RULES[made.__name__] = made
     return made
 
 
 def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
-    """Return the question that a rule makes of a scene.
+    """Return the question of a rule for a scene.
 
     Raises:
-        Undecided: the run does not decide it, in a sentence.
+        Undecided: the run does not decide it; one sentence.
     """
     wanted = inspect.signature(RULES[name]).parameters
     values = {key: int(text) if wanted[key].annotation == "int" else text for key, text in arguments.items()}
@@ -87,7 +86,7 @@ def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
 
 
 def check_arguments(name: str, arguments: dict[str, str], line: int) -> None:
-    """Raise LessonError for a rule that does not exist, and for arguments that are not its own."""
+    """Raise LessonError for an unknown rule or invalid arguments."""
     if name not in RULES:
         raise LessonError(line, f"ask: there is no rule {name!r}; there are {', '.join(sorted(RULES))}")
     wanted = dict(list(inspect.signature(RULES[name]).parameters.items())[1:])
@@ -111,17 +110,17 @@ def numbers(
     text: str = "number",
     **values: Value,
 ) -> Question:
-    """Return a question whose answers are numbers, in ascending order.
+    """Return a question with numeric answers in ascending order.
 
-    `wrong`: a misconception (a key of words), and the number that follows from it; numbers that are right by chance,
-    negative or duplicate are dropped. `place`: position of a number in the picture.
+    `wrong`: misconceptions (keys of texts) with the numbers that follow from them; right, negative and duplicate
+    numbers are dropped. `place`: position of a number in the picture.
     """
     found: dict[float, Option] = {right: _number(text, right, None, place)}
     for why, number in wrong:
         if number not in found and number >= 0 and len(found) < MAX_OPTIONS:
             found[number] = _number(text, number, why, place)
     spare = 1
-    while len(found) < 3:  # chance left too few: the neighbours
+    while len(found) < 3:  # too few are left: add neighbouring numbers
         for number in (right + spare, right - spare):
             if number not in found and number >= 0 and len(found) < 3:
                 found[number] = _number(text, number, "near", place)
@@ -137,7 +136,7 @@ def numbers(
 
 
 def few(keys: Iterable[T], right: T) -> list[T]:
-    """Return as many answers as a question may have, in their order: the right one and the first others."""
+    """Return at most MAX_OPTIONS answers in order: the right one and the first others."""
     found = list(dict.fromkeys(keys))
     wrong = [key for key in found if key != right][: MAX_OPTIONS - 1]
     return [key for key in found if key == right or key in wrong]
@@ -155,12 +154,11 @@ def choice(
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
-    """Return a question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order; the
-    last wrong ones are left out where there are more than MAX_OPTIONS.
+    """Return a question with textual answers, keys `question.<rule>.answer.<key>`, always in the same order; the last
+    wrong ones beyond MAX_OPTIONS are left out.
 
-    `why`: the wrong ones that have a word about them; `whys`: what is said of some, where that depends on the right
-    one; `of_options`: placeholders of an option's words beside the question's; `places`: those that lie somewhere in
-    the picture.
+    `why`: wrong answers with an explanation; `whys`: explanations that depend on the right answer; `of_options`:
+    additional placeholders of an option; `places`: positions in the picture.
     """
     said, keys = {**{key: key for key in why}, **whys}, few(all_of, right)
     options = [
@@ -176,7 +174,7 @@ def choice(
 
 
 def against(right: str, options: Iterable[str]) -> dict[str, str]:
-    """Return the explanations of wrong answers to a comparison: the same for all where nothing has changed."""
+    """Return the explanations of wrong answers to a comparison: the same for all if nothing has changed."""
     return {key: "as_before" if right == "same" else key for key in options}
 
 

@@ -1,4 +1,4 @@
-"""Where the GPUs go: questions that formulas, published benchmarks and the search for a placement decide."""
+"""Questions about scale, decided by formulas, published benchmarks and the search for a placement."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from engine.simulate.queues import Prefill, crossing, mean_ttft
 
 PARTS = ("tokenize", "schedule", "forward", "sample")
 WAYS = ("apart", "on_one_node", "together")
-ALL = 0.9  # of the best rate: a step that reaches it is full
-ALIKE = 1.1  # times another rate: more than measuring it twice differs by
+ALL = 0.9  # share of the best rate at which a step is saturated
+ALIKE = 1.1  # ratio up to which rates count as equal, more than the measurement noise
 STEPS = ("many", "one", "same")
 NODES = Nodes(number=4, gpus=8, network=25e9)
-RUNS, REQUESTS, WARM_UP = 20, 400, 50  # simulated; the first ones find an empty queue
-STUDENT = 2.093  # of 19 degrees of freedom, 95 %
+RUNS, REQUESTS, WARM_UP = 20, 400, 50  # of a simulation; the first requests find an empty queue
+STUDENT = 2.093  # Student's t for 19 degrees of freedom, 95 %
 RATIOS = {"one_one": (1, 1), "two_one": (2, 1), "one_two": (1, 2), "three_one": (3, 1)}  # prefill to decode
 
 
 @rule
 def slowest_part(scene: Scene) -> Question:
-    """Ask which of a request's parts the next step spends most of its time in."""
+    """Ask which phase takes most of the next step's time."""
     record = scene.next_step()
     timing = record.timing
     took = {
@@ -53,7 +53,7 @@ def slowest_part(scene: Scene) -> Question:
 
 
 def crossing_of(percent: int) -> float:
-    """R · D at which two stages become as fast as two GPUs that split with K = percent / 100."""
+    """Return R · D at which two stages become as fast as two tensor-parallel GPUs with K = percent / 100."""
     found = crossing(Prefill(service=1.0, gpus=2, speedup=percent / 100))
     if found is None:
         raise Undecided("with K = 2 splitting is faster at every rate")
@@ -62,7 +62,7 @@ def crossing_of(percent: int) -> float:
 
 @rule
 def crossing_rate(scene: Scene, percent: int) -> Question:
-    """At which load two stages become faster than two GPUs that split every matrix (DistServe, 3.1)."""
+    """Ask at which load two stages become faster than two tensor-parallel GPUs (DistServe, 3.1)."""
     right = crossing_of(percent)
     wrong = [("one", 1.0), ("end", percent / 100), ("less", crossing_of(130)), ("more", crossing_of(170))]
     evidence = Evidence(record=0, figure="D + R·D²/(4·(2 − R·D)) = D/K + R·D²/(2·K·(K − R·D))")
@@ -74,7 +74,7 @@ def measured() -> Saturation:
     """Return the published record of prefill on two axes.
 
     Raises:
-        Undecided: there is none.
+        Undecided: there is no record.
     """
     path = RESULTS / f"{SCENARIO}.json"
     if not path.is_file():
@@ -83,7 +83,7 @@ def measured() -> Saturation:
 
 
 def rate_of(prompts: int, tokens: int) -> float:
-    """Prompt tokens a second of that many prompts of that length in a step, as recorded."""
+    """Return the recorded prompt tokens per second for that many prompts of that length per step."""
     for point in measured().points:
         if (point.batch, point.tokens) == (prompts, tokens):
             return point.rate
@@ -92,7 +92,7 @@ def rate_of(prompts: int, tokens: int) -> float:
 
 @rule
 def full_step(scene: Scene, prompts: int) -> Question:
-    """From which length on steps of so many prompts are full, in the published record of prefill on two axes."""
+    """Ask from which prompt length on steps are saturated, in the published record of prefill on two axes."""
     points = {point.tokens: point.rate for point in measured().points if point.batch == prompts}
     if not points:
         raise Undecided(f"steps of {prompts} prompts were not measured")
@@ -107,9 +107,7 @@ def full_step(scene: Scene, prompts: int) -> Question:
 
 @rule
 def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
-    """Ask whether a step of so many prompts computes as many tokens a second as one of a single prompt with all of
-    them.
-    """
+    """Ask whether a step of several prompts has the same rate as one of a single prompt with as many tokens."""
     many, one = rate_of(prompts, tokens), rate_of(1, prompts * tokens)
     right = "many" if many > one * ALIKE else "one" if one > many * ALIKE else "same"
     values: dict[str, Value] = {
@@ -125,8 +123,8 @@ def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
 
 @functools.cache
 def simulated_wait(percent: int) -> tuple[float, float]:
-    """Between what the mean time to the first token of one GPU lies, in service times, at that load: the 95 % interval
-    over 20 simulated runs, by the engine's own scheduler.
+    """Return the 95 % interval of the mean TTFT of one GPU at that load, in service times, over 20 runs simulated with
+    the engine's scheduler.
     """
     from engine.simulate.simulation import Simulation  # lazy: simpy is needed here only
 
@@ -148,7 +146,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
 
 @rule
 def mean_wait(scene: Scene, percent: int) -> Question:
-    """Ask for the mean time to the first token of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
+    """Ask for the mean TTFT of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
     load = percent / 100
     right = round(mean_ttft(Prefill(service=1.0), "one", load).value, 2)
     wrong = [("nobody", 1.0), ("random", round(1 / (1 - load), 2)), ("always", round(1 + load, 2))]
@@ -159,7 +157,7 @@ def mean_wait(scene: Scene, percent: int) -> Question:
 
 @rule
 def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
-    """Ask how many of the GPUs that the search takes apart prefill, and how many decode: chosen before it searches."""
+    """Ask how the placement with prefill and decode apart divides its GPUs."""
     first, after = (option.all_gpus for option in placed("apart", rate, prompt, output, ttft, tpot).options)
     splits = {
         "needs": (first, after),
@@ -182,7 +180,7 @@ def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, 
 
 
 def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> float:
-    """Requests a second that so many GPUs for prefill and so many for decode serve at best."""
+    """Return the highest rate that these GPUs for prefill and decode serve."""
     demand = _demand(rate, prompt, output, ttft_ms, tpot_ms)
     sides: list[tuple[Kind, int]] = [("prefill", first), ("decode", after)]
     return min(
@@ -192,7 +190,7 @@ def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_
 
 
 def _with_values(question: Question, values: dict[str, Value]) -> Question:
-    """Return the question, its answers and all its words with the same placeholders."""
+    """Return the question with the same placeholders in all its texts."""
     return replace(
         question, values=values, options=[replace(one, values={**values, **one.values}) for one in question.options]
     )
@@ -200,7 +198,7 @@ def _with_values(question: Question, values: dict[str, Value]) -> Question:
 
 @rule
 def sides(scene: Scene, prefill: int, decode: int) -> Question:
-    """Ask which ratio of GPUs has the most goodput a GPU, where one serves `prefill` and `decode` tenths a second."""
+    """Ask which ratio of GPUs has the most goodput per GPU, if one serves `prefill` and `decode` tenths per second."""
     one, other = prefill / 10, decode / 10
     served = {name: goodput_per_gpu(a * one, a, b * other, b) for name, (a, b) in RATIOS.items()}
     right = max(served, key=lambda name: served[name])
@@ -212,7 +210,7 @@ def sides(scene: Scene, prefill: int, decode: int) -> Question:
 
 @functools.cache
 def placed(way: str, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> Placement:
-    """Llama 2 70B on four nodes of eight A100 80 GB, by one of the ways."""
+    """Return a placement of Llama 2 70B on four nodes of eight A100 80 GB."""
     card, demand = _card(), _demand(rate, prompt, output, ttft_ms, tpot_ms)
     match way:
         case "apart":
@@ -234,7 +232,7 @@ def _demand(rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> 
 
 @rule
 def fewest_gpus(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
-    """Ask which way of placing Llama 2 70B on A100s takes the fewest GPUs for a demand; `ttft` and `tpot` in ms."""
+    """Ask which placement of Llama 2 70B on A100s needs the fewest GPUs for a demand; `ttft` and `tpot` in ms."""
     gpus = {way: placed(way, rate, prompt, output, ttft, tpot).gpus for way in WAYS}
     if list(gpus.values()).count(min(gpus.values())) > 1:
         raise Undecided(f"two ways take as few GPUs: {gpus}")

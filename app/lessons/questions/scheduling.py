@@ -60,7 +60,7 @@ def admitted(scene: Scene, seq: int) -> Question:
 
 @rule
 def victim(scene: Scene) -> Question:
-    """Ask for the sequence that is preempted when the blocks run out: the one that was admitted last."""
+    """Ask for the sequence that is preempted when no blocks are left: the one admitted last."""
     found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
     op = found.op
     running = scene.log.state_at(found.record.index - 1).running
@@ -88,7 +88,7 @@ def victim(scene: Scene) -> Question:
 
 @rule
 def recomputed(scene: Scene) -> Question:
-    """Tokens that the preempted sequence has to compute again."""
+    """Ask for the tokens that the preempted sequence has to recompute."""
     found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
     op = found.op
     sequence = scene.log.state_at(found.record.index).sequences[op.seq_id]
@@ -110,7 +110,7 @@ def recomputed(scene: Scene) -> Question:
 
 @rule
 def run_at_once(scene: Scene) -> Question:
-    """Ask for the most sequences that run at the same time, as far as the run comes."""
+    """Ask for the maximum of sequences that run at the same time."""
     most, where, came = 0, 0, 0
     for index in range(len(scene.log)):
         state = scene.log.state_at(index)
@@ -127,9 +127,9 @@ def run_at_once(scene: Scene) -> Question:
 
 
 def longest_gap(log: TraceReader, seq: int) -> int:
-    """Return the most tokens that other sequences' steps computed between two tokens of a sequence: what it waits for.
+    """Return the maximum of tokens of other sequences that steps computed between two tokens of a sequence.
 
-    Counted in tokens, because clocks differ and counts do not.
+    Counted in tokens, which are reproducible, unlike clocks.
     """
     most = gap = 0
     begun = False
@@ -144,7 +144,7 @@ def longest_gap(log: TraceReader, seq: int) -> int:
 
 @rule
 def gap_against_before(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether the longest wait of a running sequence between two tokens is longer than in the run before."""
+    """Ask whether the longest gap between two tokens of a running sequence is longer than in the previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = longest_gap(scene.earlier, seq), longest_gap(scene.log, seq)
@@ -157,7 +157,7 @@ def gap_against_before(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def first_token_against_before(scene: Scene, seq: int) -> Question:
-    """Ask whether a sequence's first token comes after more steps than in the run before."""
+    """Ask whether a sequence's first token needs more steps than in the previous run."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = _steps_to_first(scene.earlier, seq), _steps_to_first(scene.log, seq)

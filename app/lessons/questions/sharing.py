@@ -11,7 +11,7 @@ from app.lessons.questions.rules import Option, Question, Value, by, choice, few
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.operations import Admit, Lookup, LookupExternal
 
-# of a lookup, the likeliest first
+# reasons of a lookup, most frequent first
 REASONS = (
     "differs",
     "shared_too_short",
@@ -37,12 +37,12 @@ def _lookup(scene: Scene, seq: int) -> Operation[Lookup]:
 
 @rule
 def hit_tokens(scene: Scene, seq: int) -> Question:
-    """Tokens of a prompt that the prefix cache has: whole blocks, and never the last token."""
+    """Ask for the tokens of a prompt that hit in the prefix cache: full blocks, without the last token."""
     found = _lookup(scene, seq)
     op = found.op
     size = scene.block_size
     shared = op.num_shared_tokens
-    if op.reason is None:  # everything that may hit did
+    if op.reason is None:  # every block that may hit did
         if op.num_hit_tokens < (op.num_tokens - 1) // size * size:
             raise Undecided("this run has no prefix cache")
         shared = op.num_tokens
@@ -74,8 +74,8 @@ def hit_reason(scene: Scene, seq: int) -> Question:
 
 @rule
 def diverges_at(scene: Scene, seq: int) -> Question:
-    """Ask in which line a prompt diverges from the earlier one that shares most with it: among the first line, the
-    last, the neighbours, and the first that no earlier prompt had.
+    """Ask in which line a prompt diverges from the earlier one with the longest shared prefix; options are the first
+    line, the last, the neighbours, and the first that no earlier prompt had.
     """
     found = _lookup(scene, seq)
     prompt = prompt_of(scene.log, found.record.index, found.op)
@@ -102,7 +102,7 @@ def diverges_at(scene: Scene, seq: int) -> Question:
 
 @rule
 def loaded_from(scene: Scene, seq: int) -> Question:
-    """Ask where the keys and values of most of a prompt come from: the pool, a tier outside it, or computing."""
+    """Ask for the source of most of a prompt's keys and values: the pool, a tier outside it, or computation."""
     asked, pool = _outside(scene, seq), _lookup(scene, seq).op
     size, tokens = scene.block_size, pool.num_tokens
     blocks = Counter[str](asked.op.media if asked.op.verdict == "load" else [])
@@ -116,7 +116,7 @@ def loaded_from(scene: Scene, seq: int) -> Question:
 
 @rule
 def loaded_tokens(scene: Scene, seq: int) -> Question:
-    """Tokens of a prompt that come from outside the pool: whole blocks, and never the last token."""
+    """Ask for the tokens of a prompt loaded from outside the pool: full blocks, without the last token."""
     admitted = need_op(scene.coming(), Admit, f"sequence {seq} is not admitted as far as the lesson goes", seq_id=seq)
     tokens, size = _lookup(scene, seq).op.num_tokens, scene.block_size
     right = admitted.op.num_external_tokens

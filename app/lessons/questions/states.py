@@ -1,4 +1,4 @@
-"""Questions about layers with a state: what they hold, from which length on that is less, and what is found again."""
+"""Questions about recurrent layers: bytes held, break-even length, and recall."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from app.lessons.questions.pictured import AtBytes, nowhere
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 
-REPEATED = 4  # tokens at the end of a prompt that stood before
+REPEATED = 4  # tokens at the end of a prompt that also occur earlier in it
 
 
 @rule
 def bytes_with_state(scene: Scene) -> Question:
-    """Ask for the bytes that a sequence holds when what comes is over: whole blocks of keys and values, and one state
-    of all layers that keep none.
+    """Ask for the bytes that a sequence holds after the next action: full blocks of keys and values, and one state of
+    all layers without keys.
     """
     record = scene.log.record(len(scene.log) - 1)
     memory, model = record.memory, scene.header.model
@@ -45,7 +45,7 @@ def bytes_with_state(scene: Scene) -> Question:
 
 @rule
 def lighter_from(scene: Scene) -> Question:
-    """Ask for the length from which on this run holds less than the run before, as far as both come."""
+    """Ask for the length from which on this run holds fewer bytes than the previous run."""
     if scene.earlier is None or not scene.header.model.state_bytes:
         raise Undecided("there was no run before this one, or its model keeps no states")
     own, state, block = scene.header.kv_bytes_per_token, scene.header.model.state_bytes, scene.block_size
@@ -71,7 +71,7 @@ def lighter_from(scene: Scene) -> Question:
 
 @rule
 def recalled(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether it chooses the token that followed the prompt's last tokens where they stood before."""
+    """Ask whether it samples the token that followed the earlier occurrence of the prompt's last tokens."""
     sequence = scene.after.sequences.get(seq)
     if sequence is None or len(sequence.token_ids) <= sequence.num_prompt_tokens:
         raise Undecided(f"no token is chosen for sequence {seq} as far as the lesson goes")
@@ -87,7 +87,7 @@ def recalled(scene: Scene, seq: int = 0) -> Question:
 
 
 def _stood_before(prompt: list[int]) -> int | None:
-    """Return the position after the last earlier place of the prompt's last tokens."""
+    """Return the position after the last earlier occurrence of the prompt's last tokens, or None."""
     size, end = REPEATED, len(prompt)
     places = (at for at in range(end - size - 1, -1, -1) if prompt[at : at + size] == prompt[end - size :])
     found = next(places, None)

@@ -1,4 +1,4 @@
-"""When and where keys and values are written."""
+"""Questions about when and where keys and values are written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
 
 @rule
 def where_now(scene: Scene, seq: int = 0) -> Question:
-    """Ask where K and V of the token that was chosen last are now: nowhere yet."""
+    """Ask where K and V of the token sampled last are: not computed yet."""
     found = scene.sequence(seq)
     if found.num_computed_tokens != len(found.token_ids) - 1 or found.status != "running":
         raise Undecided(f"no token of sequence {seq} was chosen that is not computed")
@@ -50,7 +50,7 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Ask for the step in which K and V of a position are written: one after the step that chose the token."""
+    """Ask for the step in which K and V of a position are written: one after the step that sampled the token."""
     written = _written(scene, position, seq)
     chosen = None
     for record in scene.all():
@@ -73,7 +73,7 @@ def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
 
 @rule
 def slot(scene: Scene, position: int, seq: int = 0) -> Question:
-    """slot = block id · block size + position mod block size."""
+    """Ask for the slot of a position: block id · block size + position mod block size."""
     written = _written(scene, position, seq)
     size = scene.block_size
     table = scene.log.state_at(written.record.index).sequences[seq].block_tables[0]
@@ -92,7 +92,7 @@ def slot(scene: Scene, position: int, seq: int = 0) -> Question:
 
 @rule
 def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
-    """Ask whether a block of a sequence gets a hash with what comes: full ones do, and no others."""
+    """Ask whether a block of a sequence gets a hash in the next action: only full ones do."""
     found = find_op(scene.coming(), Cache, seq_id=seq, logical=logical)
     after = scene.after.sequences[seq]
     if logical >= len(after.block_tables[0]):
@@ -115,7 +115,7 @@ def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
 
 @rule
 def cached_at_end(scene: Scene, seq: int = 0) -> Question:
-    """Tokens in the cache when a sequence ends: all but the one that was chosen last."""
+    """Ask for the cached tokens when a sequence ends: all but the one sampled last."""
     otherwise = f"sequence {seq} does not finish as far as the lesson goes"
     found = need_op(scene.all(), Finish, otherwise, seq_id=seq)
     state = scene.log.state_at(found.record.index).sequences[seq]

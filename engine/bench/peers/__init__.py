@@ -1,4 +1,4 @@
-"""Other engines that run the same jobs in the same benchmark. A peer that cannot run says why."""
+"""Other engines that run the same jobs in a benchmark. A peer that cannot run gives a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from engine.bench.peers.base import Peer
 
-# name -> where its class is; a peer's packages are imported only when it runs
+# name -> module and class; a peer's packages are imported only when it runs
 PEERS = {
     "transformers-dynamic": "transformers_generate:DynamicCachePeer",
     "transformers-static": "transformers_generate:StaticCachePeer",

@@ -1,4 +1,4 @@
-"""The interface of a peer."""
+"""Interface of a peer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class PeerError(Exception):
-    """A peer cannot run this job; the message is one sentence for the table."""
+    """The peer cannot run this job; the message is one sentence for the table."""
 
 
 class Peer(ABC):
-    """Another engine. It gets the same weights, prompts and lengths; its output is compared token by token."""
+    """Other engine with the same weights, prompts and lengths; its output is compared token by token."""
 
-    package: ClassVar[str]  # what must be installed
-    module: ClassVar[str]  # what it is imported as
+    package: ClassVar[str]  # package to install
+    module: ClassVar[str]  # module to import
 
     def unavailable(self) -> str | None:
-        """Return why it cannot run here at all; None: it can."""
+        """Return why it cannot run on this machine, or None."""
         return None if find_spec(self.module) else f"{self.package} is not installed (pip install 'kvtheater[bench]')"
 
     def version(self) -> str:
@@ -37,11 +37,11 @@ class Peer(ABC):
 
     @abstractmethod
     def load(self, models: Models, model: str, dtype: str) -> None:
-        """Get ready to run jobs on this model. Any exception means that it cannot."""
+        """Load a model. Any exception means that it cannot run."""
 
     @abstractmethod
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """Serve all requests; times begin when the first could be handed over.
+        """Serve all requests; times begin when the first can be submitted.
 
         Raises:
             PeerError: it cannot run this job.
@@ -52,12 +52,12 @@ class Peer(ABC):
 
 
 def refuse_arrivals(asks: list[Ask], who: str) -> None:
-    """Raise PeerError unless all requests are there at the beginning."""
+    """Raise PeerError unless all requests arrive at the beginning."""
     if any(ask.at > 0 or ask.at_step or ask.after is not None for ask in asks):
         raise PeerError(f"{who} takes all requests at once; here some arrive later")
 
 
 def refuse_sampling(sampling: SamplingParams, who: str) -> None:
-    """Raise PeerError unless decoding is greedy with one output: other draws could not be compared."""
+    """Raise PeerError unless decoding is greedy with one output; other samples cannot be compared."""
     if sampling.temperature != 0 or sampling.num_sequences > 1:
         raise PeerError(f"{who} is compared under greedy decoding only")

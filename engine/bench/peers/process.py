@@ -1,7 +1,7 @@
-"""A peer that runs in a process of its own, in the environment that its packages need.
+"""Peer in a separate process, in the environment of its packages.
 
-`python -m tools.peer_environments FOLDER` makes these environments, and KVTHEATER_PEERS=FOLDER has them used: in it
-lies a virtual environment for each package. Without it, a peer whose package is installed here runs on this Python.
+`python -m tools.peer_environments FOLDER` creates a virtual environment per package, and KVTHEATER_PEERS=FOLDER selects
+them. Without it, a peer whose package is installed here runs on this Python.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ ENVIRONMENTS = "KVTHEATER_PEERS"
 
 
 class ProcessPeer(Peer):
-    """The near end of `foreign.serving`."""
+    """This side of `foreign.serving`."""
 
-    program: ClassVar[str]  # the module that answers, run there
+    program: ClassVar[str]  # module of the other side
 
     _process: subprocess.Popen[str] | None = None
     _version = ""
 
     def interpreter(self) -> str | None:
-        """Return the Python that has the package; None: there is none."""
+        """Return the Python interpreter that has the package, or None."""
         own = Path(os.environ.get(ENVIRONMENTS, "")) / self.package / "bin" / "python"
         if os.environ.get(ENVIRONMENTS) and own.exists():
             return str(own)
@@ -43,7 +43,7 @@ class ProcessPeer(Peer):
     def unavailable(self) -> str | None:
         if self.interpreter():
             return None
-        return f"{self.package} is not here (python -m tools.peer_environments FOLDER, then {ENVIRONMENTS}=FOLDER)"
+        return f"{self.package} is not installed (python -m tools.peer_environments FOLDER, then {ENVIRONMENTS}=FOLDER)"
 
     def version(self) -> str:
         return self._version or super().version()
@@ -59,13 +59,13 @@ class ProcessPeer(Peer):
             encoding="utf-8",
             env=child_environment(),
             cwd=self._folder.name,
-            process_group=0,  # a key that interrupts the benchmark is not for it
+            process_group=0,  # Ctrl-C must not reach it
         )
         job = {"source": str(Path(models.source(model)).resolve()), "dtype": dtype, "folder": self._folder.name}
         self._version = self._ask(job)["version"]
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """Run the requests. The times are the peer's own and exclude the communication with it."""
+        """Run the requests. Times are measured by the peer and exclude the communication with it."""
         refuse_arrivals(asks, "this peer")
         refuse_sampling(sampling, "this peer")
         asked = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
@@ -107,7 +107,7 @@ class ProcessPeer(Peer):
             print(json.dumps(job), file=self._process.stdin, flush=True)
             answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            raise PeerError(f"{self.package} ended in its run") from None
+            raise PeerError(f"{self.package} ended during its run") from None
         if "error" in answer:
             raise PeerError(answer["error"])
         return answer
@@ -130,7 +130,7 @@ class OpenvinoGenaiPeer(ProcessPeer):
 
 
 class LlamaCppPeer(ProcessPeer):
-    """llama.cpp, with its own quantized weights where the engine's are."""
+    """llama.cpp, with its own quantized weights if the engine's are quantized."""
 
     package: ClassVar[str] = "cyllama"
     module: ClassVar[str] = "cyllama"
@@ -138,7 +138,7 @@ class LlamaCppPeer(ProcessPeer):
 
 
 class VllmPeer(ProcessPeer):
-    """Continuous batching, where the field's names are from."""
+    """vLLM, with continuous batching."""
 
     package: ClassVar[str] = "vllm"
     module: ClassVar[str] = "vllm"

@@ -1,8 +1,7 @@
-"""The simulator, as a peer of the engine that it stands for: the same requests, without a model.
+"""The simulator as a peer of the engine: the same requests without a model.
 
-Its step times are those of this machine, from a run of the engine on the same arrivals just before: not the run that it
-is compared with, but one of the same minute, because a virtual machine is half as fast again at one minute than at
-another.
+Its step times are calibrated on a run of the engine with the same arrivals just before: not the run that it is compared
+with, but a neighbouring one, because the speed of a virtual machine varies over minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from engine.trace.records import StepRecord
 
 
 class SimulationPeer(Peer):
-    """Scheduler, cache and log of the engine; the clock is reckoned."""
+    """The engine's scheduler, cache and log with a simulated clock."""
 
     package: ClassVar[str] = "kvtheater"
     module: ClassVar[str] = "engine"
@@ -54,7 +53,7 @@ class SimulationPeer(Peer):
 
 
 def calibrated(model: LoadedModel, config: EngineConfig, asks: list[Ask], sampling: SamplingParams) -> Calibration:
-    """Step times of this machine, of a run that is made now."""
+    """Calibrate step times by a run of the engine."""
     records = list[StepRecord]()
 
     def listen(engine: Engine) -> None:

@@ -16,21 +16,21 @@ from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 from engine.setup.resolve import resolve
 
-PAGE = 256  # tokens: its own default
-# what its versions call the size of a page; older ones say block_size
+PAGE = 256  # tokens, its default
+# name of the page size in its versions; the older is block_size
 SIZE = "page_size" if "page_size" in inspect.signature(ContinuousBatchingConfig).parameters else "block_size"
 RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead
 
 
 class ContinuousBatchingPeer(Peer):
-    """Pool size, token budget and number of sequences are this engine's. No prompt is shared between runs in either."""
+    """Uses this engine's pool size, token budget and number of sequences. Runs share no prompt in either engine."""
 
     package: ClassVar[str] = "transformers"
     module: ClassVar[str] = "transformers"
 
     def load(self, models: Models, model: str, dtype: str) -> None:
         self._model = models.transformers_model(model, dtype)
-        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it misses psutil, once a run
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns of psutil in each run
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         refuse_arrivals(asks, "this peer")
@@ -46,7 +46,7 @@ class ContinuousBatchingPeer(Peer):
                 allow_block_sharing=False,
             ),
         ) as manager:
-            # its thread is up and its pool allocated: neither is timed, as this engine's construction is not
+            # starting its thread and allocating its pool are not timed, like this engine's construction
             began = time.perf_counter()
             for index, ask in enumerate(asks):
                 manager.add_request(

@@ -1,4 +1,4 @@
-"""A plain `model.generate` of transformers, watched and written down as a trace, in a script of the user's own.
+"""Recorder of transformers' `model.generate` in a user's script, as a trace.
 
 from kvtheater import watch_generate
 

@@ -1,4 +1,4 @@
-"""Between a transformers model and its attention function: every call is passed on unchanged, and shown."""
+"""Wrapper of a transformers model's attention function that shows every call and passes it on unchanged."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from engine.model.attention_backend import AttentionCall
 from engine.model.light_transformers import AttentionInterface, AttentionMaskInterface
 
-WATCHED = ("sdpa", "eager")  # what a mask and a softmax can be read from
+WATCHED = ("sdpa", "eager")  # implementations whose mask and softmax are known
 _NAME = "kv_watched_{}"
 
 Look = Callable[[AttentionCall, Tensor, Tensor, Tensor, Tensor | None], None]
-_looking: dict[nn.Module, Look] = {}  # by attention module, so that it holds on every thread and for one model alone
+_looking: dict[nn.Module, Look] = {}  # by attention module, so that it is valid on every thread and for one model
 
 
 @contextmanager
 def attention_watched(model: Any, look: Look) -> Iterator[None]:
-    """Inside the `with`, `look(call, query, key, value, mask)` is called for every attention call of `model`.
+    """Within the context, call `look(call, query, key, value, mask)` for every attention call of `model`.
 
-    query [B, Hq, T, D], key [B, Hkv, S, D] and value [B, Hkv, S, Dv] with the cached ones, after RoPE; mask as the
-    model made it: None (causal), or something that broadcasts to [B, Hq, T, S], bool (True = seen) or added.
+    query [B, Hq, T, D], key [B, Hkv, S, D] and value [B, Hkv, S, Dv] including cached ones, after RoPE; mask as the
+    model made it: None (causal), or broadcastable to [B, Hq, T, S], bool (True = visible) or additive.
     """
     implementation = model.config.get_text_config()._attn_implementation
     name = _NAME.format(implementation)
@@ -61,7 +61,7 @@ def _watching(implementation: str) -> Callable[..., tuple[Tensor, Tensor | None]
 
 
 def _function(implementation: str, module: nn.Module) -> Callable[..., Any]:
-    """Return the attention function that the model would have called; the eager one is in the family's own file."""
+    """Return the attention function that the model would have called; the eager one is in the model's own module."""
     if implementation == "eager":
         return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
     return AttentionInterface()[implementation]  # type: ignore[no-any-return]
@@ -71,8 +71,7 @@ def softmax_weights(call: AttentionCall, query: Tensor, key: Tensor, mask: Tenso
     """Return the weights of one sequence by the formula, float32: query [Hq, T, D], key [Hkv, S, D], mask [1 or Hq, T,
     S].
 
-    `num_before`: keys before the first query's own; without a mask a query sees those up to its own. Masked entries
-    are 0.
+    `num_before`: keys before the first query's own. Without a mask attention is causal. Masked entries are 0.
     """
     group = query.shape[0] // key.shape[0]
     scores = query.float() @ key.float().repeat_interleave(group, 0).transpose(1, 2) * call.scaling  # [Hq, T, S]

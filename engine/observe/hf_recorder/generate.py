@@ -1,10 +1,9 @@
-"""The context manager: what `generate` computes becomes steps, and the steps a trace.
+"""Context manager that records `generate` as a trace: forward passes become steps.
 
-A trace of `generate` has the tokens of every forward pass, the alternatives to each chosen one, Q, K, V and the
-attention of every layer, how long a pass took, and how long a sequence's K and V stay (until the whole batch is done).
-It has no blocks and no scheduler, because `generate` has none. A DynamicCache is one tensor a layer, which grows by a
-token a step; the trace tells each token's place as a block of one slot. The padding of a batch takes room in that
-tensor, but is not in the trace. `engine.strategy` is "dynamic".
+The trace has the tokens of every forward pass, the alternatives to each sampled one, Q, K, V and attention of every
+layer, the duration of a pass, and how long a sequence's K and V stay (until the whole batch is done). `generate` has no
+blocks and no scheduler: a DynamicCache is one tensor per layer that grows by a token per step, recorded as blocks of
+one slot. The padding of a batch takes memory in that tensor, but is not in the trace. `engine.strategy` is "dynamic".
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ Hook = Callable[Concatenate["_Watcher", P], None]
 
 
 class WatchError(ValueError):
-    """A run that cannot be written down; one sentence that says why."""
+    """The run cannot be recorded; the message says why in one sentence."""
 
 
 def _followed(hook: Hook[P]) -> Hook[P]:
-    """Make a hook of the watched thread's passes alone, and its errors refusals: the user's own call never fails."""
+    """Restrict a hook to the recorded thread, and turn its errors into refusals: the user's own call never fails."""
 
     def guarded(self: _Watcher, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if self.run is None or self.thread != threading.get_ident():
@@ -55,7 +54,7 @@ def _followed(hook: Hook[P]) -> Hook[P]:
         except CannotFollow as error:
             self.refuse(str(error))
         except Exception as error:
-            self.refuse(f"a call of generate could not be followed ({type(error).__name__}: {error})")
+            self.refuse(f"a call of generate could not be recorded ({type(error).__name__}: {error})")
 
     return guarded
 
@@ -69,21 +68,21 @@ def watch_generate(
     capture_bytes: int = 64 * MIB,
     num_logprobs: int = 5,
 ) -> Iterator[None]:
-    """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
+    """Record every `model.generate` inside the `with` to the `.kvtrace` file `path`, written when the `with` ends.
 
-    Generation itself is not changed, on whatever thread it runs. `tokenizer`: the model's, for the tokens' texts; None
-    = no texts. `capture_bytes`: budget for captured Q, K, V and attention, spent on the first steps first.
+    Generation itself is not changed, on any thread. `tokenizer`: the model's, for the tokens' texts; None = no texts.
+    `capture_bytes`: budget for captured Q, K, V and attention, spent on the first steps.
 
-    A call of `generate` that cannot be followed still runs as it would alone. It warns, the `with` ends with the same
-    sentence as a WatchError, and nothing is written.
+    A call of `generate` that cannot be recorded runs unchanged, with a warning. The `with` then ends with a WatchError
+    of the same sentence, and nothing is written.
 
     Raises:
-        WatchError: another attention than sdpa and eager; a call that cannot be followed (`inputs.py`); nothing
+        WatchError: attention other than sdpa and eager; a call that cannot be recorded (`inputs.py`); nothing
             generated; or the trace contradicts itself, which is a bug.
     """
     implementation = model.config.get_text_config()._attn_implementation
     if implementation not in WATCHED:
-        raise WatchError(f"attention {implementation!r} cannot be watched: load with attn_implementation='sdpa'")
+        raise WatchError(f"attention {implementation!r} cannot be recorded: load with attn_implementation='sdpa'")
     watcher = _Watcher(model, tokenizer, capture_bytes, num_logprobs)
     before = model.register_forward_pre_hook(watcher.before_forward, with_kwargs=True)
     after = model.register_forward_hook(watcher.after_forward, with_kwargs=True)
@@ -92,11 +91,11 @@ def watch_generate(
         with attention_watched(model, watcher.look):
             yield
     finally:
-        del model.generate  # the class's own is there again
+        del model.generate  # restores the class's method
         before.remove()
         after.remove()
         watcher.close()
-        if watcher.runs and watcher.refusal is None:  # what came before an error is worth keeping
+        if watcher.runs and watcher.refusal is None:  # write the runs before an error
             write_log(watcher.facts(), watcher.tokenizer, watcher.runs, model, path)
     if watcher.refusal is not None:
         raise WatchError(watcher.refusal)
@@ -116,18 +115,18 @@ class _Watcher:
         self._left = capture_bytes
         self._num_logprobs = num_logprobs
         self._dtype = torch.float32 if next(model.parameters()).dtype == torch.float32 else torch.float16
-        self._probe = ProbeContext()  # the first call of each layer: what the model's facts are read from
-        self.run: Generated | None = None  # under way
-        self.thread = 0  # that it runs on
-        self.refusal: str | None = None  # why nothing will be written
-        self._cache: Any = None  # of the run
+        self._probe = ProbeContext()  # first call of each layer, source of the model's facts
+        self.run: Generated | None = None  # the current call of generate
+        self.thread = 0  # thread of the current call
+        self.refusal: str | None = None  # why no trace will be written
+        self._cache: Any = None  # cache object of the current call
         self._pass: Pass | None = None
-        self._logits: Tensor | None = None  # [B, V] after the last pass: its tokens are known with the next
+        self._logits: Tensor | None = None  # [B, V] after the last pass; the sampled tokens are inputs of the next pass
         self._began = self._clock = time.perf_counter()
         self.runs: list[Generated] = []
 
     def facts(self) -> Any:
-        """Return the model's facts, from the calls that were watched."""
+        """Return the model's facts, from the recorded calls."""
         self._probe.calls.sort(key=lambda entry: entry[0].layer)
         given = self._model.config._name_or_path
         name = model_name(given) if given else type(self._model).__name__
@@ -136,7 +135,7 @@ class _Watcher:
     # generate
 
     def wrap(self, generate: Any) -> Any:
-        """Return `generate`, whose prompt and result are noted."""
+        """Wrap `generate` to record its prompt and result."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             run = self._begin(args, kwargs)
@@ -156,11 +155,11 @@ class _Watcher:
         return watched
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generated | None:
-        """Return the run that begins; None where it cannot be followed."""
+        """Begin a run; None if it cannot be recorded."""
         if self.refusal is not None:
-            return None  # nothing will be written
+            return None  # already refused
         if self.run is not None:
-            self.refuse("two calls of generate ran at once on one model; only one after the other is followed")
+            self.refuse("two calls of generate ran at once on one model; only sequential calls can be recorded")
             return None
         try:
             asked = read_call(self._model, args, kwargs)
@@ -182,26 +181,26 @@ class _Watcher:
 
     @_followed
     def _take_last(self, result: Any) -> None:
-        """Take the tokens that were chosen after the last pass."""
+        """Record the tokens sampled after the last pass."""
         sequences = result if isinstance(result, Tensor) else result.sequences
         self._settle(sequences[:, -1])
 
     def _end(self, run: Generated) -> None:
-        run.passes = [p for p in run.passes if p.timing is not None]  # a pass that failed is none
+        run.passes = [p for p in run.passes if p.timing is not None]  # drop a failed pass
         if self.run is run:  # neither refused nor closed
             self.run = self._pass = self._cache = None
             if run.passes:
                 self.runs.append(run)
 
     def refuse(self, reason: str) -> None:
-        """Follow nothing more; the first reason is what the `with` ends with."""
+        """Stop recording; the first reason becomes the error of the `with`."""
         self.run = None
         if self.refusal is None:
             self.refusal = reason
             warnings.warn(f"{reason}; no trace is written", RuntimeWarning, stacklevel=4)
 
     def close(self) -> None:
-        """Stop: the `with` has ended."""
+        """Stop recording at the end of the `with`."""
         if self.run is not None:
             self.refuse("generate was still running on another thread when the `with` ended; join the thread inside it")
 
@@ -209,24 +208,24 @@ class _Watcher:
 
     @_followed
     def before_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A pass begins: whose tokens it computes, and what was chosen after the last."""
+        """Begin a pass: record its tokens, and those sampled after the last pass."""
         run = self.run
         assert run is not None
         cache = cache_of(kwargs)
         if cache is None or type(cache) is not DynamicCache:
             kind = type(cache).__name__ if cache is not None else "no cache"
-            raise CannotFollow(f"generate ran with {kind}; what is watched is a DynamicCache, its default")
+            raise CannotFollow(f"generate ran with {kind}; only a DynamicCache, its default, can be recorded")
         input_ids: Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         num_before = int(cache.get_seq_length())
         last = run.passes[-1] if run.passes else None
         if num_before != (last.num_before + last.num_tokens if last else 0) or cache is not (self._cache or cache):
-            raise CannotFollow("generate ran passes that do not follow one another; they are not watched")
+            raise CannotFollow("generate ran passes that do not continue one another, which cannot be recorded")
         self._cache = cache
         if not run.rows:
             copies = input_ids.shape[0] // len(run.prompts)
             prompts = [prompt for prompt in run.prompts for _ in range(copies)]  # num_return_sequences
             run.rows = [Row(prompt=prompt, tokens=list(prompt)) for prompt in prompts]
-        elif num_before >= run.width:  # else another piece of the prompt
+        elif num_before >= run.width:  # not a further chunk of the prompt
             self._settle(input_ids[:, 0])
         self._pass = Pass(num_tokens=input_ids.shape[1], num_before=num_before)
         run.passes.append(self._pass)
@@ -250,7 +249,7 @@ class _Watcher:
 
     @_followed
     def after_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """The pass is over: its logits, until the tokens chosen from them are known."""
+        """End a pass; retain its logits until the sampled tokens are known."""
         if self._pass is None:
             return
         now = time.perf_counter()
@@ -258,7 +257,7 @@ class _Watcher:
         self._logits = output.logits[:, -1].float()
 
     def _settle(self, token_ids: Tensor) -> None:
-        """The tokens [B] that were chosen after the last pass, for the rows that still go on."""
+        """Record the tokens [B] sampled after the last pass, for the unfinished rows."""
         run, logits = self.run, self._logits
         assert run is not None and logits is not None, "a pass came before"
         self._logits = None
@@ -275,11 +274,11 @@ class _Watcher:
     def _layer(
         self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> LayerCapture | None:
-        """Return the arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
+        """Return the packed arrays of the unfinished rows; None if they exceed the remaining budget."""
         run, this = self.run, self._pass
         assert run is not None and this is not None
         num_tokens, num_keys = query.shape[2], key.shape[2]
-        last = this.num_before + num_tokens  # columns of the batch so far, padding included
+        last = this.num_before + num_tokens  # columns of the batch so far, including padding
         going = [index for index, row in enumerate(run.rows) if last - run.width + len(row.prompt) <= len(row.tokens)]
         elements = sum(t.shape[1] * t.shape[3] for t in (query, key, value)) + query.shape[1] * num_keys
         if elements * num_tokens * len(going) * self._dtype.itemsize > self._left:
@@ -288,8 +287,8 @@ class _Watcher:
         rows = []
         for index in going:
             padding = run.width - len(run.rows[index].prompt)
-            first = max(0, padding - this.num_before)  # of the pass's tokens, the first that is no padding
-            hidden = max(0, padding - (last - num_keys))  # of the keys, likewise
+            first = max(0, padding - this.num_before)  # index of the first token of the pass that is not padding
+            hidden = max(0, padding - (last - num_keys))  # the same for keys
             for kept, tensor in zip(packed, (query, key[:, :, -num_tokens:], value[:, :, -num_tokens:]), strict=True):
                 kept.append(tensor[index, :, first:].transpose(0, 1))
             seen = None

@@ -1,4 +1,4 @@
-"""Arguments of a call of `generate`, read before it begins, and refusal of those that the recorder cannot follow."""
+"""Arguments of a call of `generate`, and refusal of those that cannot be recorded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-FOLLOWED = ("greedy_search", "sample")  # modes of generation: one pass a token, none taken back
-CACHE_NAMES = ("cache", "past_key_values")  # of a call's keywords: before transformers 5.24 it was the second
-# Inputs besides those of a GenerationConfig that change neither which tokens are computed nor where they lie.
+FOLLOWED = ("greedy_search", "sample")  # generation modes with one pass per token and no rollback
+CACHE_NAMES = ("cache", "past_key_values")  # keyword of the cache; the second before transformers 5.24
+# Inputs besides those of a GenerationConfig that change neither the computed tokens nor their cache positions.
 HARMLESS = (
     "attention_mask", *CACHE_NAMES, "logits_processor", "stopping_criteria", "streamer", "synced_gpus",
     "prefix_allowed_tokens_fn", "tokenizer", "token_type_ids", "generation_config",
@@ -18,16 +18,16 @@ HARMLESS = (
 
 
 def cache_of(given: dict[str, Any]) -> Any:
-    """Return the cache among the keywords of `generate` or of a forward pass; None: there is none."""
+    """Return the cache among the keywords of `generate` or of a forward pass, or None."""
     return next((given[name] for name in CACHE_NAMES if given.get(name) is not None), None)
 
 
 class CannotFollow(Exception):
-    """A call of `generate` that the watch does not understand; one sentence that says what."""
+    """The call of `generate` cannot be recorded; the message says why in one sentence."""
 
 
 class GenerateCall(NamedTuple):
-    """`prompts`: token ids of each row without padding; `width`: columns of the padded prompt."""
+    """`prompts`: token ids of each row without padding. `width`: columns of the padded prompt."""
 
     prompts: list[list[int]]
     width: int
@@ -39,28 +39,28 @@ def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gene
     """Read the arguments of `model.generate`.
 
     Raises:
-        CannotFollow: something in them is not understood: only inputs that are known here are followed.
+        CannotFollow: an argument is not among the known ones.
     """
     given = dict(zip(("inputs", "generation_config"), args, strict=False)) | kwargs
     config, rest = _config(model, given)
     if len(args) > 2 or model.config.is_encoder_decoder:
-        raise CannotFollow("only decoders are watched, with their inputs given by name")
+        raise CannotFollow("only decoder models with inputs given by name can be recorded")
     mode = str(config.get_generation_mode(given.get("assistant_model")).value)
     if mode not in FOLLOWED or config.use_cache is False:
         what = mode.replace("_", " ") if mode not in FOLLOWED else "use_cache=False (no cache)"
-        raise CannotFollow(f"generate was asked for {what}; greedy search and sampling with a cache are watched")
+        raise CannotFollow(f"generate was called for {what}; only greedy search and sampling can be recorded")
     prompt = rest.pop("inputs", None)
     ids = rest.pop("input_ids", None)
     prompt = ids if prompt is None else prompt
     strange = sorted(name for name, value in rest.items() if name not in HARMLESS and value is not None)
     if strange or not isinstance(prompt, Tensor) or prompt.is_floating_point() or prompt.ndim != 2:
         what = ", ".join(strange) or "no input_ids of shape [batch, tokens]"
-        raise CannotFollow(f"generate was given {what}, which the watch does not follow; give input_ids")
+        raise CannotFollow(f"generate was given {what}, which cannot be recorded; give input_ids")
     cache = cache_of(given)
     if cache is not None and (not hasattr(cache, "get_seq_length") or cache.get_seq_length()):
-        raise CannotFollow("generate was given a cache that holds tokens already; only an empty one is watched")
+        raise CannotFollow("generate was given a cache with tokens; only an empty one can be recorded")
     if prompt.shape[0] > 1 and (given.get("stopping_criteria") or config.stop_strings):
-        raise CannotFollow("rows that a stop string or criterion ends one by one are not watched; give one row")
+        raise CannotFollow("a stop string or criterion that ends rows one by one cannot be recorded; give one row")
     limit = config.max_new_tokens or max(1, (config.max_length or 20) - prompt.shape[1])
     eos = config.eos_token_id
     return GenerateCall(
@@ -72,7 +72,7 @@ def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gene
 
 
 def _config(model: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the generation config that holds for a call, and the arguments that are none of its fields."""
+    """Return the effective generation config of a call, and the arguments that are not fields of it."""
     own = model.generation_config
     config = copy.deepcopy(given.get("generation_config") or own)
     for name, value in vars(own).items():
@@ -85,13 +85,13 @@ def _config(model: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _without_padding(prompt: Tensor, mask: Tensor | None, config: Any) -> list[list[int]]:
-    """Return each row's tokens. transformers makes a mask of the padding token where none is given."""
+    """Return each row's tokens. Without a mask transformers derives one from the padding token."""
     if mask is None:
         pad, eos = config.pad_token_id, config.eos_token_id
         if pad is not None and bool((prompt == pad).any()) and pad not in (eos if isinstance(eos, list) else [eos]):
-            raise CannotFollow("the prompt holds the padding token and no attention_mask says where; give one")
+            raise CannotFollow("the prompt contains the padding token without an attention_mask; give one")
         return [list(map(int, row)) for row in prompt.tolist()]
     seen = mask.bool()
     if mask.shape != prompt.shape or bool((seen[:, :-1] & ~seen[:, 1:]).any()) or not bool(seen[:, -1].all()):
-        raise CannotFollow("the attention_mask hides more than padding on the left; only that is watched")
+        raise CannotFollow("the attention_mask hides more than padding on the left; only that can be recorded")
     return [torch.masked_select(row, one).tolist() for row, one in zip(prompt, seen, strict=True)]

@@ -1,4 +1,4 @@
-"""From watched passes to records: submissions, steps with their operations, and one end for all sequences."""
+"""Records of observed passes: submissions, steps with operations, and a common end of all sequences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from engine.trace.records import (
 
 @dataclass
 class Row:
-    """Row of the batch: `tokens` without padding, `ended` when it sampled an end token."""
+    """Row of the batch: `tokens` without padding, `ended` once it sampled an end token."""
 
     prompt: list[int]
     tokens: list[int]
@@ -51,21 +51,21 @@ class Pass:
     num_tokens: int
     num_before: int
     chosen: dict[int, Sampled] = field(default_factory=dict)  # by row
-    layers: list[LayerCapture] = field(default_factory=list)  # `seq_id` of their rows is the row's index
-    omitted: bool = False  # some layer did not fit the budget
+    layers: list[LayerCapture] = field(default_factory=list)  # with the row's index as `seq_id`
+    omitted: bool = False  # a layer exceeded the budget
     timing: Timing | None = None
 
 
 @dataclass
 class Generated:
-    """A call of `generate`."""
+    """Call of `generate`."""
 
     at: float
     rows: list[Row]
     passes: list[Pass]
     max_tokens: int
     eos_token_ids: set[int]
-    prompts: list[list[int]]  # as given, one for each row before copies
+    prompts: list[list[int]]  # one per row, before num_return_sequences
     width: int  # columns of the padded prompt
     failed: bool = False
 
@@ -73,7 +73,7 @@ class Generated:
 def write_log(
     facts: ModelFacts, tokenizer: Tokenizer | None, runs: list[Generated], model: Any, path: str | Path
 ) -> None:
-    """The trace of `runs`, one after the other, at `path`."""
+    """Write the trace of consecutive `runs` to `path`."""
     num_slots = max(sum(len(row.tokens) for row in run.rows) for run in runs)
     per_token = kv_bytes_per_token(facts)
     header = Header(
@@ -162,11 +162,11 @@ class _Writer:
             self._append("abort", timing=Timing(at=run.passes[-1].timing.at if run.passes[-1].timing else run.at))
 
     def _schedule(self, run: Generated, this: Pass, first: int, computed: list[int]) -> list[BatchEntry]:
-        """Return the rows that go on: places for their new tokens, and the tokens written there."""
+        """Allocate and write the new tokens of unfinished rows; return their batch entries."""
         batch = []
         end = this.num_before + this.num_tokens
         for index, row in enumerate(run.rows):
-            stop = end - (run.width - len(row.prompt))  # of the row's own positions
+            stop = end - (run.width - len(row.prompt))  # in the row's own positions
             start = computed[index]
             if stop > len(row.tokens) or stop <= start:
                 continue  # it has ended: the pass computes padding for it
@@ -189,7 +189,7 @@ class _Writer:
         return batch
 
     def _end(self, run: Generated, first: int) -> None:
-        """A DynamicCache is freed as a whole: a sequence that was done earlier held its K and V until now."""
+        """Free all sequences at once: a DynamicCache holds the K and V of earlier finished rows until the end."""
         for index, row in enumerate(run.rows):
             full = len(row.tokens) - len(row.prompt) >= run.max_tokens
             reason: FinishReason = "abort" if run.failed else "stop" if row.ended or not full else "length"
@@ -203,7 +203,7 @@ class _Writer:
             replace(layer, rows=[replace(row, seq_id=first + row.seq_id) for row in layer.rows])
             for layer in sorted(this.layers, key=lambda layer: layer.layer)
         ]
-        omitted = "Left out: layers that did not fit what is kept of the whole run." if this.omitted else ""
+        omitted = "Left out: layers that exceeded the capture budget of the run." if this.omitted else ""
         return Capture(index=len(self._log), dtype=str(layers[0].q.dtype), layers=layers, omitted=omitted)
 
     def _output(self, seq_id: int, sampled: Sampled, text: IncrementalDetokenizer) -> Output:

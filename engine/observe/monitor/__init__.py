@@ -1,1 +1,1 @@
-"""Watching a running server from outside: what it publishes becomes a log. Nothing here can change what it watches."""
+"""Monitor of a running server: its published events and metrics become a log. Read-only for the server."""

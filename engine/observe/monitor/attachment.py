@@ -1,4 +1,4 @@
-"""A server that is watched: its events and its metrics, until it is closed. The server does not notice."""
+"""Connection to a monitored server: its events and its metrics."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from engine.observe.monitor.subscriber import Subscriber, rank_endpoint, zmq_mod
 from engine.trace.limits import MAX_ALL_BLOCKS, MAX_BLOCKS, MAX_GROUPS
 from engine.trace.log import TraceWriter
 
-LOOK_SECONDS = 1.0  # between two looks at the metrics
+LOOK_SECONDS = 1.0  # between metrics readings
 
 
 class Attaching(Struct, frozen=True, kw_only=True):
     """Address of a server to monitor, and options."""
 
     events: str  # ZeroMQ address of rank 0's events
-    replay: str | None = None  # endpoint that replays missed messages; None: they are lost
+    replay: str | None = None  # endpoint that replays missed messages; None: no replay
     metrics: str | None = None  # URL
     topic: str = ""  # of the events; "" = all
-    ranks: tuple[int, ...] = (0,)  # data-parallel ranks, each with ports counted from rank 0's
-    block_size: int | None = None  # None: as the metrics say
-    num_blocks: int | None = None  # of one rank; None: as the metrics say
-    wait: float = 60.0  # seconds until the metrics answer
-    most_bytes: int = MAX_BYTES  # of a log; beyond, the next one begins with what is known
-    most_parts: int | None = None  # of what is recorded so many such logs stay; None: all
+    ranks: tuple[int, ...] = (0,)  # data-parallel ranks; the port of rank r is that of rank 0 + r
+    block_size: int | None = None  # None: from the metrics
+    num_blocks: int | None = None  # of one rank; None: from the metrics
+    wait: float = 60.0  # seconds to wait for the metrics endpoint
+    most_bytes: int = MAX_BYTES  # of a log; then the next one begins with the known state
+    most_parts: int | None = None  # number of logs to retain; None: all
 
 
 class AttachError(ValueError):
-    """It cannot be watched; one sentence that says what to do."""
+    """The server cannot be monitored; the message says what to do."""
 
 
 class Attachment:
-    """Threads that write the log, one for each rank and one for the metrics."""
+    """Threads that write the log, one per rank and one for the metrics."""
 
     def __init__(self, asked: Attaching, path: Path | None = None) -> None:
-        """Connect to the server. `path`: where the log is recorded; None: in a file without a name.
+        """Connect to the server. `path`: path of the log; None: an unnamed file.
 
         Raises:
-            AttachError: the server does not answer, or lacks information that a log needs.
+            AttachError: the server does not answer, or required information is missing.
             MissingError: pyzmq is not installed.
         """
         zmq_module()
@@ -75,7 +75,7 @@ class Attachment:
         )
         self._size = (block_size, num_blocks)
         self.observed = ObservedLog(header, path, most_bytes=asked.most_bytes, most_parts=asked.most_parts)
-        self.error: str | None = None  # why a source has stopped; one sentence
+        self.error: str | None = None  # why a thread has stopped; one sentence
         self._over = threading.Event()
         self._subscribers: list[Subscriber] = []
         try:
@@ -92,14 +92,14 @@ class Attachment:
         return self.observed.log
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start the threads."""
         for subscriber in self._subscribers:
             subscriber.start()
         if self._asked.metrics is not None:
             self._looking.start()
 
     def close(self) -> None:
-        """Listen no more; the log stays open. Idempotent."""
+        """Stop the threads; the log stays open. Idempotent."""
         self._over.set()
         for subscriber in self._subscribers:
             subscriber.close()
@@ -114,7 +114,7 @@ class Attachment:
         return Subscriber(events, replay, self._asked.topic, told, failed)
 
     def _end(self, index: int, about: str, sentence: str) -> None:
-        """Stop a source; the log records why, if it can still be written."""
+        """Record why a thread stops, if the log can still be written."""
         self.error = sentence
         with contextlib.suppress(OSError):
             self.observed.problem(index, about, sentence)
@@ -132,7 +132,7 @@ class Attachment:
                 time.sleep(min(0.5, self._asked.wait))
 
     def _source(self, first: Look) -> str:
-        """Return which server, with its version where it says so beside its metrics. Events alone do not say which."""
+        """Return the server's name, with its version if `/version` answers; events alone do not identify it."""
         if self._asked.metrics is None:
             return "vLLM or SGLang"
         if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
@@ -143,7 +143,7 @@ class Attachment:
     def _look(self) -> None:
         try:
             self._look_on()
-        except OSError as error:  # the disk is full: the log has ended
+        except OSError as error:  # e.g. the disk is full: the log has ended
             self._end(0, "metrics", f"the log cannot be written any more: {error}")
 
     def _look_on(self) -> None:
@@ -164,7 +164,7 @@ class Attachment:
             self.observed.numbers({ranks[rank]: numbers for rank, numbers in found.by_rank.items() if rank in ranks})
 
     def _is_other(self, found: Look) -> bool:
-        """Return whether its pool has another size than this log's, as the metrics said before."""
+        """Return whether the server's pool size differs from this log's."""
         block_size, num_blocks = self._size
         return (self._asked.block_size is None and found.block_size != block_size) or (
             self._asked.num_blocks is None and found.num_blocks != num_blocks

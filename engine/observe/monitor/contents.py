@@ -1,4 +1,4 @@
-"""Cached contents of a monitored instance, each at a place of the log: events in, operations out."""
+"""Cached contents of a monitored instance, each with a place in the log: events in, operations out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.observe.monitor.events import GPU, BlockRemoved, BlockStored, Event
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.operations import KnownReason, KnownSince, Op, Removed, Stored
 
-Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: the same hash may be cached for each
+Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: a hash may be cached in each
 
 
 class Places:
-    """Places outside the pools: all instances number theirs together, and each keeps those that it had."""
+    """Places outside the pools, numbered over all instances; each instance reuses its own."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -37,15 +37,15 @@ class Contents:
         self._free = list(self._pool)
         self._outside, self._free_outside = outside, list[int]()
         self._where: dict[Key, int] = {}
-        self._copies: dict[Key, int] = {}  # beside the first
-        self._said: dict[Key, Stored] = {}  # as it was said first
+        self._copies: dict[Key, int] = {}  # in addition to the first
+        self._said: dict[Key, Stored] = {}  # as first reported
         self.num_in_pool = 0
         self.num_unmatched = 0
         self.num_unplaced = 0
 
     @property
     def keys(self) -> set[Key]:
-        """All that is known to be cached."""
+        """Keys of all known cached contents."""
         return set(self._where)
 
     def ops(self, event: Event) -> list[Op]:
@@ -70,14 +70,14 @@ class Contents:
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
     def told_anew(self, outside: Places) -> Iterator[Stored]:
-        """Yield all that is known, for a log that begins with it: places outside the pools are those of `outside`
-        from now on, so every instance has to.
+        """Yield all known contents, for the beginning of a further log. From then on places outside the pools are
+        those of `outside`, so this must be called for every instance.
         """
         self._outside, self._free_outside = outside, []
         for key, said in self._said.items():
             if said.outside:
                 place = outside.fresh()
-                assert place is not None  # there are no more than before
+                assert place is not None  # there are no more contents than before
                 self._where[key] = place
                 self._said[key] = said = replace(said, place=place)
             yield said
@@ -88,7 +88,7 @@ class Contents:
         is_outside = key[0] != GPU
         place, again = self._where.get(key), True
         if place is not None:
-            # vLLM says it of every block that it fills, and of every one that it takes for something else
+            # vLLM reports every block that it fills, and every block that it reallocates
             if is_outside or not event.may_be_reuse:
                 self._copies[key] = self._copies.get(key, 0) + 1
         else:
@@ -120,7 +120,7 @@ class Contents:
         return stored
 
     def _place(self, is_outside: bool) -> int | None:
-        """Return the lowest free one; None: there is none."""
+        """Return the lowest free place, or None."""
         free = self._free_outside if is_outside else self._free
         if free:
             return heapq.heappop(free)
@@ -154,5 +154,5 @@ class Contents:
 
 
 def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
-    """Return the key of a content; a missing medium means the GPU, and a missing group the only one."""
+    """Return the key of a content; an unreported medium is the GPU, an unreported group the only one."""
     return event.medium or GPU, event.tier or "", event.group or 0, block_hash

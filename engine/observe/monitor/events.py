@@ -1,14 +1,14 @@
 """KV cache events of vLLM and SGLang: decoding of a message's bytes to typed events, in each form in use.
 
 A message is a msgpack array `[ts, [event, ...], data_parallel_rank]`, or a map with these names. An event is a map with
-`type`, or the older array with its name first and its fields in order. Fields at the end may be missing. Hashes are
-bytes or whole numbers. vLLM's `vllm/distributed/kv_events.py` is the source, and llm-d publishes the same.
+`type`, or the older array with its name first and its fields in order. Trailing fields may be missing. Hashes are
+bytes or integers. Source: vLLM's `vllm/distributed/kv_events.py`; llm-d publishes the same.
 
-SGLang's (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) have the same names: `attn_dp_rank`
-is the rank, hashes are signed 64-bit numbers, a page is a block, and may be short. An array has six fields, followed by
-a map of the other inputs of the content's key: there, or in the event's own map, `cache_salt`. With a draft model a
-page's tokens are pairs of neighbours, so no token of such a page is known. Early versions name a page by its own tokens
-alone, so one name may stand for pages of several prompts.
+SGLang (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) uses the same names: `attn_dp_rank`
+is the rank, hashes are signed 64-bit integers, and a block is a page, which may be short. An array has six fields,
+followed by a map of further hash inputs; `cache_salt` is there or in the event's own map. With a draft model a page's
+tokens are pairs of neighbours, so its tokens are unknown. Early versions hash a page's own tokens only, so pages of
+several prompts may share a hash.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STORED = (
 REMOVED = ("block_hashes", "medium", "group_idx", "locality", "ownership")
 BATCH = ("ts", "events", "data_parallel_rank")
 SALT = "cache_salt"
-MAX_WHOLE = (1 << 53) - 1  # what a trace takes
-GPU = "GPU"  # where contents are of which no medium is named: the first versions had no other
+MAX_WHOLE = (1 << 53) - 1  # limit of a trace
+GPU = "GPU"  # default medium: the first versions had no other
 
 
 class EventError(ValueError):
-    """A message that is none of the known forms; one sentence."""
+    """The message has no known form; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +40,23 @@ class Content:
     """Block of a `BlockStored`."""
 
     block_hash: bytes
-    parent_hash: bytes | None  # of the content before it; None: a sequence begins with it, or `parent_unsaid`
-    parent_unsaid: bool  # what comes before it was not said
-    token_ids: list[int]  # empty: not said, or not which of them are this block's
+    parent_hash: bytes | None  # None: it begins a sequence, or `parent_unsaid`
+    parent_unsaid: bool  # the parent is unreported
+    token_ids: list[int]  # empty: unreported, or not attributable to this block
     extra_keys: str | None  # as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class BlockStored:
     contents: list[Content]
-    medium: str  # in capitals; "" = not said
+    medium: str  # upper case; "" = unreported
     group: int | None = None
     kind: str | None = None
     window: int | None = None
     lora_name: str | None = None
-    locality: str | None = None  # LOCAL or REMOTE, as its publisher sees it
-    tier: str | None = None  # which of several stores of a medium
-    may_be_reuse: bool = False  # perhaps blocks that a request reused; vLLM reports these if configured to
+    locality: str | None = None  # LOCAL or REMOTE, from the publisher's view
+    tier: str | None = None  # name of the store within the medium
+    may_be_reuse: bool = False  # may be a reuse by a request, which vLLM reports if configured to
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ class Batch:
 
     published: float | None  # the server's clock, seconds since 1970
     events: list[Event]
-    num_unread: int  # events of kinds that are not known here
+    num_unread: int  # events of unknown kinds
     rank: int | None  # data-parallel
 
 
 def decode(payload: bytes) -> Batch:
-    """Return the events of one message.
+    """Decode the events of one message.
 
     Raises:
-        EventError: it is none of the known forms.
+        EventError: it has no known form.
     """
     try:
         said = _fields(msgspec.msgpack.decode(payload), BATCH)
@@ -99,7 +99,7 @@ def decode(payload: bytes) -> Batch:
         found = [_event(one) for one in raw]
         ts, rank = said.get("ts"), said.get("data_parallel_rank", said.get("attn_dp_rank"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise EventError(f"the message is no msgpack: {error}") from error
+        raise EventError(f"the message is not msgpack: {error}") from error
     return Batch(
         published=float(ts) if isinstance(ts, int | float) and math.isfinite(ts) else None,
         events=[event for event in found if event is not None],
@@ -109,7 +109,7 @@ def decode(payload: bytes) -> Batch:
 
 
 def _event(raw: Any) -> Event | None:
-    """None: of a kind that is not known."""
+    """Return None for unknown kinds of events."""
     if isinstance(raw, dict):
         kind, fields = raw.get("type"), raw
     elif isinstance(raw, list) and raw:
@@ -139,9 +139,9 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
     if isinstance(tokens, list) and all(isinstance(token, list) for token in tokens):
         tokens = []  # pairs
     if not isinstance(tokens, list) or not all(_whole(token) is not None for token in tokens):
-        raise EventError("token_ids of a BlockStored are no list of whole numbers")
-    # Without tokens it is a placeholder: its blocks are in any order. Of a group that keeps only some of its blocks the
-    # tokens of the others are there too: whose they are is unknown, and what comes before which block.
+        raise EventError("token_ids of a BlockStored are not a list of integers")
+    # Without tokens the blocks are in any order. For a group that stores only some of its blocks, token_ids also has
+    # the tokens of the others, so neither tokens nor parents can be attributed to blocks.
     is_chain = (len(hashes) - 1) * size < count <= len(hashes) * size
     each = size if is_chain and tokens else 0  # 0: unknown
     extra = fields.get("extra_keys")
@@ -173,14 +173,14 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
 
 
 def _salt(fields: dict[str, Any]) -> dict[str, str] | None:
-    """SGLang's, of all blocks of an event: in the event's map, or in the map where vLLM's array has the LoRA's name."""
+    """Return SGLang's salt of an event: from its map, or from the map in the place of vLLM's LoRA name."""
     more = fields.get("lora_name")
     salt = more.get(SALT) if isinstance(more, dict) else fields.get(SALT)
     return {SALT: salt} if isinstance(salt, str) else None
 
 
 def _fields(raw: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """By name: of an array those that are there, in order; later ones are not known here."""
+    """Return fields by name; of an array the known leading ones, in order."""
     if isinstance(raw, dict):
         return raw
     if not isinstance(raw, list):
@@ -196,8 +196,8 @@ def _list(fields: dict[str, Any], name: str) -> list[Any]:
 
 
 def _hash(raw: Any) -> bytes:
-    """Return the bytes as they are; a number as its 8 bytes, big-endian, a negative one as vLLM's older 64-bit
-    hashes.
+    """Return bytes unchanged, and an integer as 8 bytes, big-endian (signed if negative, like vLLM's older 64-bit
+    hashes).
     """
     if isinstance(raw, bytes):
         return raw
@@ -219,7 +219,7 @@ def _whole(raw: Any) -> int | None:
 
 
 def _text(raw: Any) -> str | None:
-    """Return the other inputs of a block's hash as JSON; None without any."""
+    """Return the further inputs of a block's hash as JSON, or None."""
     if not raw:
         return None
     return json.dumps(raw, default=lambda one: one.hex() if isinstance(one, bytes) else str(one), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A server's metrics, as it writes them for Prometheus: the numbers by their names, and what its cache is."""
+"""Prometheus metrics of a server: values by name, and its cache settings."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from prometheus_client.parser import text_string_to_metric_families
 OWN = "kvtheater:"
 PREFIXES = ("vllm:", "sglang:", OWN)
 MAX_BYTES = 8 * 1024 * 1024
-SECONDS = 2.0  # for an answer
+SECONDS = 2.0  # timeout
 NUMBERS = ("gauge", "counter")
 CACHE = "vllm:cache_config_info"
 ALIGNMENT = "cache_hit_alignment_tokens"
 CACHING = "enable_prefix_caching"
-OWN_LABELS = ("engine", "model_name")  # they say whose number it is
+OWN_LABELS = ("engine", "model_name")  # labels that identify rank and model
 
 
 class MetricsError(ValueError):
-    """They cannot be had; one sentence."""
+    """The metrics cannot be read; one sentence."""
 
 
 @dataclass(slots=True)
 class Look:
-    """Metrics reading of a server. `by_rank`: its numbers, by the index of the data-parallel rank."""
+    """Metrics reading of a server. `by_rank`: values by name, by data-parallel rank."""
 
     model: str = ""
     block_size: int | None = None  # tokens
@@ -46,7 +46,7 @@ def look(url: str) -> Look:
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             text = answer.read(MAX_BYTES + 1)
-    except (OSError, ValueError, http.client.HTTPException) as error:  # the last: it ended while it answered
+    except (OSError, ValueError, http.client.HTTPException) as error:  # the last: it ended during the response
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise MetricsError(f"no metrics from {url}: {str(reason) or type(reason).__name__}") from error
     if len(text) > MAX_BYTES:
@@ -55,7 +55,7 @@ def look(url: str) -> Look:
 
 
 def version_beside(url: str) -> str | None:
-    """Return the version that a server answers at `/version`, beside its metrics; None: it does not say."""
+    """Return the version that a server answers at `/version`, or None."""
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
             said = msgspec.json.decode(answer.read(MAX_BYTES))
@@ -66,7 +66,7 @@ def version_beside(url: str) -> str | None:
 
 
 def read(text: str) -> Look:
-    """Parse a metrics page; of a server with several models, the first model's metrics.
+    """Parse a metrics page; for a server with several models, the first model's metrics.
 
     Raises:
         MetricsError: it is not a metrics page.
@@ -81,7 +81,7 @@ def read(text: str) -> Look:
                 model = labels.get("model_name", "")
                 found.model = found.model or model
                 if model not in ("", found.model) or (not model and sample.name.startswith(OWN)):
-                    continue  # of another model of the server, or of no engine
+                    continue  # of another model, or of no engine
                 if sample.name == CACHE:
                     found.block_size = _whole(labels.get("block_size"))
                     found.num_blocks = _whole(labels.get("num_gpu_blocks"))
@@ -91,12 +91,12 @@ def read(text: str) -> Look:
                     rank = _whole(labels.get("engine")) or 0
                     found.by_rank.setdefault(rank, {})[_name(sample.name, labels)] = sample.value
     except ValueError as error:
-        raise MetricsError(f"that is no page of metrics: {error}") from error
+        raise MetricsError(f"not a page of metrics: {error}") from error
     return found
 
 
 def _settings(labels: dict[str, str]) -> dict[str, float]:
-    """Return the cache settings that affect hits: each as a number by the name of its series and its label."""
+    """Return the cache settings that affect hits as numbers, named by series and label."""
     found = {ALIGNMENT: _whole(labels.get(ALIGNMENT))}
     if (caching := labels.get(CACHING)) in ("True", "False"):
         found[CACHING] = int(caching == "True")

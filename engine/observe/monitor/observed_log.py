@@ -1,4 +1,4 @@
-"""Log of a monitored server: a record for each message, and for each metrics reading."""
+"""Log of a monitored server: a record per message and per metrics reading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.trace.records import (
     Unknown,
 )
 
-# Placeholders for model facts that a header must have and the server does not report: `unknown` has "model"
+# Placeholders for unreported model facts that a header must have: `unknown` has "model"
 UNSAID = ModelFacts(
     name="",
     architecture="",
@@ -49,9 +49,9 @@ UNSAID = ModelFacts(
     dtype="float16",
     sliding_windows=[None],
 )
-UNSAID_BYTES = 4  # K and V of such a model's token
+UNSAID_BYTES = 4  # of K and V of a token
 MAX_BYTES = 1 << 30  # of a log
-TOLD_AT_ONCE = 512  # contents in one record of a log that continues another
+TOLD_AT_ONCE = 512  # contents per record at the beginning of a further log
 UNKNOWN: list[Unknown] = [
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
     "texts",
@@ -87,9 +87,10 @@ def header_of(*, model: str, source: str, block_size: int, num_blocks: int, even
 
 
 class ObservedLog:
-    """The log of a server's ranks. Every method may be called from any thread.
+    """Log of a server's ranks. Thread-safe.
 
-    One that has become long ends, and the next one begins with all that is known: a server may be watched for days.
+    A log over the size limit ends, and the next one begins with the known contents, so a server can be monitored for
+    days.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class ObservedLog:
         most_bytes: int = MAX_BYTES,
         most_parts: int | None = None,
     ) -> None:
-        """`clock`: seconds; it does not go back. Beyond `most_bytes` the next log begins, beside `path` as NAME-2,
-        NAME-3, ..., of which the last `most_parts` stay (None: all).
+        """`clock`: monotonic seconds. Beyond `most_bytes` the next log begins, beside `path` as NAME-2, NAME-3, ...,
+        of which the last `most_parts` are retained (None: all).
         """
         self._clock = clock
         self._path, self._most_bytes, self._most_parts = path, most_bytes, most_parts
@@ -109,13 +110,13 @@ class ObservedLog:
         self._anew_at = most_bytes
         self.log = TraceWriter(header, path)
         self._on_next: Callable[[TraceWriter], None] | None = None
-        self._next: list[int | None] = [None] * len(header.block_groups)  # the number of each rank's next message
+        self._next: list[int | None] = [None] * len(header.block_groups)  # number of each rank's next message
         outside = Places()
         groups = header.block_groups
         self._ranks = [Contents(group.first_block, group.num_blocks, outside) for group in groups]
         self._epochs = [0] * len(groups)
         self._numbers: list[dict[str, float]] = [{} for _ in groups]
-        self._problems: dict[str, str] = {}  # by source: a sentence is recorded once, until another follows
+        self._problems: dict[str, str] = {}  # last problem by source, recorded only when it changes
         self._num_blocks = sum(group.num_blocks for group in groups)
         self._block_size = int(header.engine["block_size"] or 1)
         self._began = clock()
@@ -133,7 +134,7 @@ class ObservedLog:
         self._on_next = call
 
     def told(self, rank: int, told: Told) -> None:
-        """The next of what a rank's publisher said."""
+        """Record the next message or break of a rank's publisher."""
         with self._lock:
             contents = self._ranks[rank]
             self._next[rank] = told.sequence + isinstance(told, Message)
@@ -147,7 +148,7 @@ class ObservedLog:
             contents.num_unmatched = contents.num_unplaced = 0
             try:
                 batch = decode(told.payload)
-            except EventError as error:  # what it would have changed is unknown now
+            except EventError as error:  # its effect is unknown
                 problem = f"message {told.sequence}: {error}"
                 ops.append(contents.forget(self._epochs[rank], told.sequence + 1, "gap", 1))
             else:
@@ -174,7 +175,7 @@ class ObservedLog:
             self._append(rank, ops, seen)
 
     def numbers(self, by_rank: dict[int, dict[str, float]]) -> None:
-        """A look at the metrics; of a rank whose numbers are as they were nothing is written."""
+        """Record a metrics reading, for ranks whose values have changed."""
         with self._lock:
             self._problems.pop("metrics", None)
             for rank, numbers in sorted(by_rank.items()):
@@ -183,14 +184,14 @@ class ObservedLog:
                     self._append(rank, [], Seen(metrics=numbers))
 
     def problem(self, rank: int, about: str, sentence: str) -> None:
-        """Why there is nothing; said once."""
+        """Record why there is no message or reading, unless it was recorded last."""
         with self._lock:
             if self._problems.get(about) != sentence:
                 self._problems[about] = sentence
                 self._append(rank, [], Seen(problem=sentence))
 
     def _append(self, rank: int, ops: list[Op], seen: Seen, num_cached: int | None = None) -> None:
-        """`num_cached`: contents in the pools after it; None: as is known."""
+        """Append a record. `num_cached`: contents in the pools after it; None: the known ones."""
         if num_cached is None:
             num_cached = sum(contents.num_in_pool for contents in self._ranks)
         record = StepRecord(
@@ -220,15 +221,15 @@ class ObservedLog:
                 self._is_turning = False
 
     def _begin_next(self) -> None:
-        """The log has become long: the next one begins, with what is known."""
+        """Begin the next log with the known contents."""
         before, self.log = self.log, TraceWriter(replace(self.log.header, created=_now()), self._next_path())
         self._began = self._clock()
-        self._numbers = [{} for _ in self._ranks]  # said again with the next look
+        self._numbers = [{} for _ in self._ranks]  # so that the next reading is recorded
         self._problems.clear()
         outside, num_cached = Places(), 0
         for rank, (contents, sequence) in enumerate(zip(self._ranks, self._next, strict=True)):
             if sequence is None:
-                continue  # it has said nothing
+                continue  # no message so far
             since = KnownSince(epoch=self._epochs[rank], sequence=sequence, reason="continued")
             self._append(rank, [since], Seen(), num_cached)
             known = contents.told_anew(outside)

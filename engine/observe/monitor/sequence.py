@@ -1,8 +1,8 @@
 """Sequencing of a publisher's messages: gaps, duplicates, replays that overlap with live messages, restarts.
 
-No sockets and no clock: messages and replies go in, actions come out. A publisher numbers its messages from 0 and
-buffers the last ones for replay. After a reconnection or a gap the last known message is also requested again: if it
-differs, the publisher has restarted in between.
+No sockets and no clock: messages and replies in, actions out. A publisher numbers its messages from 0 and buffers the
+last ones for replay. After a reconnection or a gap the last known message is requested again: if it differs, the
+publisher has restarted in between.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from engine.trace.operations import KnownReason
 
-MAX_PENDING = 100_000  # messages that wait for those before them; beyond, the oldest are given up
+MAX_PENDING = 100_000  # messages waiting for earlier ones; beyond, the gap counts as lost
 MAX_PENDING_BYTES = 256 * 1024 * 1024
-REMEMBERED = 4096  # checksums of messages that were taken, to tell a duplicate from another message of that number
+REMEMBERED = 4096  # checksums of processed messages, to distinguish duplicates from a restart
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The next message."""
+    """Next message in order."""
 
     sequence: int
     payload: bytes
@@ -41,22 +41,22 @@ Told = Message | Break
 
 
 class Sequence:
-    """Message sequence of a publisher. `ask`: the number from which a replay is wanted, None: none.
+    """Message sequence of a publisher. `ask`: the number from which to request a replay, or None.
 
-    Set it to None when the request has been sent, and end it with `answered` or, without a reply, `unanswered`.
+    Set `ask` to None when the request is sent; end the replay with `answered`, or without a reply `unanswered`.
     """
 
     def __init__(self, can_ask: bool) -> None:
         self._can_ask = can_ask
-        self._next: int | None = None  # the number that is due; None: nothing has been taken yet
-        self._reason: KnownReason = "attached"  # why the first one is the first
+        self._next: int | None = None  # next expected number; None: no message so far
+        self._reason: KnownReason = "attached"  # reason of the next break
         self._is_asking = False
-        self._is_unsure = False  # the connection was lost: what follows may be of another life of the publisher
-        self._pending: dict[int, bytes] = {}  # live ones that wait
+        self._is_unsure = False  # after a lost connection: the publisher may have restarted
+        self._pending: dict[int, bytes] = {}  # live messages waiting for earlier ones
         self._pending_bytes = 0
         self._answers: dict[int, bytes] = {}
         self._answer_bytes = 0
-        self._left_out = False  # answers that were over the bounds
+        self._left_out = False  # whether replayed messages were dropped for the bounds
         self._taken: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
         self._checks: dict[int, int] = {}
         self._last_live: tuple[int, int] | None = None
@@ -66,12 +66,12 @@ class Sequence:
 
     @property
     def next(self) -> int | None:
-        """The number that is due."""
+        """Next expected number."""
         return self._next
 
     @property
     def is_asking(self) -> bool:
-        """Whether a replay is wanted or under way."""
+        """Whether a replay is pending or running."""
         return self._is_asking
 
     def live(self, sequence: int, payload: bytes) -> Iterator[Told]:
@@ -82,7 +82,7 @@ class Sequence:
             if before == (sequence, check) or self._was_taken(sequence, check):
                 self._last_live = max(before, (sequence, check))
                 return
-            self._begin_anew()  # numbers only rise while a publisher lives
+            self._begin_anew()  # numbers only rise until a restart
         if self._is_asking:
             self._wait(sequence, payload)
             return
@@ -111,7 +111,7 @@ class Sequence:
             yield from self._settle()
 
     def answer(self, sequence: int, payload: bytes) -> None:
-        """Read a message of the replay. Messages over the bounds are requested again after the others are processed."""
+        """Read a replayed message. Messages over the bounds are requested again after the others are processed."""
         fits = len(self._answers) < MAX_PENDING and self._answer_bytes + len(payload) <= MAX_PENDING_BYTES
         if self._is_asking and (fits or not self._answers):
             self._answers[sequence] = payload
@@ -137,7 +137,7 @@ class Sequence:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
     def unanswered(self) -> Iterator[Told]:
-        """Nothing more comes of the replay: what came of it counts, and the rest is missing."""
+        """Handle a replay without a (further) reply: received messages count, the rest is missing."""
         if self._is_asking:
             self._is_asking = False
             yield from self._settle()
@@ -158,7 +158,7 @@ class Sequence:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
     def _settle(self, may_ask: bool = False) -> Iterator[Told]:
-        """Take what is there in order. `may_ask`: what a replay left out once may come with another."""
+        """Process available messages in order. `may_ask`: messages dropped from a replay may be requested again."""
         have = {**{n: (p, True) for n, p in self._answers.items()}, **{n: (p, False) for n, p in self._pending.items()}}
         lowest = min(have, default=None)
         self._answers = {}
@@ -166,7 +166,7 @@ class Sequence:
             return
         if self._next is not None and lowest < self._next and not self._is_known(lowest, have[lowest][0]):
             self._begin_anew()
-            self._is_asking, self.ask = False, None  # what there is of the new life is at hand
+            self._is_asking, self.ask = False, None  # all messages since the restart are available
         if self._next is None:
             yield Break(self._reason, lowest)
             self._next = lowest
@@ -177,7 +177,7 @@ class Sequence:
                 self._drop(sequence)
                 continue
             if sequence > self._next or (self._is_unsure and not took and not self._knows_before(have)):
-                if may_ask and took:  # a part came: the rest may too
+                if may_ask and took:  # a part was processed, so the rest may fit now
                     return
                 yield Break("gap", sequence, sequence - self._next)
                 self._next = sequence
@@ -187,12 +187,12 @@ class Sequence:
             yield self._take(sequence, payload, replayed)
 
     def _knows_before(self, have: dict[int, tuple[bytes, bool]]) -> bool:
-        """Return whether the message before the due one came again, and is the same."""
+        """Return whether the last processed message was replayed and is the same."""
         before = (self._next or 0) - 1
         return before < 0 or (before in have and zlib.crc32(have[before][0]) == self._checks.get(before))
 
     def _is_known(self, sequence: int, payload: bytes) -> bool:
-        """Return whether a message that was taken had this number and this payload."""
+        """Return whether a processed message had this number and payload."""
         return self._checks.get(sequence) == zlib.crc32(payload)
 
     def _take(self, sequence: int, payload: bytes, replayed: bool) -> Message:
@@ -224,7 +224,7 @@ class Sequence:
         self._answers, self._answer_bytes, self._left_out = {}, 0, False
 
     def _begin_anew(self) -> None:
-        """The publisher has another life: everything of the one before is over."""
+        """Handle a restart of the publisher: drop all messages from before."""
         self._next, self._reason, self._is_unsure = None, "restarted", False
         self._pending, self._pending_bytes = {}, 0
         self._checks.clear()

@@ -1,7 +1,6 @@
 """Subscriber to a publisher's messages over ZeroMQ, with replay of missing ones.
 
-A publisher never waits for its subscribers: it drops messages that a slow subscriber cannot take, and they are a gap
-here.
+A publisher never waits for subscribers: it drops messages for a slow one, which are a gap here.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     import zmq
 
 POLL = 0.05  # seconds
-ANSWER_SECONDS = 3.0  # without an answer a replay is given up; a publisher answers between two messages
-MAX_WAITING = 100_000  # messages that the socket keeps for us; beyond, the publisher's side drops them
+ANSWER_SECONDS = 3.0  # timeout of a replay; a publisher replies between messages
+MAX_WAITING = 100_000  # receive queue of the socket in messages; beyond, the publisher drops them
 END = -1
 
 
@@ -28,7 +27,7 @@ class MissingError(ValueError):
 
 
 def zmq_module() -> Any:
-    """Raises MissingError: pyzmq is not installed."""
+    """Import pyzmq. Raises MissingError: it is not installed."""
     try:
         import zmq
     except ImportError as error:
@@ -37,13 +36,13 @@ def zmq_module() -> Any:
 
 
 def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Return where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
+    """Return the endpoint of a data-parallel rank: its port is that of rank 0 + rank."""
     base, colon, port = endpoint.rpartition(":")
     return f"{base}{colon}{int(port) + rank}" if rank and port.isdigit() else endpoint
 
 
 class Subscriber:
-    """A thread that hands on what one publisher says, in order."""
+    """Thread that receives one publisher's messages and passes them on in order."""
 
     def __init__(
         self, events: str, replay: str | None, topic: str, told: Callable[[Told], None], failed: Callable[[str], None]
@@ -63,7 +62,7 @@ class Subscriber:
             self._dealer: Any = None
         except self._zmq.ZMQError as error:
             self._context.destroy(linger=0)
-            raise ValueError(f"{events} is no address of events: {error}") from error
+            raise ValueError(f"{events} is not an address of events: {error}") from error
         self._is_connected = False
         self._thread = threading.Thread(target=self._work, name=f"events {events}", daemon=True)
 
@@ -71,7 +70,7 @@ class Subscriber:
         self._thread.start()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Stop the thread. Idempotent."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -98,14 +97,14 @@ class Subscriber:
                     self._take_live()
                 self._take_answers()
         except Exception as error:
-            self._failed(f"the events of {self._events} cannot be read any more: {error}")
+            self._failed(f"the events of {self._events} can no longer be read: {error}")
         finally:
             with contextlib.suppress(Exception):
                 self._sub.disable_monitor()
             self._context.destroy(linger=0)
 
     def _ask(self) -> None:
-        """The question is sent on a socket of its own: what comes late of an older one is not mixed with it."""
+        """Request a replay on a new socket, so that late replies to an older request are not mixed in."""
         first = self._sequence.ask
         if first is None or self._replay is None or (self._sequence.next is None and not self._is_connected):
             return
@@ -128,7 +127,7 @@ class Subscriber:
                 self._sequence.disconnected()
 
     def _take_live(self) -> None:
-        for _ in range(1000):  # then a look at the rest
+        for _ in range(1000):  # bounded, so that other sockets are polled too
             try:
                 frames = self._sub.recv_multipart(flags=self._zmq.DONTWAIT)
             except self._zmq.Again:
@@ -138,7 +137,7 @@ class Subscriber:
                     self._told(told)
 
     def _take_answers(self) -> None:
-        """Answers are `(seq, payload)` or `(topic, seq, payload)`, behind an empty delimiter."""
+        """Receive replies: `(seq, payload)` or `(topic, seq, payload)`, after an empty delimiter."""
         while self._dealer is not None:
             try:
                 frames = self._dealer.recv_multipart(flags=self._zmq.DONTWAIT)

@@ -1,13 +1,12 @@
-"""Recorder of a vLLM in the same process: a trace of its scheduler's decisions and of its blocks.
+"""Recorder of vLLM in its own process: a trace of its scheduler's decisions and blocks.
 
 from engine.observe.vllm_recorder import watched
 
 llm = LLM(model, scheduler_cls=watched("run.kvtrace"))
 
-`door` uses vLLM's extension point for a scheduler (`scheduler_cls`): vLLM's own scheduler, with hooks on the methods
-through which it calls its block pool. `terms` decides which vLLM configurations can be recorded. `recorder` orders the
-hooked calls into records; `blocks` models the pool to check them. vLLM's behaviour is not changed; when something
-cannot be written, the log ends and vLLM continues.
+`door` uses vLLM's extension point `scheduler_cls`: vLLM's own scheduler with hooks on its calls of the block pool.
+`terms` decides which vLLM configurations can be recorded. `recorder` turns hooked calls into records; `blocks` models
+the pool to check them. vLLM's behaviour is not changed; if a call cannot be recorded, the log ends and vLLM continues.
 
 Only `door` and `terms` depend on vLLM, and they import it lazily. The other requirements are numpy and msgspec.
 """
@@ -21,15 +20,14 @@ __all__ = ["WatchError", "watched"]
 
 
 class WatchError(ValueError):
-    """A run that a trace cannot say; one sentence that says why."""
+    """The run cannot be recorded; the message says why in one sentence."""
 
 
 def watched(path: str | Path) -> Any:
-    """Return a `scheduler_cls` for `vllm.LLM`, which writes the run to `path`.
+    """Return a `scheduler_cls` for `vllm.LLM` that records the run to `path`.
 
     Raises:
-        WatchError: vLLM is not there. Where its configuration is one that a trace has no words for, making the LLM
-            raises it, before anything runs.
+        WatchError: vLLM is not installed. Constructing the LLM raises it if its configuration cannot be recorded.
     """
     from engine.observe.vllm_recorder.door import scheduler_class
 

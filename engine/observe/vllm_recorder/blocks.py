@@ -1,6 +1,6 @@
-"""The books of another engine's pool: its blocks and block tables, as its own calls tell them; operations come out.
+"""Model of another engine's block pool and block tables, updated by its calls; yields operations.
 
-Nothing is decided here. What contradicts the books is a WatchError, so that a trace never says what was not so.
+A call that contradicts the model is a WatchError, so that a trace is never wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.trace.operations import (
 )
 from engine.trace.records import Memory
 
-HITS_KEPT = 4  # steps of a block's last hits
+HITS_KEPT = 4  # last hits of a block whose steps are recorded
 
 
 @dataclass(slots=True)
@@ -47,17 +47,17 @@ class WatchedBlock:
 
 @dataclass(slots=True)
 class Table:
-    """Which blocks a sequence has, RELEASED where one is gone, and how many of its tokens they hold."""
+    """Block table of a sequence, with RELEASED entries, and its number of computed tokens."""
 
     seq_id: int
     block_ids: list[int] = field(default_factory=list)
     num_computed: int = 0
     num_released: int = 0
-    num_logical: int = 0  # tokens of it that count
+    num_logical: int = 0  # computed tokens in its blocks
 
 
 class Blocks:
-    """`step` and `record` are the clock: steps made, and the record that operations go into."""
+    """Pool of blocks. `step` and `record`: steps so far, and the index of the current record."""
 
     def __init__(self, num_blocks: int, block_size: int, kv_bytes_per_token: int, emit: Callable[[Op], None]) -> None:
         self.step = self.record = 0
@@ -75,11 +75,11 @@ class Blocks:
         return self.num_blocks - self._num_held
 
     def is_free(self, block_id: int) -> bool:
-        """Return whether no sequence holds it."""
+        """Return whether no sequence holds the block."""
         return self._block(block_id).ref_count == 0
 
     def find(self, hashes: Sequence[bytes], num_tokens: int) -> list[int]:
-        """Return the blocks of the longest cached beginning of `num_tokens` tokens, of which the last can never hit."""
+        """Return the blocks of the longest cached prefix of `num_tokens` tokens, without the last token."""
         found = []
         for block_hash in hashes[: (num_tokens - 1) // self.block_size]:
             ids = self._ids_by_hash.get(block_hash)
@@ -91,7 +91,7 @@ class Blocks:
     # taking
 
     def share(self, table: Table, hits: Sequence[int]) -> None:
-        """Blocks that hit stand at the beginning of the table; RELEASED where the window has passed."""
+        """Put the blocks that hit at the beginning of the table; RELEASED for those outside the window."""
         _expect(not table.block_ids, f"sequence {table.seq_id} hits blocks while it holds some")
         for logical, block_id in enumerate(hits):
             table.block_ids.append(block_id)
@@ -113,10 +113,10 @@ class Blocks:
         self._count(table)
 
     def allocate(self, table: Table, block_ids: Sequence[int], reason: AllocateReason) -> None:
-        """The next blocks of the table, empty; what they held leaves the cache."""
+        """Append empty blocks to the table and evict their old content."""
         for block_id in block_ids:
             block = self._block(block_id)
-            _expect(block.ref_count == 0, f"block {block_id} is taken, and {block.ref_count} hold it")
+            _expect(block.ref_count == 0, f"block {block_id} is allocated with ref_count {block.ref_count}")
             if block.block_hash is not None:
                 self._num_cached -= 1
                 self.evict(block_id, table.seq_id)
@@ -130,10 +130,10 @@ class Blocks:
         self._count(table)
 
     def evict(self, block_id: int, seq_id: int | None) -> None:
-        """The block's hash leaves the cache, for a sequence that takes it, or because the cache is emptied (None)."""
+        """Evict the block's hash, for the sequence that allocates it, or because the cache is reset (None)."""
         block = self._block(block_id)
         block_hash = block.block_hash
-        _expect(block_hash is not None, f"block {block_id} is evicted, and has no hash")
+        _expect(block_hash is not None, f"block {block_id} is evicted without a hash")
         assert block_hash is not None
         ids = self._ids_by_hash[block_hash]
         del ids[block_id]
@@ -155,11 +155,11 @@ class Blocks:
         )
 
     def forget_all(self) -> None:
-        """Reset the cache: remove every hash; no block is held."""
+        """Reset the cache: evict every hash. No block may be held."""
         for block_id, block in enumerate(self._blocks):
             if block.block_hash is None:
                 continue
-            _expect(block.ref_count == 0, f"the cache is emptied while block {block_id} is held")
+            _expect(block.ref_count == 0, f"the cache is reset while block {block_id} is held")
             self._num_cached -= 1
             self.evict(block_id, None)
             block.num_filled = 0
@@ -167,10 +167,10 @@ class Blocks:
     def cache(
         self, table: Table, logical: int, block_hash: bytes, parent_hash: bytes | None, token_ids: list[int]
     ) -> None:
-        """A full block of the table has its hash."""
+        """Set the hash of a full block of the table."""
         block_id = table.block_ids[logical]
         block = self._block(block_id)
-        _expect(block.block_hash is None, f"block {block_id} is cached, and has a hash already")
+        _expect(block.block_hash is None, f"block {block_id} is cached while it has a hash")
         block.block_hash = block_hash
         self._ids_by_hash.setdefault(block_hash, OrderedDict())[block_id] = None
         self._emit(
@@ -185,7 +185,7 @@ class Blocks:
         )
 
     def write(self, table: Table, num_tokens: int) -> None:
-        """So many more tokens of the sequence are computed, into its blocks."""
+        """Count `num_tokens` more computed tokens in the sequence's blocks."""
         start, end, size = table.num_computed, table.num_computed + num_tokens, self.block_size
         for logical in range(start // size, -(-end // size)):
             block = self._block(table.block_ids[logical])
@@ -200,7 +200,7 @@ class Blocks:
     # giving back
 
     def release(self, table: Table, block_ids: Sequence[int]) -> None:
-        """Blocks that the window has passed leave the table, in the order in which they were given back together."""
+        """Release blocks outside the window, in the order of the call."""
         to_front = []
         for block_id in block_ids:
             logical = table.block_ids.index(block_id)
@@ -214,9 +214,9 @@ class Blocks:
         self._count(table)
 
     def free(self, table: Table, block_ids: Sequence[int], reason: FreeReason) -> None:
-        """All blocks of the table, its tail first. Those without a hash are at the head together, in that order."""
+        """Free all blocks of the table, tail first. Those without a hash go to the head of the queue in that order."""
         held = [block_id for block_id in reversed(table.block_ids) if block_id != RELEASED]
-        _expect(list(block_ids) == held, f"sequence {table.seq_id} gives back {list(block_ids)}, and holds {held}")
+        _expect(list(block_ids) == held, f"sequence {table.seq_id} frees {list(block_ids)} while it holds {held}")
         to_front = []
         for block_id in held:
             to = self._let_go(block_id)
@@ -228,7 +228,7 @@ class Blocks:
         self._count(table)
 
     def memory(self) -> Memory:
-        """Return the pool in numbers."""
+        """Return the pool usage."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,
@@ -246,7 +246,7 @@ class Blocks:
 
     def _let_go(self, block_id: int) -> QueueEnd | None:
         block = self._block(block_id)
-        _expect(block.ref_count > 0, f"block {block_id} is given back, and nobody holds it")
+        _expect(block.ref_count > 0, f"block {block_id} is freed while no sequence holds it")
         block.ref_count -= 1
         if block.ref_count:
             return None

@@ -1,7 +1,7 @@
 """Hooks on vLLM's scheduler. Requires vLLM.
 
-Hooked are the scheduler's calls of its KV cache manager, and the manager's calls of its block pool: public methods of
-`vllm.v1.core`, each called as before and its result passed on. Tests pin the version.
+The hooks are on the scheduler's calls of its KV cache manager, and the manager's calls of its block pool: public
+methods of `vllm.v1.core`, called unchanged. Tests pin the version.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from engine.observe.vllm_recorder.terms import header_of, refuse_unwritable, set
 from engine.trace.log import TraceWriter
 from engine.trace.operations import RELEASED
 
-# what only other kinds of cache ask of a pool: shared partial blocks, connectors
+# pool methods for unsupported features: shared partial blocks, connectors
 UNWRITABLE = ("cache_partial_block", "evict_blocks", "move_block_hashes", "unpin_blocks")
 
 
 def scheduler_class(path: Path) -> Any:
-    """vLLM's scheduler, which writes what it decides to `path`. Raises WatchError: vLLM is not there."""
+    """Return vLLM's scheduler class with recording to `path`. Raises WatchError: vLLM is not installed."""
     return _class_for(str(path))
 
 
@@ -33,14 +33,14 @@ def _class_for(path: str) -> Any:
     try:
         from vllm.v1.core.sched.scheduler import Scheduler
     except ImportError as error:
-        raise WatchError(f"vLLM is not installed in this environment, so nothing can be watched: {error}") from error
+        raise WatchError(f"vLLM is not installed in this environment, so nothing can be recorded: {error}") from error
 
-    # a class is pickled by its arguments: vLLM's engine core may be a process of its own
+    # pickled by its arguments, because vLLM's engine core may be a separate process
     named = type("Named", (type(Scheduler),), {})
     copyreg.pickle(named, lambda _: (_class_for, (path,)))  # type: ignore[arg-type]
 
     class WatchedScheduler(Scheduler, metaclass=named):  # type: ignore[misc, metaclass]
-        """vLLM's scheduler as it is."""
+        """vLLM's scheduler, with hooks."""
 
         def __init__(self, vllm_config: Any, kv_cache_config: Any, *arguments: Any, **options: Any) -> None:
             refuse_unwritable(vllm_config, kv_cache_config)
@@ -50,7 +50,7 @@ def _class_for(path: str) -> Any:
                 _listen_to_manager(self.kv_cache_manager, self.watching)
                 _listen_to_pool(self.kv_cache_manager.block_pool, self.watching)
             except AttributeError as error:
-                raise WatchError(f"this version of vLLM cannot be watched: {error}") from error
+                raise WatchError(f"this version of vLLM cannot be recorded: {error}") from error
 
         def add_request(self, request: Any) -> None:
             super().add_request(request)
@@ -92,7 +92,7 @@ def _class_for(path: str) -> Any:
 
 
 def _recorder(path: Path, vllm_config: Any, kv_cache_config: Any) -> Recorder:
-    """Return the log at `path`. Raises WatchError: it cannot be begun."""
+    """Open the log at `path`. Raises WatchError: it cannot be written."""
     token_bytes = token_bytes_of(vllm_config.model_config)
     header = header_of(vllm_config, kv_cache_config, has_texts=token_bytes is not None)
     try:
@@ -173,7 +173,7 @@ def _listen_to_pool(pool: Any, to: Recorder) -> None:
 
     @functools.wraps(own)
     def free_blocks(ordered_blocks: Any) -> None:
-        blocks = list(ordered_blocks)  # an iterator is used up by reading it
+        blocks = list(ordered_blocks)  # it may be an iterator
         own(blocks)
         to.tell(to.gave_back, _there(blocks))
 
@@ -181,11 +181,11 @@ def _listen_to_pool(pool: Any, to: Recorder) -> None:
 
 
 def _refuse(name: str, *_: Any, **__: Any) -> None:
-    raise WatchError(f"vLLM's pool was asked to {name}, which a trace has no words for")
+    raise WatchError(f"vLLM called {name} of its pool, which a trace cannot express")
 
 
 def _ids(blocks: Any) -> list[int]:
-    """Ids of the log, which count from 0: the pool's block 0 stands for no block, and is RELEASED here."""
+    """Return block ids of the log, from 0: vLLM's block 0 is the null block, and RELEASED here."""
     return [block.block_id - 1 for block in blocks]
 
 

@@ -1,11 +1,11 @@
-"""Serve requests with vLLM, where it is installed, and record the run.
+"""Serve requests with an installed vLLM, and record the run.
 
     python -m engine.observe.vllm_recorder.offline JOB.json
 
-The job has `engine` (options of `vllm.LLM`), `requests` and `trace`, a path. A request has `request_id`, `prompt` (its
-token ids), `max_tokens`, and may have `priority`, `ignore_eos` and `at_step`: it is added before that step, so that
-clocks play no part. Decoding is greedy. The last line of the output is JSON: `vllm`, its version, `seconds`, `ended`
-(why the log has ended before the run; null: it has not), and the requests' tokens, `outputs`.
+The job has `engine` (options of `vllm.LLM`), `requests` and `trace` (a path). A request has `request_id`, `prompt`
+(token ids), `max_tokens`, and may have `priority`, `ignore_eos` and `at_step`, the step before which it is added.
+Decoding is greedy. The last line of the output is JSON with `vllm` (version), `seconds`, `ended` (why the log ended
+before the run, or null) and `outputs` (the requests' tokens).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from engine.observe.vllm_recorder.door import scheduler_class
 
 
 def serve(job: dict[str, Any], scheduler: Any = None) -> dict[str, Any]:
-    """Do it. `scheduler`: in place of the one that is watched, which it stands on."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler is to be in this process
+    """Run a job. `scheduler`: replacement for the recording scheduler class."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # run the scheduler in this process
     from vllm import LLM, SamplingParams, __version__
 
     watched = scheduler or scheduler_class(Path(job["trace"]))
@@ -52,7 +52,7 @@ def serve(job: dict[str, Any], scheduler: Any = None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the job, do it, and say what came of it."""
+    """Read the job, run it, and print the result."""
     print(json.dumps(serve(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))), flush=True)
 
 

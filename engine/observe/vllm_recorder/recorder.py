@@ -1,8 +1,8 @@
-"""Recorder of the calls of vLLM's scheduler, in order and as records. Independent of vLLM: requests are duck-typed.
+"""Turns calls of vLLM's scheduler into records. Does not import vLLM: requests are duck-typed.
 
-A record for each submission, each step (its schedule, writes, samples and ends), and each end from outside. Operations
-are in the order of this project's engine: hashes of running sequences after all of their allocations, samples before
-the ends that they cause. The order does not change the pool's state.
+There is a record for each submission, each step (schedule, writes, samples, ends), and each abort. Operations are in
+the order of this project's engine: hashes of running sequences after all their allocations, samples before the ends
+that they cause. This does not change the pool's state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recorder:
         token_bytes: Callable[[int], bytes] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Open the recorder. `token_bytes`: the bytes of a token; None: unknown."""
+        """`token_bytes`: returns the bytes of a token; None: unknown."""
         self.log = log
         self.ended: str | None = None
         self._settings = settings
@@ -48,7 +48,7 @@ class Recorder:
         self._outputs: list[Output] = []
         self._unsampled: list[
             tuple[Watched, int, int]
-        ] = []  # of the batch: whose output is still to come; start, tokens
+        ] = []  # batch entries whose output is not processed yet: start, tokens
         self._by_name: dict[str, Watched] = {}
         self._num_asked = self._num_steps = 0
         self._is_stepping = False  # from the beginning of a schedule until the step's output is processed
@@ -59,25 +59,25 @@ class Recorder:
         self._scheduled_at = self._updating_at = self._began
 
     def tell(self, what: Callable[..., None], *arguments: Any, **options: Any) -> None:
-        """Call `what`, which tells this recorder something, unless the log has ended."""
+        """Call `what`, a method of this recorder, unless the log has ended."""
         if self.ended is not None:
             return
         try:
             what(*arguments, **options)
-        except Exception as error:  # the engine that is watched must not suffer
+        except Exception as error:  # never disturb the recorded engine
             self.ended = f"the log of this run has ended after {len(self.log)} records: {error}"
-            logger.warning("kvtheater: %s; the engine goes on", self.ended)
+            logger.warning("kvtheater: %s; the engine continues", self.ended)
 
     def close(self) -> None:
-        """The run is over."""
+        """End the recording."""
         self.log.close()
 
     # between two steps
 
     def arrived(self, request: VllmRequest) -> None:
-        """A request is in the waiting queue."""
+        """Record a request that enters the waiting queue."""
         if request.request_id in self._by_name:
-            raise WatchError(f"request {request.request_id} goes on with more of its prompt, which is not watched")
+            raise WatchError(f"request {request.request_id} gets more of its prompt later, which cannot be recorded")
         if request.prompt_token_ids is None:
             raise WatchError(f"request {request.request_id} has no token ids, only embeddings")
         name = public_name(request.request_id, self._by_name.values())
@@ -101,26 +101,26 @@ class Recorder:
             self._append("submit")
 
     def ended_from_outside(self) -> None:
-        """Requests were aborted, or the prefix cache was emptied; what happens within a step goes into its record."""
+        """Record aborts or a cache reset between steps; within a step they go into the step's record."""
         if self._ops and not self._is_stepping:
             is_abort = any(isinstance(op, Finish) for op in self._ops)
             self._append("abort" if is_abort else "adjust")
 
     def cache_emptied(self) -> None:
-        """Drop every hash."""
+        """Record a reset of the prefix cache."""
         self._blocks.forget_all()
 
     # a step: calls of vLLM's manager and pool, in order
 
     def scheduling(self) -> None:
-        """The schedule of a step begins."""
+        """Begin the schedule of a step."""
         self._scheduled_at, self._is_stepping = self._clock(), True
         self._unsampled, self._outputs, self._entries = [], [], []
         self._blocks.step, self._blocks.record = self._num_steps, len(self.log)
         self._scheduling.begin()
 
     def looked_up(self, request: VllmRequest, block_ids: Sequence[int], num_tokens: int) -> None:
-        """Record a prefix-cache lookup: blocks that hit, RELEASED where the window has passed."""
+        """Record a prefix-cache lookup: blocks that hit, RELEASED outside the window."""
         self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
 
     def asking(self, request: VllmRequest) -> None:
@@ -128,30 +128,30 @@ class Recorder:
         self._scheduling.asking(self._by_name[request.request_id])
 
     def took(self, block_ids: Sequence[int]) -> None:
-        """The pool gave new blocks."""
+        """Record new blocks from the pool."""
         self._scheduling.took(block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
-        """The pool gave blocks that hit."""
+        """Record blocks that hit."""
         self._scheduling.shared(block_ids)
 
     def cached(self, request: VllmRequest, logicals: Iterable[int]) -> None:
-        """These logical blocks have their hashes."""
+        """Record the hashes of logical blocks."""
         self._scheduling.cached(self._by_name[request.request_id], logicals)
 
     def answered(self, request: VllmRequest, num_tokens: int, fits: bool) -> None:
-        """Whether slots for so many tokens were there."""
+        """End an allocation for `num_tokens`; `fits`: whether it succeeded."""
         self._scheduling.answered(self._by_name[request.request_id], num_tokens, fits)
 
     def gave_back(self, block_ids: Sequence[int]) -> None:
-        """Blocks were given back to the pool, in this order."""
+        """Record blocks freed in this order."""
         self._scheduling.gave_back(block_ids)
 
     def freeing(self, request: VllmRequest, is_finished: bool) -> None:
         """Begin a free of all the request's blocks: it is preempted, or has ended."""
         one = self._by_name.get(request.request_id)
         if one is None:
-            raise WatchError(f"request {request.request_id} is freed, and nobody has seen it come")
+            raise WatchError(f"request {request.request_id} is freed without a submission")
         one.has_ended = is_finished
         if is_finished:
             self._take_samples(one)
@@ -172,7 +172,7 @@ class Recorder:
         del self._by_name[request.request_id]
 
     def scheduled(self, num_tokens: dict[str, int]) -> None:
-        """The schedule is done: of each request in the batch so many tokens, in order."""
+        """End the schedule. `num_tokens`: tokens of each request in the batch, in order."""
         self._scheduling.done([(self._by_name[name], count) for name, count in num_tokens.items()])
         self._schedule_seconds = self._clock() - self._scheduled_at
 
@@ -190,13 +190,13 @@ class Recorder:
         self._take_samples(None)
         self._is_stepping = False
         if not self._entries and all(isinstance(op, Defer) for op in self._ops):
-            self._ops.clear()  # nothing was scheduled, and nothing has changed
+            self._ops.clear()  # an empty schedule without any change
             return
         self._num_steps += 1
         self._append("step", self._clock() - self._updating_at)
 
     def _compute_early(self, one: Watched) -> None:
-        """It was aborted while the step computed it: what is computed of it is there, and nothing is sampled."""
+        """Record the computed tokens of a request aborted during the step, without a sample."""
         mine = [pair for pair in self._scheduling.batch if pair[0] is one]
         self._scheduling.batch = [pair for pair in self._scheduling.batch if pair[0] is not one]
         for _, count in mine:
@@ -205,7 +205,7 @@ class Recorder:
             self._take_samples(one)
 
     def _take_samples(self, upto: Watched | None) -> None:
-        """Record the batch's samples whose output is processed: up to the request that ends now, or all."""
+        """Record the samples of processed outputs: up to the request that ends now, or all."""
         while self._unsampled:
             one, start, count = self._unsampled.pop(0)
             token_ids = one.token_ids[start : start + count]

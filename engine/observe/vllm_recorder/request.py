@@ -1,4 +1,4 @@
-"""A request of vLLM's, as far as it is watched."""
+"""The recorded part of a vLLM request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.observe.vllm_recorder.blocks import Table
 from engine.trace.operations import Setting
 from engine.trace.records import Phase
 
-_RANDOM_END = re.compile(r"-[0-9a-f]{8}$")  # vLLM appends it to the name that the user gave
+_RANDOM_END = re.compile(r"-[0-9a-f]{8}$")  # suffix that vLLM appends to the user's id
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "ignore_eos", "repetition_penalty", "min_tokens")
 
 
@@ -35,7 +35,7 @@ class VllmRequest(Protocol):
 
 @dataclass(eq=False)
 class Watched:
-    """`token_ids` is its own list, and has what the log has said so far."""
+    """Recorded request; `token_ids` has the tokens recorded so far."""
 
     seq_id: int
     name: str
@@ -53,20 +53,18 @@ class Watched:
 
     @property
     def sampling(self) -> dict[str, Setting]:
-        """Sampling parameters, by vLLM's names."""
+        """Sampling parameters by vLLM's names."""
         params = self.request.sampling_params
         found = {name: getattr(params, name, None) for name in SAMPLING}
         return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
 
 
 def public_name(request_id: str, others: Iterable[Watched]) -> str:
-    """Return the name that the user gave, or all of it where another request that is here has that name."""
+    """Return the user's id, or the full id if another unfinished request has the same one."""
     given = _RANDOM_END.sub("", request_id)
     return request_id if any(one.name == given for one in others) else given
 
 
 def phase_of(one: Watched, start: int, num_tokens: int) -> Phase:
-    """Return a decode step computes the one token that was sampled last; everything else catches up with known
-    tokens.
-    """
+    """Return "decode" for computing the one token that was sampled last, else "prefill" (also when recomputing)."""
     return "decode" if num_tokens == 1 and start >= one.num_prompt_tokens else "prefill"

@@ -1,8 +1,8 @@
-"""Schedule of a step from hooked calls: allocations, hits and why they end, preemptions, waiting requests.
+"""Operations of a step's schedule from hooked calls: allocations, hits with reasons, preemptions, deferrals.
 
-vLLM asks its manager for slots, request by request, and the manager its pool. The pool's calls between `asking` and
-`answered` are for that request. vLLM does not report why the head of the queue still waits: it follows from the refused
-allocation.
+vLLM's scheduler requests slots from the cache manager, request by request, and the manager calls the pool. The pool's
+calls between `asking` and `answered` are for that request. Why the head of the queue still waits follows from the
+refused allocation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Heard(NamedTuple):
     """Pool call for the current request."""
 
     what: Literal["took", "shared", "released", "cached"]
-    numbers: list[int]  # blocks; of `cached` logical ones
+    numbers: list[int]  # block ids; for `cached` logical indices
 
 
 class Scheduling:
@@ -47,14 +47,14 @@ class Scheduling:
         self._running: set[Watched] = set()
         self._asking: Watched | None = None
         self._heard: list[_Heard] = []
-        self._hits: dict[int, list[int]] = {}  # by sequence, of its last lookup
-        self._hashes: list[tuple[Watched, int]] = []  # of running sequences: recorded after all of them
-        self._refused: tuple[Watched, int] | None = None  # the last that got no slots for so many tokens
+        self._hits: dict[int, list[int]] = {}  # by sequence: hits of its last lookup
+        self._hashes: list[tuple[Watched, int]] = []  # of running sequences, recorded after their allocations
+        self._refused: tuple[Watched, int] | None = None  # last refused allocation: request, tokens
         self._has_preempted = False
         self._before = (0, 0)  # of the freed request: blocks held, tokens computed
 
     def queue(self, one: Watched) -> int:
-        """Its place in the waiting queue, new or preempted."""
+        """Insert a new or preempted request into the waiting queue; return its position."""
         if self._settings.scheduling_policy == "priority":
             position = bisect_right([other.request for other in self._waiting], one.request)
         else:
@@ -63,47 +63,45 @@ class Scheduling:
         return position
 
     def begin(self) -> None:
-        """A schedule begins."""
+        """Begin a schedule."""
         self._refused, self._has_preempted = None, False
 
     # what the pool does for a request
 
     def looked_up(self, one: Watched, block_ids: Sequence[int], num_tokens: int) -> None:
-        """These blocks hit, of so many tokens."""
+        """Record a lookup with its hits, `num_tokens` tokens."""
         if num_tokens != len(block_ids) * self._settings.block_size:
-            raise WatchError(f"request {one.name} hits {num_tokens} tokens, which is not a number of whole blocks")
+            raise WatchError(f"request {one.name} hits {num_tokens} tokens, which is not a number of full blocks")
         self._tell_hashes()
         self._hits[one.seq_id] = list(block_ids)
 
     def asking(self, one: Watched) -> None:
-        """Begin an allocation of slots for its next tokens."""
+        """Begin an allocation for the request's next tokens."""
         self._asking, self._heard = one, []
 
     def took(self, block_ids: Sequence[int]) -> None:
-        """New blocks."""
+        """Record new blocks."""
         self._hear("took", block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
-        """Blocks that hit."""
+        """Record blocks that hit."""
         self._hear("shared", block_ids)
 
     def cached(self, one: Watched, logicals: Iterable[int]) -> None:
-        """Logical blocks that have their hashes."""
+        """Record logical blocks that got hashes."""
         if one is not self._asking:
-            raise WatchError(f"blocks of request {one.name} are cached between two steps, which is not watched")
+            raise WatchError(f"blocks of request {one.name} are cached between two steps, which cannot be recorded")
         self._hear("cached", logicals)
 
     def gave_back(self, block_ids: Sequence[int]) -> None:
-        """Record freed blocks: all of the freed request's, or those of the allocating one that its window has
-        passed.
-        """
+        """Record freed blocks: all of a freed request, or those of the allocating one outside its window."""
         one = self.freeing
         if one is None:
             if block_ids:
                 self._hear("released", block_ids)
             return
         if one not in self._running:
-            return  # it never had any
+            return  # it has no blocks
         self._tell_hashes(one)
         table = one.table
         self._before = sum(block_id != RELEASED for block_id in table.block_ids), table.num_computed
@@ -111,7 +109,7 @@ class Scheduling:
         self._blocks.free(table, block_ids, "finish" if one.has_ended else "preempt")
 
     def answered(self, one: Watched, num_tokens: int, fits: bool) -> None:
-        """Slots for so many tokens were there, or not."""
+        """End an allocation; `fits`: whether it succeeded."""
         heard, self._asking, self._heard = self._heard, None, []
         for event in heard:
             if event.what == "released":
@@ -135,9 +133,9 @@ class Scheduling:
             self._tell_hashes()
 
     def preempted(self, one: Watched) -> None:
-        """It gave back its blocks and waits again."""
+        """Record a preemption: blocks are freed and the request waits."""
         if self._refused is None:
-            raise WatchError(f"request {one.name} is preempted from outside, which has no reason to be told")
+            raise WatchError(f"request {one.name} is preempted outside a schedule, for which a trace has no reason")
         num_blocks, num_computed = self._before
         num_kept = 0
         if self._settings.enable_prefix_caching and not one.request.skip_reading_prefix_cache:
@@ -160,7 +158,7 @@ class Scheduling:
         )
 
     def gone(self, one: Watched) -> None:
-        """It has ended."""
+        """Record the end of a request."""
         self._hits.pop(one.seq_id, None)
         if one in self._running:
             self._running.discard(one)
@@ -168,7 +166,7 @@ class Scheduling:
             self._waiting.remove(one)
 
     def done(self, batch: list[tuple[Watched, int]]) -> None:
-        """The schedule is made."""
+        """End the schedule."""
         self._tell_hashes()
         self.batch = batch
         if self._waiting:
@@ -178,7 +176,7 @@ class Scheduling:
 
     def _hear(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
         if self._asking is None:
-            raise WatchError(f"blocks were {what} for no request that asked for slots")
+            raise WatchError(f"blocks were {what} outside an allocation")
         self._heard.append(_Heard(what, list(numbers)))
 
     def _tell_hashes(self, only: Watched | None = None) -> None:
@@ -194,7 +192,7 @@ class Scheduling:
             self._blocks.cache(one.table, logical, bytes(hashes[logical]), parent, token_ids)
 
     def _admit(self, one: Watched, shared: list[int]) -> None:
-        """The lookup, the admission and what hits. Of the hits those that were shared, the window has passed others."""
+        """Record lookup, admission and hits. Hits outside the window are not shared."""
         hits = self._hits.pop(one.seq_id, [])
         self._emit(self._verdict(one, hits))
         num_tokens = len(hits) * self._settings.block_size
@@ -236,7 +234,7 @@ class Scheduling:
         return "hit" if hits else "miss"
 
     def _defer(self, head: Watched, budget: int) -> None:
-        """Why the head of the queue was not admitted: what vLLM's loop ended with."""
+        """Record why the head of the queue was not admitted: what ended vLLM's scheduling loop."""
         settings, num_running = self._settings, len(self._running)
         found: tuple[DeferReason, int, int] | None = None
         hits = self._hits.get(head.seq_id, [])
@@ -268,7 +266,7 @@ class Scheduling:
         return self._blocks.find(one.request.block_hashes, len(one.token_ids))
 
     def _demand(self, hits: list[int], num_tokens: int) -> tuple[int, int]:
-        """Return the blocks that it needs beside those that hit, and those that are there for it."""
+        """Return the number of blocks needed in addition to the hits, and the number available."""
         revived = sum(self._blocks.is_free(block_id) for block_id in hits if block_id != RELEASED)
         needed = max(-(-num_tokens // self._settings.block_size) - len(hits), 0)
         return needed, self._blocks.num_free - revived

@@ -1,4 +1,4 @@
-"""vLLM configuration as a trace header; what a trace cannot express is refused before anything runs."""
+"""vLLM configuration as a trace header; configurations that a trace cannot express are refused at the start."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ logger = logging.getLogger("kvtheater")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings needed to explain why a request waits, and the pool's size, named as in vLLM and in this project.
+    """Settings that explain why a request waits, and the pool size, by the names shared with vLLM.
 
-    `num_blocks`: without the block that is never used.
+    `num_blocks`: without vLLM's null block.
     """
 
     block_size: int
@@ -50,7 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:
-    """Raises WatchError, one sentence, for what a trace has no words for."""
+    """Raise WatchError for a configuration that a trace cannot express."""
     parallel, scheduler = vllm_config.parallel_config, vllm_config.scheduler_config
     groups = kv_cache_config.kv_cache_groups
     refusals = {
@@ -61,8 +61,8 @@ def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:
         > 1,
         "it keeps no KV cache": not groups,
         "speculative decoding writes tokens that may be taken back": vllm_config.speculative_config is not None,
-        "a KV connector moves blocks to and from where nobody watches": vllm_config.kv_transfer_config is not None,
-        "pipeline_parallel_size > 1 has several steps under way": parallel.pipeline_parallel_size > 1,
+        "a KV connector moves blocks outside the recorded pool": vllm_config.kv_transfer_config is not None,
+        "pipeline_parallel_size > 1 has several steps in flight": parallel.pipeline_parallel_size > 1,
         "context parallelism divides a block among ranks": (
             getattr(parallel, "decode_context_parallel_size", 1) > 1
             or getattr(parallel, "prefill_context_parallel_size", 1) > 1
@@ -72,7 +72,7 @@ def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:
     }
     for sentence, is_so in refusals.items():
         if is_so:
-            raise WatchError(f"this vLLM cannot be written down: {sentence}")
+            raise WatchError(f"this vLLM configuration cannot be recorded: {sentence}")
 
 
 def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
@@ -142,7 +142,7 @@ def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header
 
 
 def model_facts(model: Any, kv_cache_config: Any) -> ModelFacts:
-    """Counts of the model, by its configuration; `num_params` 0 where no weights lie in a folder of this machine."""
+    """Return the model's facts from its configuration; `num_params` is 0 if the weights are not in a local folder."""
     text, group = model.hf_text_config, kv_cache_config.kv_cache_groups[0]
     spec, num_layers = group.kv_cache_spec, len(group.layer_names)
     hidden, num_heads = int(text.hidden_size), int(text.num_attention_heads)
@@ -178,8 +178,8 @@ def token_bytes_of(model: Any) -> Callable[[int], bytes] | None:
         if model.skip_tokenizer_init:
             return None
         return Tokenizer(cached_tokenizer_from_config(model)).token_bytes
-    except Exception as error:  # a log without texts is better than none
-        logger.warning("kvtheater: tokens are written without their texts: %s", error)
+    except Exception as error:  # record without texts instead
+        logger.warning("kvtheater: tokens are recorded without texts: %s", error)
         return None
 
 
@@ -188,13 +188,13 @@ def _block_size(kv_cache_config: Any) -> int:
 
 
 def _kv_bytes_per_token(kv_cache_config: Any) -> int:
-    """Return the bytes of a token in all layers, on one rank, from vLLM's own block size."""
+    """Return the bytes of a token in all layers on one rank, from vLLM's page size."""
     group = kv_cache_config.kv_cache_groups[0]
     return int(group.kv_cache_spec.page_size_bytes) * len(group.layer_names) // _block_size(kv_cache_config)
 
 
 def _num_params(folder: Path) -> int:
-    """Numbers in the weights of a folder, by the heads of its safetensors files."""
+    """Return the number of weights in a folder, from the headers of its safetensors files."""
     total = 0
     for path in folder.glob("*.safetensors") if folder.is_dir() else ():
         with path.open("rb") as file:

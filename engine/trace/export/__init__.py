@@ -1,7 +1,7 @@
-"""A trace for other programs: Perfetto, spreadsheets and data frames, readers of vLLM's KV events."""
+"""Export of a trace for other programs: Perfetto, spreadsheets, data frames, readers of vLLM's KV events."""
 
 from __future__ import annotations
 
 
 class ExportError(Exception):
-    """It cannot be exported; one sentence that says why and what to do."""
+    """The trace cannot be exported; the message says why and what to do."""

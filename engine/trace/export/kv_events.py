@@ -1,10 +1,9 @@
-"""The KV events that vLLM publishes, projected from a trace: for programs that read vLLM's stream.
+"""Projection of a trace to vLLM's KV events, for programs that read vLLM's stream.
 
-A batch is `[ts, events, dp_rank]`, an event a map with a `type`: `BlockStored` for `cache` operations (those that
-continue one another in one event) and, with its `medium`, for each `store` outside the pool, `BlockRemoved` for
-`evict`. `AllBlocksCleared` never comes: a cleared cache begins a new trace. What the stream has no words for is left
-out: block ids, ref counts, tables, unfinished blocks, preemptions; and what a store drops, which no log has block by
-block.
+A batch is `[ts, events, dp_rank]`, an event a map with a `type`: `BlockStored` for `cache` operations (consecutive
+blocks of a prefix in one event) and, with its `medium`, for each `store` outside the pool; `BlockRemoved` for `evict`.
+`AllBlocksCleared` never occurs: a cleared cache begins a new trace. The format has no block ids, ref counts, tables,
+unfinished blocks or preemptions. Removals from the external store are missing: the log does not record them by block.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Cache, Evict, Medium, Store, Submit
 from engine.trace.records import BlockGroup, StepRecord
 
-MEDIUM = "GPU"  # vLLM's word for the device that the model runs on
-MEDIA: dict[Medium, str] = {"cpu": "CPU", "disk": "FS"}  # its words for what is outside the pool
+MEDIUM = "GPU"  # vLLM's name for the pool's device
+MEDIA: dict[Medium, str] = {"cpu": "CPU", "disk": "FS"}  # vLLM's names of tiers outside the pool
 Event = dict[str, Any]
 Batch = list[Any]  # [ts, events, dp_rank]
 
 
 def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
-    """Yield a batch for each record that stored or removed anything; `ts` is seconds since 1970.
+    """Yield a batch for each record that stores or removes content; `ts` is seconds since 1970.
 
     Raises:
         TraceFormatError: a damaged record, or a header that does not say when the trace began.
@@ -49,13 +48,13 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
 
 
 def write_kv_events(reader: TraceReader, file: IO[bytes]) -> None:
-    """The batches as msgpack, one after the other; hashes are bytes."""
+    """Write the batches as consecutive msgpack values; hashes are bytes."""
     for batch in kv_event_batches(reader):
         file.write(msgspec.msgpack.encode(batch))
 
 
 def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
-    """The batches as JSON, one a line; hashes are hexadecimal text."""
+    """Write the batches as JSON, one per line; hashes are hexadecimal text."""
     for batch in kv_event_batches(reader):
         file.write(msgspec.json.encode(_readable(batch)) + b"\n")
 
@@ -64,14 +63,14 @@ def _events(
     record: StepRecord, block_size: int, groups: list[BlockGroup], salts: dict[int, str], cached: dict[int, Cache]
 ) -> Iterator[Event]:
     stored: Event | None = None
-    stored_as: tuple[str, int, int] | None = None  # medium, sequence and group of layers
+    stored_as: tuple[str, int, int] | None = None  # medium, sequence, group of layers
     for op in record.ops:
         if isinstance(op, Cache):
             cached[op.block_id] = op
         if isinstance(op, Cache | Store):
             block, medium = cached.get(op.block_id), MEDIA[op.medium] if isinstance(op, Store) else MEDIUM
             if block is None or block.block_hash != op.block_hash:
-                continue  # it was stored after the pool had given the block to something else
+                continue  # stored after the pool had reallocated the block
             salt = salts.get(block.seq_id) if block.parent_hash is None else None
             group = group_index(groups, op.block_id)
             kind = medium, block.seq_id, group

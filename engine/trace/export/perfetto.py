@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def write_perfetto(reader: TraceReader, file: IO[bytes]) -> None:
-    """The whole trace as one JSON object, written as it is read."""
+    """Write the trace as one JSON object, while reading it."""
     header = reader.header
     about = {"generator": header.generator, "created": header.created, "model": header.model.name}
     file.write(b'{"displayTimeUnit":"ms","otherData":' + msgspec.json.encode(about) + b',"traceEvents":[\n')
@@ -45,7 +45,7 @@ def _events(reader: TraceReader) -> Iterator[Event]:
     for index in range(len(reader)):
         record = reader.record(index)
         lasted = sum(getattr(record.timing, phase) for phase in PHASES)
-        # an end before the last one's would be a clock that ran backwards; a step never begins before the last ended
+        # guards against a clock that runs backwards: a step never begins before the previous one ended
         start, end = max(end, record.timing.at - lasted), max(end, record.timing.at)
         if record.kind == "step":
             yield from _step(record, start, end)
@@ -83,7 +83,7 @@ def _step(record: StepRecord, start: float, end: float) -> Iterator[Event]:
 
 
 class _Sequences:
-    """Where each sequence is: since when it waits, and what it did in the steps."""
+    """Spans of the sequences: waiting, and what each step did with them."""
 
     def __init__(self) -> None:
         self._since: dict[int, tuple[str, float]] = {}  # seq_id -> "waiting" or "preempted", since when

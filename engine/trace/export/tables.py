@@ -1,4 +1,4 @@
-"""Two tables: `steps`, a row for each record, and `events`, a row for each operation; as CSV or Parquet."""
+"""Tables `steps` (a row per record) and `events` (a row per operation), as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Op
 from engine.trace.records import Memory, StepRecord, Timing, Work
 
-ROW_GROUP = 20_000  # rows of a Parquet file written at a time
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # with these a spreadsheet begins a formula, in prompts and outputs as well
+ROW_GROUP = 20_000  # rows of a Parquet row group
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of a formula in spreadsheets
 
 Column = tuple[str, type]
 Row = list[Any]
@@ -51,22 +51,22 @@ def event_rows(reader: TraceReader) -> Iterator[Row]:
 
 
 def op_values(op: Op) -> dict[str, Any]:
-    """Return an operation as JSON has it: `type` and its fields, bytes as hexadecimal text."""
+    """Return an operation's JSON value: `type` and its fields, bytes as hexadecimal text."""
     values: dict[str, Any] = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
     return values
 
 
 def event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """Return a row of EVENTS: operation `position` of the record, whose `op_values` are given."""
+    """Return a row of EVENTS for operation `position` of the record, from its `op_values`."""
     common = [values.get(name) for name in ("seq_id", "block_id", "logical", "reason")]
     text = msgspec.json.encode(values).decode()
     return [record.index, position, record.step, record.timing.at, values["type"], *common, text]
 
 
 def write_csv(reader: TraceReader, folder: Path) -> None:
-    """`steps.csv` and `events.csv` in the folder: UTF-8, a line of names first, empty = none.
+    """Write `steps.csv` and `events.csv` to the folder: UTF-8, column names first, None is empty.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front. Numbers are as they are.
+    A text that a spreadsheet would read as a formula is prefixed with an apostrophe.
     """
     for name, columns, rows in _tables(reader):
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
@@ -76,7 +76,7 @@ def write_csv(reader: TraceReader, folder: Path) -> None:
 
 
 def write_parquet(reader: TraceReader, folder: Path) -> None:
-    """`steps.parquet` and `events.parquet` in the folder.
+    """Write `steps.parquet` and `events.parquet` to the folder.
 
     Raises:
         ExportError: pyarrow is not installed.
@@ -117,7 +117,7 @@ def step_row(record: StepRecord) -> Row:
 
 
 def inert(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula."""
+    """Return a cell value that no spreadsheet reads as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -1,4 +1,4 @@
-"""Blocks as rows of a table: what is drawn of each, and which of them a record changes."""
+"""Blocks as table rows: the drawn properties of each, and the blocks that a record changes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from engine.trace.state import State, held_blocks
 
 NONE = -1  # no sequence, no record
 Rows = NDArray[Any]
-# operations that are about the one block that they name
+# operations on the single block that they name
 OF_ONE = frozenset(kind for kind in get_args(Op) if "block_id" in kind.__struct_fields__)
 
-# of one block, after a record
+# a block after a record
 BLOCK = np.dtype(
     [
-        ("owner", "<i4"),  # row of the sequence it was last allocated for; NONE: it never was
+        ("owner", "<i4"),  # row of the sequence it was last allocated for; NONE: never allocated
         ("ref_count", "<i4"),
-        ("filled", "<i4"),  # slots
+        ("filled", "<i4"),  # filled slots
         ("allocated_in", "<i4"),  # record of that allocation
-        ("used_in", "<i4"),  # last record with an operation on it, or on its content in a tier
+        ("used_in", "<i4"),  # last record with an operation on the block, or on its content in a tier
         ("num_hits", "<i4"),  # since that allocation
-        ("content", "<i4"),  # row of its content, if that is known by a hash; NONE: none
-        ("is_cached", "u1"),  # whether it carries a hash
-        ("tiers", "u1"),  # bits: the media outside the pool that have its content too (`Index.media`)
+        ("content", "<i4"),  # row of its content; NONE: the content has no hash
+        ("is_cached", "u1"),  # whether it has a hash
+        ("tiers", "u1"),  # bits: media outside the pool that also have its content (`Index.media`)
     ]
 )
 CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) for name in BLOCK.names or ())])
 
 
 def fresh_rows(num_blocks: int) -> Rows:
-    """Return all blocks before the first record: empty."""
+    """Return the blocks before the first record: all empty."""
     rows = np.zeros(num_blocks, BLOCK)
     for name in ("owner", "allocated_in", "used_in", "content"):
         rows[name] = NONE
@@ -44,19 +44,19 @@ def fresh_rows(num_blocks: int) -> Rows:
 
 
 def put(rows: Rows, changes: Rows) -> None:
-    """Replace the rows of the blocks that `changes` (CHANGE, in the order of the log) name: the last one counts."""
+    """Replace the rows of the blocks in `changes` (CHANGE, in log order); the last change of a block counts."""
     rows[changes["block"]] = changes[list(BLOCK.names or ())].astype(BLOCK)
 
 
 def touched(record: StepRecord, state: State) -> Iterable[int]:
-    """Return the blocks that the operations of `record` are about, each once; `state` is the one after it."""
+    """Return the blocks that the operations of `record` concern, each once; `state` is the one after it."""
     found: dict[int, None] = {}
     size, sequences = state.block_size, state.sequences
     for op in record.ops:
-        if type(op) is Write:  # what a log has most of
+        if type(op) is Write:  # the most frequent operation
             first, end = op.start // size, (op.start + op.num_tokens - 1) // size + 1
             for table in own_tables(state, sequences[op.seq_id]):
-                # a sequence that ended in this record has given its blocks back, and `free` names them
+                # the blocks of a sequence that ended in this record are named by `free`
                 found.update(dict.fromkeys(table[first:end]))
         elif type(op) in OF_ONE:
             found[getattr(op, "block_id", NONE)] = None
@@ -73,8 +73,9 @@ def changes(
     sequence_rows: dict[int, int],
     content_rows: dict[bytes, int],
 ) -> list[tuple[int, ...]]:
-    """Rows of CHANGE: blocks after record `record`. `changed`: their `tiers` by id, `sequence_rows`: by seq_id,
-    `content_rows`: by hash.
+    """Return rows of CHANGE: blocks after record `record`.
+
+    `changed`: `tiers` by block id. `sequence_rows`: by seq_id. `content_rows`: by hash.
     """
     found: list[tuple[int, ...]] = []
     blocks = state.blocks

@@ -1,4 +1,4 @@
-"""Request class of a sequence: its client, its priority, the beginning of its prompt."""
+"""Request class of a sequence: client, priority, beginning of the prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.trace.operations import Submit
 
 T = TypeVar("T", str, bytes)
 NONE = -1
-BEGINNING = 16  # tokens that prompts of one group have in common: a block of vLLM's usual size, whatever the log's is
+BEGINNING = 16  # leading tokens that prompts of one class share: vLLM's default block size, whatever the log's is
 
 
 class ClassColumns(Struct, kw_only=True, array_like=True):
@@ -20,18 +20,18 @@ class ClassColumns(Struct, kw_only=True, array_like=True):
 
     client: list[int] = []  # in `clients`
     priority: list[int] = []
-    prefix: list[int] = []  # in `prefixes`; NONE too where the prompt is shorter than BEGINNING
-    parent: list[int] = []  # row of the sequence that it was forked from
-    before: list[int] = []  # row of the part of the same request that another instance had before
+    prefix: list[int] = []  # in `prefixes`; also NONE if the prompt is shorter than BEGINNING
+    parent: list[int] = []  # row of the sequence it was forked from
+    before: list[int] = []  # row of the request's previous part, on another instance
     last_token_in: list[int] = []  # record
-    num_preemptions: list[int] = []  # its own: a fork begins with none
+    num_preemptions: list[int] = []  # without those of a fork's parent
     clients: list[str] = []
-    prefixes: list[bytes] = []  # a digest of the first BEGINNING tokens
-    texts_unknown: bool = False  # token ids are hidden, so prompts cannot be distinguished
+    prefixes: list[bytes] = []  # digests of the first BEGINNING tokens
+    texts_unknown: bool = False  # token ids are redacted, so prompts cannot be distinguished
 
 
 class Classes:
-    """Fills `client`, `priority` and `prefix` of requests, with the values that they refer to."""
+    """Fills `client`, `priority` and `prefix`, and the values that they index."""
 
     def __init__(self, columns: ClassColumns) -> None:
         self._columns = columns

@@ -1,6 +1,6 @@
 """Requests of a log by class: client, length, priority and prompt prefix.
 
-Seconds are those of `engine.trace.figures`: the engine's own; of several instances those of their common clock.
+Seconds are engine time, as in `engine.trace.figures`; with several instances those of their common clock.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from engine.trace.request_account import time_per_output_token, time_to_first_to
 
 By = Literal["all", "client", "priority", "prompt", "output", "prefix"]
 BYS: tuple[By, ...] = get_args(By)
-LENGTHS = (0, 1, 16, 64, 256, 1024, 4096, 16_384)  # where a class of lengths begins
-MAX_GROUPS = 24  # classes that are shown
+LENGTHS = (0, 1, 16, 64, 256, 1024, 4096, 16_384)  # first length of each class
+MAX_GROUPS = 24  # classes shown
 
 
 class ClassFigures(Struct, kw_only=True):
-    """Figures of a class of requests. None: no request to compute it from."""
+    """Figures of a class of requests. None: no request has the value."""
 
     requests: int
-    sequences: int  # more where a request has several
-    finished: int  # sequences that ended by themselves
+    sequences: int  # a request may have several
+    finished: int  # sequences that ended without an abort
     aborted: int
     prompt_tokens: int
     output_tokens: int
-    cached_share: float | None = None  # of the prompt tokens of those admitted, hit in the prefix cache then
+    cached_share: float | None = None  # prefix-cache hits at admission / prompt tokens admitted
     preemptions: int
     ttft_p50: float | None = None  # seconds
     ttft_p99: float | None = None
@@ -42,13 +42,13 @@ class ClassFigures(Struct, kw_only=True):
 
 
 class _Rows(NamedTuple):
-    """A sequence each; of several parts the last, with what the request had before."""
+    """Columns with an entry per sequence; of several parts the last, including the earlier ones."""
 
-    names: list[str | None]  # its class; None: the log does not say
-    is_request: NDArray[np.bool_]  # not forked from another
+    names: list[str | None]  # class; None: unknown
+    is_request: NDArray[np.bool_]  # not a fork
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
-    cached: NDArray[np.int64]  # NONE: it was never admitted
+    cached: NDArray[np.int64]  # NONE: never admitted
     preemptions: NDArray[np.int64]
     reasons: list[str]
     ttft: NDArray[np.float64]  # NaN: no token
@@ -56,7 +56,7 @@ class _Rows(NamedTuple):
 
 
 def classes(log_index: LogIndex, header: Header, by: By) -> dict[str | None, ClassFigures]:
-    """Return the figures of each class that has a request. None: those of which the log does not say it."""
+    """Return the figures of each class that has a request. Key None: class unknown."""
     rows = _rows(log_index, header, by)
     places: dict[str | None, list[int]] = {}
     for place, name in enumerate(rows.names):
@@ -92,7 +92,7 @@ def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
 
 
 def roots_of(columns: ClassColumns) -> list[int]:
-    """Return for each sequence the row of the first part of its request."""
+    """Return for each sequence the row of its request's first part."""
     root = list(range(len(columns.before)))
     for row, before in enumerate(columns.before):
         if before != NONE:
@@ -103,9 +103,9 @@ def roots_of(columns: ClassColumns) -> list[int]:
 def latencies(
     log_index: LogIndex, header: Header, rows: list[int], roots: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return TTFT and TPOT of sequences `rows`, in seconds; NaN for a sequence without.
+    """Return TTFT and TPOT of sequences `rows`, in seconds; NaN if undefined.
 
-    A fork has no TTFT of its own. `roots`: the row of the first part of each one's request.
+    A fork has no TTFT. `roots`: for each sequence the row of its request's first part.
     """
     sequences, more = log_index.index.sequences, log_index.index.classes
     now = _clock(log_index, header).tolist()
@@ -121,7 +121,7 @@ def latencies(
 
 
 def _clock(log_index: LogIndex, header: Header) -> NDArray[np.float64]:
-    """Engine time at the end of each record, in seconds."""
+    """Return the engine time at the end of each record, in seconds."""
     at, seconds = log_index.series["at"].astype(np.float64), log_index.series["seconds"].astype(np.float64)
     if len(header.instances) > 1:
         busy = BusyTime()
@@ -138,7 +138,7 @@ def _column(values: list[int], rows: list[int]) -> NDArray[np.int64]:
 
 
 def length_class(length: int) -> str:
-    """`256-1023`: the class of a number of tokens."""
+    """Return the class of a number of tokens: `256-1023`."""
     place = int(np.searchsorted(LENGTHS, length, side="right")) - 1
     low = LENGTHS[place]
     if place + 1 == len(LENGTHS):
@@ -177,7 +177,7 @@ def _figures(rows: _Rows, places: NDArray[np.int64]) -> ClassFigures:
 
 
 class Beside(Struct, frozen=True, kw_only=True):
-    """A class in two runs; None: no request of that run is of it."""
+    """Class in two runs; None: that run has no request of the class."""
 
     name: str | None
     a: ClassFigures | None
@@ -187,9 +187,9 @@ class Beside(Struct, frozen=True, kw_only=True):
 def beside(
     a: dict[str | None, ClassFigures], b: dict[str | None, ClassFigures] | None, by: By
 ) -> tuple[list[Beside], int]:
-    """Return the classes of two runs side by side, and how many there are beyond those that are named.
+    """Return the classes of two runs side by side, and the number of classes left out.
 
-    Lengths and priorities come in their order, others by their number of requests.
+    Lengths and priorities are in ascending order, others by number of requests.
     """
     other = b or {}
     names = list(dict.fromkeys([*a, *other]))

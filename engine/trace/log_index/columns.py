@@ -1,6 +1,6 @@
-"""Growing columns with a few rows that change later, and the difference since the last read.
+"""Growing columns with a few rows that change later, and the difference since the last update.
 
-A log index is updated by differences, so neither writing it nor reading it again slows down as a run grows.
+A log index is updated by differences, so the cost of an update does not grow with the run.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-C = TypeVar("C", bound=Struct)  # of lists, a column each; what else it has stays as it is
+C = TypeVar("C", bound=Struct)  # its lists are the columns; other fields do not change
 
 
 class Patch(Struct, Generic[C], frozen=True, array_like=True):
     """Difference between two versions of columns."""
 
-    added: C  # entries at the end of each
-    rows: list[int]  # earlier rows of which something has changed
-    changed: C  # their entries, of the columns that change; the others are empty here
+    added: C  # entries at the end of each column
+    rows: list[int]  # earlier rows that have changed
+    changed: C  # entries of these rows in the changing columns; other columns are empty
 
 
 class Growing(Generic[C]):
-    """Columns, and what of them is new."""
+    """Columns that record what has changed since the last `take`."""
 
     def __init__(self, columns: C, changing: tuple[str, ...]) -> None:
         """`changing`: the columns whose entries may change; they have the same number of rows."""
         self.columns = columns
         self._changing = changing
-        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # that were taken
-        self._num_taken = 0  # rows of those that change
+        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # at the last `take`
+        self._num_taken = 0  # rows of the changing columns at the last `take`
         self._changed: set[int] = set()
 
     def change(self, row: int) -> None:
@@ -49,10 +49,10 @@ class Growing(Generic[C]):
 
 
 def put_patch(columns: C, patch: Patch[C]) -> None:
-    """The columns become what they were when the patch was taken.
+    """Apply a patch to the columns.
 
     Raises:
-        IndexError: they are not those that it followed.
+        IndexError: the columns are not the version that the patch follows.
     """
     for name in columns.__struct_fields__:
         mine, added = getattr(columns, name), getattr(patch.added, name)
@@ -65,7 +65,7 @@ def put_patch(columns: C, patch: Patch[C]) -> None:
 
 
 def copied(columns: C) -> C:
-    """Columns of their own, that may grow."""
+    """Return an independent copy."""
     return type(columns)(
         **{
             name: list(value) if isinstance(value := getattr(columns, name), list) else value

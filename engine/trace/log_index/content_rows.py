@@ -1,4 +1,4 @@
-"""Contents as rows of a table: what blocks held, by hash, and which of them follows which."""
+"""Contents of blocks as table rows, by hash, with their parents."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from engine.trace.operations import Cache, Stored
 from engine.trace.records import StepRecord
 from engine.trace.state import Sequence, State
 
-BEGINS, UNKNOWN = -1, -2  # of what comes before: nothing; the log does not say
-MOST = 1 << 20  # contents; those beyond are counted and no more
+BEGINS, UNKNOWN = -1, -2  # values of `parent`: begins a sequence; not in the log
+MOST = 1 << 20  # contents; further ones are only counted
 FEW = 6  # token ids stored of a content
 TEXT = 48  # bytes of its text
 CHANGING = ("parent", "num_tokens", "token_ids")
 
 
 class ContentColumns(Struct, kw_only=True, array_like=True):
-    """Columns with one entry per content, in the order in which the log names them."""
+    """Columns with one entry per content, in order of first occurrence."""
 
-    parent: list[int] = []  # row of the content before it; BEGINS, or UNKNOWN
+    parent: list[int] = []  # row of the preceding content; BEGINS, or UNKNOWN
     num_tokens: list[int] = []
     first_in: list[int] = []  # record
     token_ids: list[list[int]] = []  # the first FEW
@@ -34,10 +34,10 @@ class ContentRows:
         self.growing = Growing(self.columns, CHANGING)
         self.rows: dict[bytes, int] = {}  # by hash
         self._followed: set[int] = set()
-        self._waiting: dict[bytes, list[int]] = {}  # by a hash that was named before it came itself: what follows it
+        self._waiting: dict[bytes, list[int]] = {}  # by hash named as a parent but not stored yet: its children
 
     def add(self, record: StepRecord, state: State) -> None:
-        """The next record; `state` is the one after it."""
+        """Read the next record; `state` is the one after it."""
         for op in record.ops:
             if type(op) is Cache:
                 if op.block_hash not in self.rows:
@@ -48,7 +48,7 @@ class ContentRows:
                 self._see(op, record.index)
 
     def _see(self, op: Stored, index: int) -> None:
-        """A watched server may say more of a content later: of one outside the GPU it says neither tokens nor order."""
+        """Complete a content: a monitored server may report its tokens and parent later."""
         row = self.rows.get(op.block_hash)
         if row is None:
             self._add(op.block_hash, index, op.token_ids, b"")
@@ -90,16 +90,14 @@ class ContentRows:
             self._followed.add(parent)
 
     def _comes_before(self, row: int, other: int) -> bool:
-        """Return whether one content comes before another, or is it: hashes that name each other in a circle are
-        damaged.
-        """
+        """Return whether a content precedes another or equals it; guards against cycles of damaged hashes."""
         while other >= 0 and other != row:
             other = self.columns.parent[other]
         return other == row
 
 
 def _text(sequence: Sequence | None, start: int, count: int) -> bytes:
-    """Return the text of `count` tokens from a position on; empty without a sequence and for a private log."""
+    """Return the text of `count` tokens from a position on; empty without a sequence and for a redacted log."""
     if sequence is None:
         return b""
     return b"".join(sequence.token_bytes[start : start + count])[:TEXT]

@@ -1,4 +1,4 @@
-"""Reading a log index: any stretch of a log in bins, and its blocks after any record."""
+"""Reader of a log index: any range of a log in bins, and its blocks after any record."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from engine.trace.log_index.stored import Index, Piece, read_index
 
 
 class LogIndex:
-    """A log index of `log`; any number of threads may read it, and nothing stays open between two reads.
+    """Log index of `log`. Any number of threads may read it; no file stays open between reads.
 
     Raises:
-        DerivedFileError: there is none, it is damaged, or it is of another log.
+        DerivedFileError: it is missing, damaged, or of another log.
     """
 
     def __init__(self, path: Path, log: TraceReader, known: LogIndex | None = None) -> None:
-        """`known`: as it was read before, so that only what is new is read."""
+        """`known`: an earlier reading, so that only later updates are read."""
         self.index: Index = read_index(path, known.index if known else None)
         count = self.index.num_records
         if not self.is_of(log):
             raise DerivedFileError("the log index is of another log")
         if len(self.index.series) != count * RECORD.itemsize:
-            raise DerivedFileError("the log index is damaged: it has not a row for each record")
+            raise DerivedFileError("the log index is damaged: it does not have a row for each record")
         self.series: Numbers = np.frombuffer(self.index.series, RECORD)
         self._rows = path.with_suffix(".rows")
 
     def __len__(self) -> int:
-        """Records that it knows."""
+        """Return the number of indexed records."""
         return self.index.num_records
 
     def is_of(self, log: TraceReader) -> bool:
-        """Return whether it is of this log, as far as it goes."""
+        """Return whether it indexes this log."""
         count = self.index.num_records
         return 0 < count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
@@ -82,7 +82,7 @@ class LogIndex:
         """Return every block (BLOCK, by id) after record `record` (-1: before the first).
 
         Raises:
-            IndexError: it does not know that record.
+            IndexError: the record is not indexed.
             DerivedFileError: its rows are damaged.
         """
         if not -1 <= record < len(self):
@@ -96,10 +96,10 @@ class LogIndex:
         return rows
 
     def changes(self, first: int, end: int) -> Rows:
-        """Return the blocks that records [first, end) change, in the order of the log (CHANGE).
+        """Return the block changes of records [first, end), in the order of the log (CHANGE).
 
         Raises:
-            IndexError: it does not know these records.
+            IndexError: a record is not indexed.
             DerivedFileError: its rows are damaged.
         """
         if not 0 <= first <= end <= len(self):

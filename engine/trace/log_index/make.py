@@ -1,9 +1,9 @@
-"""Program that builds a log index: one pass over a log, by the shared reducer.
+"""Program that builds a log index in one pass over a log, with the shared reducer.
 
     python -m engine.trace.log_index.make LOG TARGET               reports progress, one line of JSON each
     python -m engine.trace.log_index.make LOG TARGET --follow      follows a growing log until its standard input ends
 
-It runs as a process of its own so that a server neither waits for the index nor grows by it.
+It runs in its own process, so that it costs the server neither time nor memory.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from engine.trace.log_index.stored import LEVEL, Index, IndexWriter, Piece, Upda
 from engine.trace.log_index.tier_rows import TierRows
 from engine.trace.state import TraceStateError, initial_state
 
-PIECE_RECORDS = 256  # in a piece of changes, at most
-PIECE_ROWS = 1 << 14  # and rows, but for one record's
-WHOLE_PIECES = 16  # between two wholes, at most
-NICE = 10  # of the program: interactive work has priority
+PIECE_RECORDS = 256  # maximum in a piece of changes
+PIECE_ROWS = 1 << 14  # maximum in a piece, unless one record has more
+WHOLE_PIECES = 16  # maximum of pieces between two complete ones
+NICE = 10  # niceness: interactive work has priority
 FIRST = 0.2  # seconds until the first update, so that a waiting viewer sees something soon
-TOLD = 2.0  # between two, at least
-NEXT = 0.5  # seconds between two looks at whether a log has grown
+TOLD = 2.0  # minimum seconds between further updates
+NEXT = 0.5  # seconds between checks whether the log has grown
 
 
 class _Rows:
-    """The file of rows, and where its pieces are."""
+    """Writer of the rows file; records where its pieces are."""
 
     def __init__(self, file: IO[bytes], num_blocks: int) -> None:
         self._file, self._offset = file, 0
         self._blocks = fresh_rows(num_blocks)
         self._pending: list[tuple[int, ...]] = []
         self._first = 0  # the record after the last piece
-        self._since_whole = [0, 0]  # pieces, rows
-        self._changes: list[Piece] = []  # that were not taken
+        self._since_whole = [0, 0]  # pieces and rows since the last complete piece
+        self._changes: list[Piece] = []  # not taken yet
         self._wholes: list[Piece] = []
 
     def add(self, index: int, rows: list[tuple[int, ...]]) -> None:
-        """The changes of record `index`."""
+        """Add the changes of record `index`."""
         self._pending += rows
         if index + 1 - self._first >= PIECE_RECORDS or len(self._pending) >= PIECE_ROWS:
             self.close_piece(index + 1)
@@ -81,7 +81,7 @@ class _Rows:
             self._since_whole = [0, 0]
 
     def take(self) -> tuple[list[Piece], list[Piece]]:
-        """Pieces of changes, and wholes, since the last call."""
+        """Return the pieces of changes and the complete pieces since the last call."""
         found = self._changes, self._wholes
         self._changes, self._wholes = [], []
         return found
@@ -95,12 +95,12 @@ class _Rows:
 
 
 def _by_column(rows: Rows) -> bytes:
-    """A column after the other: neighbours are alike, so it takes less room."""
+    """Return the rows column by column, which compresses better."""
     return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in rows.dtype.names or ())
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """Return the log index of all of the log, if there is one."""
+    """Return a log index of the complete log that another program has written meanwhile, or None."""
     try:
         log_index = LogIndex(target, log)
         if log_index.index.num_records != len(log) or not log_index.index.is_done:
@@ -117,15 +117,15 @@ def make(
     on_progress: Callable[[int], None] = lambda count: None,
     wait: Callable[[], bool] = lambda: False,
 ) -> Index:
-    """Index a log into `target` (NAME.survey) and NAME.rows beside it. `on_progress` is called with the records done.
+    """Index a log into `target` (NAME.survey) and NAME.rows beside it. `on_progress` gets the number of records done.
 
-    `wait` is called where the log ends: whether it may grow, after a while in which it might have.
+    `wait` is called at the end of the log; it blocks for a while and returns whether the log may still grow.
 
-    A log that contradicts itself, or a record that is damaged, ends the log index there, and it says why.
+    At a damaged or contradicting record the log index ends, with the reason in `problem`.
 
     Raises:
         OSError: the files cannot be written.
-        TraceStateError: the header describes pools that no reader takes.
+        TraceStateError: the header describes invalid pools.
         ValueError: the log has no record.
     """
     if not len(log):
@@ -137,7 +137,7 @@ def make(
     series, tiers = SeriesRows(log.header), TierRows()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same log index
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be writing the same log index
         if (found := _made_meanwhile(target, log)) is not None:
             return found
         log_index = IndexWriter(target)
@@ -201,12 +201,12 @@ def make(
 
 def main() -> None:
     """Index one log."""
-    parser = argparse.ArgumentParser(description="Index a log that is too long to be read whole.")
+    parser = argparse.ArgumentParser(description="Index a log that is too long to load completely.")
     parser.add_argument("log", type=Path)
-    parser.add_argument("target", type=Path, help="the index to write; the rows lie beside it")
-    parser.add_argument("--follow", action="store_true", help="go on with a log that grows, until the input ends")
+    parser.add_argument("target", type=Path, help="index file to write, with the rows file beside it")
+    parser.add_argument("--follow", action="store_true", help="follow a growing log until standard input ends")
     given = parser.parse_args()
-    gc.disable()  # nothing here is a circle, and collections look at each of a hundred thousand blocks for none
+    gc.disable()  # there are no reference cycles, and a collection would visit 100,000 blocks for nothing
     if hasattr(os, "nice"):
         os.nice(NICE)
 

@@ -1,4 +1,4 @@
-"""State that a monitored server has reported up to a record, for a log that is too long to load whole.
+"""State that a monitored server has reported up to a record, for a log that is too long to load completely.
 
 The page computes the same from a short log (`static/js/core/observed_cache.js`). Both explain misses and show which
 blocks of a prompt are cached.
@@ -17,14 +17,14 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.observed_ranks import NONE, TABLES, HeardColumns, digest_of, name_of
 from engine.trace.operations import KnownReason, Stored
 
-MAX_POINTS = 120  # of a number: two minutes
-MAX_ROOTS = 4096  # the last ones
+MAX_POINTS = 120  # of a metric: two minutes
+MAX_ROOTS = 4096  # the latest
 ASKED, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 Numbers = NDArray[Any]
 
 
 class Since(Struct, frozen=True, kw_only=True):
-    """Where the knowledge of a rank began last."""
+    """Point from which a rank's reports are known."""
 
     at: float  # seconds
     epoch: int
@@ -35,17 +35,17 @@ class Since(Struct, frozen=True, kw_only=True):
 
 
 class Hits(Struct, frozen=True, kw_only=True):
-    """Tokens, since the watch began."""
+    """Prefix-cache hits in tokens, since monitoring began."""
 
     hits: float
     asked: float
 
 
 class FamilyCount(Struct, frozen=True, kw_only=True):
-    """Contents that are cached alike."""
+    """Number of contents with the same medium, tier and kind."""
 
     medium: str
-    tier: str  # which of several stores, and where
+    tier: str  # store within the medium, and its locality
     group: int | None
     kind: str | None
     window: int | None
@@ -54,7 +54,7 @@ class FamilyCount(Struct, frozen=True, kw_only=True):
 
 
 class GroupSaid(Struct, frozen=True, kw_only=True):
-    """A group of layers on the GPU, as all of the log says."""
+    """Group of layers on the GPU, from the whole log."""
 
     id: int
     kind: str | None
@@ -63,17 +63,17 @@ class GroupSaid(Struct, frozen=True, kw_only=True):
 
 
 class Lacking(Struct, frozen=True, kw_only=True):
-    """How often a group had not what another one had."""
+    """Number of contents that a group lacked while another group had them."""
 
     group: int
     count: int
 
 
 class Again(Struct, frozen=True, kw_only=True):
-    """Contents that were named again while they stood."""
+    """Contents that were stored again while cached."""
 
     n: int
-    most: int  # tokens up to the end of one
+    most: int  # longest prefix that ends with one, in tokens
     lacking: list[Lacking]
 
 
@@ -83,40 +83,40 @@ class RankReport(Struct, frozen=True, kw_only=True):
     since: Since | None
     gaps: int
     messages: int
-    last: int | None  # the number of the last message
+    last: int | None  # number of the last message
     replayed: int
     unmatched: int
     unread: int
     problem: str  # since the last message, or ""
-    readings: dict[str, list[tuple[float, float]]]  # seconds and value, by the server's name
-    hits: Hits | None  # None: it has not said
-    families: list[FamilyCount]  # the largest first
+    readings: dict[str, list[tuple[float, float]]]  # seconds and value, by the server's metric name
+    hits: Hits | None  # None: not reported
+    families: list[FamilyCount]  # largest first
     groups: list[GroupSaid]
-    stored: int  # contents that came to the GPU
-    restored: int  # of these, those that had been there before
+    stored: int  # contents stored on the GPU
+    restored: int  # of these, contents that had been there before
     again: Again
-    roots: int  # contents that a sequence begins with
-    elsewhere: int  # of these, those that another rank has too
+    roots: int  # contents that begin a sequence
+    elsewhere: int  # of these, contents that another rank also has
 
 
 class PrefixRoot(Struct, frozen=True, kw_only=True):
-    """Beginning of a sequence."""
+    """First content of a sequence."""
 
     salt: str | None
     tokens: list[int]
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """A content of a prompt."""
+    """Content of a prompt."""
 
-    end: int  # tokens of the prompt up to its last
-    groups: list[int]  # that have it on the GPU
-    ever: list[int]  # that had it in any record
-    media: list[str]  # outside the GPU, that have it
+    end: int  # tokens of the prompt up to its end
+    groups: list[int]  # groups that have it on the GPU
+    ever: list[int]  # groups that had it in any record
+    media: list[str]  # media outside the GPU that have it
 
 
 class Chain(Struct, frozen=True, kw_only=True):
-    """The contents of a prompt, as far as they were ever named, in blocks of one size."""
+    """Contents of a prompt that were ever reported, in blocks of one size."""
 
     salt: str | None
     size: int
@@ -128,14 +128,14 @@ class Chains(Struct, frozen=True, kw_only=True):
 
     groups: list[GroupSaid]
     chains: list[Chain]
-    unkept: int  # contents that came up to the record, after as many as a log index keeps: they are in no chain
+    unkept: int  # contents up to the record that are in no chain, because the log index is full
 
 
 class ObservedCache:
-    """All that a watched server said. Any number of threads may ask."""
+    """Reports of a monitored server. Safe for any number of threads."""
 
     def __init__(self, told: HeardColumns) -> None:
-        """All of it (`heard_rows.joined`)."""
+        """`told`: all columns (`observed_ranks.joined`)."""
         self._told = told
         self._tables = {
             name: {key: np.frombuffer(told.tables[name][key], np.dtype(code)) for key, code in of.items()}
@@ -149,7 +149,7 @@ class ObservedCache:
         return len(self._told.groups)
 
     def said(self, log: TraceReader, rank: int, index: int) -> RankReport:
-        """Return the reports of one rank up to record `index` of `log`, the log of this index."""
+        """Return the reports of one rank up to record `index` of `log`, the indexed log."""
         breaks = [one for one in self._told.breaks if one.rank == rank and one.index <= index]
         messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
         last = {name: column[-1] for name, column in messages.items() if len(column)}
@@ -183,7 +183,7 @@ class ObservedCache:
         )
 
     def roots(self, log: TraceReader, rank: int, index: int) -> list[PrefixRoot]:
-        """Return the last beginnings up to record `index` of `log`."""
+        """Return the latest first contents of sequences up to record `index` of `log`."""
         found = self._until("roots", rank, index)
         names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
         roots: list[PrefixRoot] = []
@@ -209,7 +209,7 @@ class ObservedCache:
         return Chains(groups=groups, chains=found, unkept=unkept)
 
     def _until(self, table: str, rank: int, index: int, by: str = "index") -> dict[str, Numbers]:
-        """Return the rows of a rank up to a record; rows ascend by it."""
+        """Return the rows of a rank up to a record; rows ascend by column `by`."""
         columns = self._tables[table]
         end = int(np.searchsorted(columns[by], index, "right"))
         own = columns["rank"][:end] == rank
@@ -217,7 +217,7 @@ class ObservedCache:
 
     @cached_property
     def _end(self) -> Numbers:
-        """Record that ended each standing."""
+        """Record in which each residency ended."""
         found = np.full(len(self._tables["standings"]["first"]), np.iinfo(np.int32).max, np.int32)
         ends = self._tables["ends"]
         found[ends["standing"]] = ends["index"]
@@ -225,20 +225,20 @@ class ObservedCache:
 
     @cached_property
     def _places(self) -> tuple[Numbers, Numbers]:
-        """Digests ascending, and their contents; of the same digest the one that came last is the last."""
+        """Digests in ascending order, and their contents; of equal digests the latest is last."""
         digest, content = self._tables["places"]["digest"], self._tables["places"]["content"]
         order = np.argsort(digest, kind="stable")
         return digest[order], content[order]
 
     @cached_property
     def _by_content(self) -> tuple[Numbers, Numbers]:
-        """Contents ascending, and their standings."""
+        """Contents in ascending order, and their residencies."""
         content = self._tables["standings"]["content"]
         order = np.argsort(content, kind="stable")
         return content[order], order
 
     def _numbers(self, rank: int, index: int) -> dict[str, Any]:
-        """`readings` and `hits`."""
+        """Return `readings` and `hits`."""
         rows = self._until("readings", rank, index)
         readings, grown = dict[str, list[tuple[float, float]]](), dict[str, float]()
         for place, name in enumerate(self._told.metrics):
@@ -277,7 +277,7 @@ class ObservedCache:
 
     def _lacking(self, rank: int, index: int) -> list[Lacking]:
         rows = self._until("lacking", rank, index)
-        last = dict(zip(rows["group"].tolist(), rows["n"].tolist(), strict=True))  # of each group the last one stays
+        last = dict(zip(rows["group"].tolist(), rows["n"].tolist(), strict=True))  # the last row of each group wins
         return [Lacking(group=group, count=count) for group, count in last.items()]
 
     def _elsewhere(self, rank: int, index: int, roots: Numbers) -> int:
@@ -288,7 +288,7 @@ class ObservedCache:
         return int(np.isin(roots, columns["content"][:end][columns["rank"][:end] != rank]).sum())
 
     def _chain(self, token_ids: list[int], salt: str | None, size: int, index: int) -> list[int]:
-        """Contents one after the other, as far as they were ever named up to a record."""
+        """Return the chain of contents of a prompt, as far as reported up to a record."""
         digests, contents = self._places
         parent: int | None = None
         found: list[int] = []

@@ -1,7 +1,6 @@
-"""Tables of a monitored server's reports, appended to by each record: messages, breaks, metrics, standings.
+"""Tables of a monitored server's reports, extended by each record: messages, breaks, metrics, residencies.
 
-The page folds a short log in the same way (`static/js/core/observed_ranks.js`, `observed_residency.js`); a longer one
-is indexed here.
+The page does the same for a short log (`static/js/core/observed_ranks.js`, `observed_residency.js`).
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ from engine.trace.operations import KnownReason, KnownSince, Removed, Stored
 from engine.trace.records import StepRecord
 
 GPU = "GPU"
-NONE = -1  # no content: the log index has as many as it keeps
-EVER = 1  # a bit of a content: it was named; the others are those of the groups on the GPU, by their place in `groups`
-# `again` has sums: contents that were named while they stood, and the most tokens up to the end of one. `lacking`: how
-# many of them a group had not. `roots`: contents that a sequence begins with, each once. `places`: what comes before a
-# content and its tokens, and which content that is. `messages`: the number, and sums.
-TABLES: dict[str, dict[str, str]] = {  # columns, with the type of their numbers as `array` and numpy have it
+NONE = -1  # no content row: the log index is full
+EVER = 1  # bit of a content: it was reported; further bits are the groups on the GPU, by index in `groups`
+# `again`: running sums of contents stored again while cached, and the longest prefix that ends with one, in tokens.
+# `lacking`: how many of them a group lacked. `roots`: contents that begin a sequence, each once. `places`: digest of a
+# content's parent and tokens, and the content. `messages`: message number, and running sums.
+TABLES: dict[str, dict[str, str]] = {  # columns with their type code of `array` and numpy
     "standings": {"rank": "B", "family": "H", "content": "i", "first": "i", "restored": "B"},
     "ends": {"standing": "i", "index": "i"},
-    "contents": {"name": "Q", "first": "i"},  # by their rows in `ContentColumns`
+    "contents": {"name": "Q", "first": "i"},  # in the order of `ContentColumns`
     "places": {"digest": "Q", "content": "i"},
     "roots": {
         "rank": "B",
         "content": "i",
         "salt": "i",
         "index": "i",
-    },  # contents that a sequence begins with, each once
+    },  # contents that begin a sequence, each once
     "again": {
         "rank": "B",
         "index": "i",
         "n": "i",
         "most": "i",
-    },  # sums: contents named while they stood; `most`: the most tokens up to the end of one
+    },  # sums: contents stored again while cached; `most`: longest prefix that ends with one, in tokens
     "lacking": {"rank": "B", "group": "i", "index": "i", "n": "i"},
     "messages": {"rank": "B", "index": "i", "sequence": "q", "replayed": "i", "unmatched": "i", "unread": "i"},
     "readings": {"rank": "B", "name": "H", "index": "i", "at": "d", "value": "d", "grown": "d"},
@@ -48,7 +47,7 @@ TABLES: dict[str, dict[str, str]] = {  # columns, with the type of their numbers
 
 
 class Family(Struct, frozen=True, array_like=True):
-    """Properties shared by contents that are cached alike, as the server reports them."""
+    """Properties by which the server's cached contents are counted."""
 
     medium: str
     tier: str | None
@@ -60,17 +59,17 @@ class Family(Struct, frozen=True, array_like=True):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the medium is the GPU; a missing medium means the GPU."""
+        """Whether the medium is the GPU; an unreported medium counts as the GPU."""
         return (self.medium or GPU) == GPU
 
 
 class Group(Struct):
-    """Layers whose blocks are cached together on the GPU."""
+    """Group of layers whose blocks are cached together on the GPU."""
 
-    id: int  # 0: it was not named, or is the first
+    id: int  # 0: unreported, or the first
     kind: str | None = None
     window: int | None = None  # tokens
-    size: int = 0  # tokens of one of its contents; 0: never said
+    size: int = 0  # tokens of a content; 0: unreported
 
 
 class Break(Struct, frozen=True, kw_only=True):
@@ -83,25 +82,25 @@ class Break(Struct, frozen=True, kw_only=True):
     sequence: int
     reason: KnownReason
     missed: int
-    outside: int  # contents outside the GPUs that are no longer known
+    outside: int  # contents outside the GPUs that are unknown from then on
 
 
 class HeardColumns(Struct, kw_only=True, omit_defaults=True):
-    """Columns of one update: what lists and tables gain. Empty for a log that is not of a monitored server."""
+    """Columns of one update: additions to lists and tables. Empty for a log that is not of a monitored server."""
 
     families: list[Family] = []
-    groups: list[list[Group]] = []  # by rank: all of them, as they are now
+    groups: list[list[Group]] = []  # by rank: all groups so far
     breaks: list[Break] = []
     salts: list[str] = []
-    metrics: list[str] = []  # the server's names of numbers
-    tables: dict[str, dict[str, bytes]] = {}  # those that have more
+    metrics: list[str] = []  # the server's metric names
+    tables: dict[str, dict[str, bytes]] = {}  # tables with new rows
 
 
 GROWING = ("families", "breaks", "salts", "metrics")
 
 
 def joined(told: list[HeardColumns]) -> HeardColumns:
-    """Return all that became known, one after the other. Raises KeyError: something is missing."""
+    """Concatenate updates. Raises KeyError: a table is missing."""
     return HeardColumns(
         groups=told[-1].groups if told else [],
         tables={
@@ -113,47 +112,47 @@ def joined(told: list[HeardColumns]) -> HeardColumns:
 
 
 def name_of(block_hash: bytes) -> int:
-    """Return a hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
+    """Return a 64-bit digest of a hash; two million contents collide in about one of 10^7 logs."""
     return int.from_bytes(blake2b(block_hash, digest_size=8).digest(), "little")
 
 
 def digest_of(parent: int | None, salt: str | None, token_ids: list[int]) -> int:
-    """Return the digest of a content from its parent's name and its tokens; without a parent the salt counts too."""
+    """Return the digest of a content from its parent's name and its tokens; without a parent also from the salt."""
     begins = b"" if parent is None else parent.to_bytes(8, "little")
     named = msgspec.msgpack.encode([begins, salt if parent is None else None, token_ids])
     return int.from_bytes(blake2b(named, digest_size=8).digest(), "little")
 
 
 class _Unplaced(Struct):
-    """A content of which its tokens or what comes before it is not said yet."""
+    """Content whose tokens or parent are not reported yet."""
 
     token_ids: list[int] = []
     salt: str | None = None
     parent: bytes | None = None
-    is_said: bool = False  # what comes before it
+    is_said: bool = False  # whether the parent is reported
 
 
 class _Rank:
     """Current state of a rank."""
 
     def __init__(self) -> None:
-        self.open: dict[tuple[bool, int], int] = {}  # by place, outside the pool or in it: the standing that lasts
-        self.groups: dict[int, int] = {}  # by the server's number: which of its groups
-        self.ever, self.now = array("Q"), array("Q")  # of each content bits of groups: EVER << 1 + which
-        self.copies: dict[tuple[int, int], int] = {}  # content and bit: standings beside the one in `now`
+        self.open: dict[tuple[bool, int], int] = {}  # by (outside the pool, place): the current residency
+        self.groups: dict[int, int] = {}  # by the server's group number: index
+        self.ever, self.now = array("Q"), array("Q")  # by content: bits of groups, EVER << 1 + group index
+        self.copies: dict[tuple[int, int], int] = {}  # by content and bit: residencies in addition to the one in `now`
         self.sums = [0, 0, 0]  # replayed, unmatched, unread
-        self.again = [0, 0]  # how many, the longest end
+        self.again = [0, 0]  # count, longest prefix in tokens
         self.lacking: dict[int, int] = {}  # by group
-        self.numbers: dict[int, tuple[float, float]] = {}  # by name: the last value, and by how much it grew
+        self.numbers: dict[int, tuple[float, float]] = {}  # by metric: the last value, and its growth
 
 
 class HeardRows:
-    """The tables, filled record by record."""
+    """Tables, filled record by record."""
 
     def __init__(self, num_ranks: int) -> None:
         self._groups_told: list[list[Group]] = [[] for _ in range(num_ranks)]
         self._breaks: list[Break] = []
-        self._taken: dict[str, int] = {}  # of each list how much of it
+        self._taken: dict[str, int] = {}  # by list: length at the last `take`
         self._ranks = [_Rank() for _ in range(num_ranks)]
         self._tables: dict[str, dict[str, array[Any]]] = {
             name: {key: array(code) for key, code in of.items()} for name, of in TABLES.items()
@@ -163,9 +162,9 @@ class HeardRows:
         self._family_places: dict[Family, int] = {}
         self._salts: dict[str, int] = {}
         self._metrics: dict[str, int] = {}
-        self._logical, self._length = array("i"), array("i")  # of each content: how many come before it, tokens
+        self._logical, self._length = array("i"), array("i")  # by content: index in its prefix, number of tokens
         self._unplaced: dict[int, _Unplaced] = {}
-        self._fresh: set[tuple[int, int]] = set()  # content and bit: they stand since this record
+        self._fresh: set[tuple[int, int]] = set()  # content and bit stored in this record
 
     def take(self) -> HeardColumns:
         """Return the difference since the last call."""
@@ -180,14 +179,14 @@ class HeardRows:
         )
 
     def _lists(self) -> Iterator[tuple[str, Any]]:
-        """Yield all that grows at its end, by name."""
+        """Yield the growing lists by name."""
         yield from {"families": self._families, "breaks": self._breaks}.items()
         yield from {"salts": list(self._salts), "metrics": list(self._metrics)}.items()
         for name, of in self._tables.items():
             yield from ((f"{name}.{key}", column) for key, column in of.items())
 
     def add(self, record: StepRecord, rows: dict[bytes, int]) -> None:
-        """The next record of a watched server; `rows`: of all contents up to it, by hash."""
+        """Read the next record of a monitored server; `rows`: rows of all contents so far, by hash."""
         which, index = record.instance, record.index
         rank = self._ranks[which]
         self._fresh.clear()
@@ -214,7 +213,7 @@ class HeardRows:
         self._hear(which, record)
 
     def _put(self, table: str, *values: float) -> None:
-        """Append a row, its numbers in the order of the columns."""
+        """Append a row, values in column order."""
         for append, value in zip(self._appends[table], values, strict=True):
             append(value)
 
@@ -237,7 +236,7 @@ class HeardRows:
             self._put("readings", which, number, index, record.timing.at, value, grown)
 
     def _know(self, op: Stored, index: int, row: int, rows: dict[bytes, int]) -> None:
-        """Append the facts of a content itself, whichever rank caches it; later messages may complete them."""
+        """Record a content's rank-independent facts; later messages may complete them."""
         if row == len(self._logical):
             self._put("contents", name_of(op.block_hash), index)
             self._logical.append(0)
@@ -245,7 +244,7 @@ class HeardRows:
             for rank in self._ranks:
                 rank.ever.append(0)
                 rank.now.append(0)
-            if op.token_ids and not op.parent_unsaid:  # as nearly all are: all of it is said at once
+            if op.token_ids and not op.parent_unsaid:  # the usual case: all facts in one message
                 self._length[row] = len(op.token_ids)
                 self._follow(row, op.parent_hash, rows)
                 self._place(row, op.parent_hash, op.extra_keys, op.token_ids, rows)
@@ -267,7 +266,7 @@ class HeardRows:
             del self._unplaced[row]
 
     def _follow(self, row: int, parent_hash: bytes | None, rows: dict[bytes, int]) -> None:
-        """How many contents come before one."""
+        """Set the number of contents that precede a content."""
         if parent_hash is not None:
             before = rows.get(parent_hash, NONE)
             self._logical[row] = 1 + (self._logical[before] if NONE < before < len(self._logical) else 0)
@@ -275,7 +274,7 @@ class HeardRows:
     def _place(
         self, row: int, parent_hash: bytes | None, salt: str | None, token_ids: list[int], rows: dict[bytes, int]
     ) -> None:
-        """A content can be found by what comes before it and its tokens."""
+        """Make a content findable by its parent and tokens."""
         parent = None
         if parent_hash is not None:
             names, before = self._tables["contents"]["name"], rows.get(parent_hash, NONE)
@@ -283,13 +282,13 @@ class HeardRows:
         self._put("places", digest_of(parent, salt, token_ids), row)
 
     def _group(self, which: int, op: Stored) -> int:
-        """Return the bit of its group of the rank; 0: none on the GPU."""
+        """Return the bit of the content's group on the rank; 0: not on the GPU."""
         groups, known = self._groups_told[which], self._ranks[which].groups
         number = op.group or 0
         place = known.get(number)
         if place is None:
             if (op.medium or GPU) != GPU:
-                return 0  # of what stands elsewhere the group need not be said
+                return 0  # the group may be unreported outside the GPU
             place = known[number] = len(groups)
             groups.append(Group(number))
         group = groups[place]
@@ -322,9 +321,9 @@ class HeardRows:
         self._put("standings", which, place, row, index, int(is_restored))
 
     def _name_again(self, rank: _Rank, op: Stored, row: int, bit: int) -> None:
-        """Count a content stored again while cached: the server did not find it, so record which groups lack it."""
+        """Count a content stored again while cached: the server did not find it; record which groups lack it."""
         if row == NONE or (op.medium or GPU) != GPU or not rank.now[row] & bit or (row, bit) in self._fresh:
-            return  # twice in one message: two at the same time
+            return  # twice in one message: both at the same time
         rank.again[0] += 1
         rank.again[1] = max(rank.again[1], (self._logical[row] + 1) * self._length[row])
         for number, place in rank.groups.items():

@@ -1,7 +1,7 @@
-"""Prefix cache of a long log after any record, as a tree: the largest of its branches.
+"""Prefix cache of a long log after any record, as a tree of its largest branches.
 
-A branch is contents that follow each other without a fork and have the same standing: held by a sequence, cached but
-not held, or gone while their successors remain.
+A branch is a run of contents without a fork and of one status: held by a sequence, cached but not held, or evicted
+while their successors remain.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ class Branch(Struct, frozen=True, kw_only=True):
     """Branch of the tree; branches follow their parents in the list."""
 
     id: int  # row of its first content
-    parent: int  # the branch that it follows, by its place in the list; -1: none
-    level: int  # from 1 on
-    begins: bool  # a sequence begins with it; False with no parent: what comes before is unknown
+    parent: int  # index of the parent branch in the list; -1: none
+    level: int  # from 1
+    begins: bool  # begins a sequence; False without a parent: the parent is unknown
     standing: Standing
     blocks: int  # contents of the branch
     tokens: int
-    all_blocks: int  # with all that follows it: contents that are cached
+    all_blocks: int  # cached contents of the branch and its descendants
     all_tokens: int
-    held: int  # of these contents those that sequences hold
-    used_in: int  # the last record with an operation on one of them; -1: none
-    first_in: int  # record in which its first content was computed, or stored
-    token_ids: list[int]  # the first ones
-    text: str  # the beginning of it, as far as it is characters
-    num_more: int  # branches that follow it and are left out
+    held: int  # of these, contents that sequences hold
+    used_in: int  # last record with an operation on one of them; -1: none
+    first_in: int  # record in which its first content was computed or stored
+    token_ids: list[int]  # first tokens
+    text: str  # text of the first tokens, as far as it decodes
+    num_more: int  # children left out
 
 
 class Prefixes(Struct, frozen=True, kw_only=True):
-    """The tree of one instance."""
+    """Tree of one instance."""
 
     branches: list[Branch]
-    num_more: int  # branches without a parent that are left out
-    blocks: int  # contents that are cached
+    num_more: int  # root branches left out
+    blocks: int  # cached contents
     tokens: int
-    unnamed: int  # blocks with a content of which no more is known
+    unnamed: int  # cached blocks whose content has no row
 
 
 class _Tree:
-    """Contents after a record, with totals over their successors."""
+    """Contents after a record, with totals over their descendants."""
 
     def __init__(self, columns: ContentColumns, content: Ints, held: NDArray[np.bool_], used: Ints) -> None:
-        """Build from the cached blocks: the content of each, whether it is held, when it was last used."""
+        """Build from the cached blocks: content, whether held, and last use of each."""
         size = len(columns.parent)
         self.parent = np.array(columns.parent, np.int64)
         self.num_tokens = np.array(columns.num_tokens, np.int64)
@@ -69,7 +69,7 @@ class _Tree:
         self.held = is_held.astype(np.int64)
         self.used = np.full(size, NEVER, np.int64)
         np.maximum.at(self.used, content, used)
-        for row in _children_first(self.parent):  # what follows counts for what it follows
+        for row in _children_first(self.parent):  # totals include descendants
             above = self.parent[row]
             if above >= 0 and self.all_blocks[row]:
                 self.all_blocks[above] += self.all_blocks[row]
@@ -86,8 +86,7 @@ class _Tree:
 def prefixes(
     log_index: LogIndex, record: int, most: int, first_block: int = 0, end_block: int | None = None
 ) -> Prefixes:
-    """Return the tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most
-    tokens.
+    """Return the `most` branches with the most tokens of the tree of blocks [first_block, end_block) after a record.
 
     Raises:
         IndexError, DerivedFileError: see `LogIndex.blocks_at`, `LogIndex.contents`.
@@ -142,8 +141,8 @@ def prefixes(
 
 
 def _children_first(parent: Ints) -> list[int]:
-    """Rows, each after all that follow it."""
-    if (parent < np.arange(len(parent))).all():  # as an engine computes them
+    """Return the rows, each after its descendants."""
+    if (parent < np.arange(len(parent))).all():  # always true for an engine's own log
         return list(range(len(parent) - 1, -1, -1))
     depth = [0] * len(parent)
     above = parent.tolist()
@@ -160,9 +159,9 @@ def _children_first(parent: Ints) -> list[int]:
 
 
 def _in_order(found: list[Branch], more: dict[int, int]) -> list[Branch]:
-    """As a tree is read: each branch before what follows it, the largest first."""
+    """Order the branches depth first, the largest child first."""
     children: dict[int, list[int]] = {}
-    for place, branch in enumerate(found):  # they were found by size
+    for place, branch in enumerate(found):  # in order of size
         children.setdefault(branch.parent, []).append(place)
     places: dict[int, int] = {-1: -1}
     ordered: list[Branch] = []

@@ -1,6 +1,6 @@
-"""Sequences as table rows: their accounts (`engine.trace.request_account`), and the spans in which they waited and ran.
+"""Sequences as table rows: their account (`engine.trace.request_account`), and their waiting and running spans.
 
-The account's clock counts records here, so the times in its rows are the records in which things happened.
+The account's clock counts records, so the times in its rows are record indices.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from msgspec import Struct
 from engine.trace.log_index.class_rows import NONE, ClassColumns, Classes
 from engine.trace.log_index.columns import Growing, Patch
 from engine.trace.operations import Admit, Arrive, Await, Fork, Lookup, Preempt, Sample, Submit
-from engine.trace.parts import RequestParts
 from engine.trace.records import Header, StepRecord
 from engine.trace.request_account import Account, SequenceRow
+from engine.trace.request_parts import RequestParts
 
-WAITING, RUNNING, PREEMPTED = 0, 1, 2  # what a span is
+WAITING, RUNNING, PREEMPTED = 0, 1, 2  # kinds of a span
 SPANS = {Submit: WAITING, Fork: RUNNING, Admit: RUNNING, Preempt: PREEMPTED, Await: WAITING, Arrive: WAITING}
 CHANGING = (
     *("num_cached_tokens", "num_output_tokens", "num_preemptions", "looked_in", "lost_in", "admitted_in"),
     *("first_token_in", "finished_in", "finish_reason"),
 )
-# of a fork: the part that it shares with its parent
+# columns that a fork copies from its parent
 OF_THE_PARENT = ("client", "priority", "prefix")
 
 
 class SequenceColumns(Struct, kw_only=True, array_like=True):
-    """Columns with one entry per sequence, in submission order. Records are indices; NONE: it has not happened."""
+    """Columns with one entry per sequence, in submission order. Events are record indices; NONE: not happened."""
 
     seq_id: list[int] = []
     request_id: list[str] = []
@@ -34,26 +34,26 @@ class SequenceColumns(Struct, kw_only=True, array_like=True):
     num_cached_tokens: list[int] = []  # at its first admission
     num_output_tokens: list[int] = []
     num_preemptions: list[int] = []
-    looked_in: list[int] = []  # its last lookup before it was admitted, if its hits ended at a block that was evicted
-    lost_in: list[int] = []  # when that block was
+    looked_in: list[int] = []  # last lookup before its admission, if its hits ended at an evicted block
+    lost_in: list[int] = []  # eviction of that block
     submitted_in: list[int] = []
-    admitted_in: list[int] = []  # first
+    admitted_in: list[int] = []  # first admission
     first_token_in: list[int] = []
     finished_in: list[int] = []
-    finish_reason: list[str] = []  # empty: it has not
+    finish_reason: list[str] = []  # empty: not finished
 
 
 class SpanColumns(Struct, kw_only=True, array_like=True):
-    """Columns with one entry per span, in the order in which spans begin."""
+    """Columns with one entry per span, in order of their beginning."""
 
-    row: list[int] = []  # of its sequence
+    row: list[int] = []  # of the sequence
     kind: list[int] = []  # WAITING, RUNNING or PREEMPTED
-    first: list[int] = []  # the record in which it began
-    end: list[int] = []  # the record in which it ended; NONE: it lasts
+    first: list[int] = []  # record in which it began
+    end: list[int] = []  # record in which it ended; NONE: still open
 
 
 class RecordClock:
-    """A clock that counts records: `engine.trace.busy_time.Clock`."""
+    """Clock that counts records (`engine.trace.busy_time.Clock`)."""
 
     began: float = -1
     now: float = -1
@@ -64,7 +64,7 @@ class RecordClock:
 
 
 class SequenceRows:
-    """The columns, filled record by record. What changes in a row is written when the columns are taken."""
+    """Columns, filled record by record. Changed rows are written by `take`."""
 
     def __init__(self, header: Header) -> None:
         self.columns, self.spans = SequenceColumns(), SpanColumns()
@@ -78,7 +78,7 @@ class SequenceRows:
         self._classes = Classes(self.classes)
         self._changed: dict[int, SequenceRow] = {}  # by row
         self._preempted_before: dict[int, int] = {}  # by row of a fork: its parent's
-        self._open: dict[int, int] = {}  # by row: its span that lasts
+        self._open: dict[int, int] = {}  # by row: its open span
 
     def add(self, record: StepRecord) -> None:
         """Read the next record."""
@@ -147,7 +147,7 @@ class SequenceRows:
             getattr(self.classes, name).append(of_class.get(name, NONE))
 
     def _look(self, op: Lookup, index: int) -> None:
-        """Note at which evicted block the hits of a sequence's last lookup before its admission ended."""
+        """Record the evicted block at which the hits of the last lookup before admission ended."""
         if self._account.rows[op.seq_id].request.scheduled is not None:
             return
         row, lost = self.rows[op.seq_id], op.evicted_in if op.reason == "evicted" else None

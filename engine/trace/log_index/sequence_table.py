@@ -1,4 +1,4 @@
-"""Sequences as a table: what became of each, in columns, with the figures that follow from the clock."""
+"""Sequences as a table of columns, with latencies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from engine.trace.records import Header
 
 
 def sequence_table(log_index: LogIndex, header: Header) -> dict[str, list[Any]]:
-    """`SequenceColumns`, `SpanColumns` as `span_…`, and of each sequence `client`, `ttft` and `tpot` in seconds, and
-    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: it has none, or the
-    log does not say.
+    """Return `SequenceColumns`, `SpanColumns` as `span_…`, and per sequence `client`, `ttft` and `tpot` in seconds, and
+    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: undefined or unknown.
     """
     sequences, more = log_index.index.sequences, log_index.index.classes
     rows = list(range(len(sequences.seq_id)))

@@ -1,4 +1,4 @@
-"""Numbers of each record, and of stretches of records: the least and the most, so that no bad step is lost."""
+"""Numbers per record, and their minimum and maximum per range of records, so that no bad step is lost."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from engine.trace.operations import Evict, Lookup, Preempt, Removed
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 
-# of one record; counts are of this record alone, the others are as they are after it
+# counts are of the record alone, other numbers are the values after it
 RECORD = np.dtype(
     [
         ("at", "<f8"),  # seconds since the log began
         ("step", "<i4"),
-        ("running", "<f4"),  # sequences
+        ("running", "<f4"),  # running sequences
         ("waiting", "<f4"),
-        ("usage", "<f4"),  # share of the blocks that sequences hold
+        ("usage", "<f4"),  # share of the blocks held by sequences
         ("blocks_held", "<i4"),
         ("blocks_cached", "<i4"),
         ("tokens_held", "<i8"),
         ("asked", "<i4"),  # tokens queried by lookups
-        ("hit", "<i4"),  # of these
-        ("evictions", "<i4"),  # contents that the cache lost
+        ("hit", "<i4"),  # of these, tokens hit
+        ("evictions", "<i4"),  # contents evicted
         ("preemptions", "<i4"),
-        ("tokens", "<i4"),  # computed
-        ("seconds", "<f4"),  # of the step; 0 of a record that is none
-        ("moved_from", "<f8"),  # transfers that ended in it: seconds since the log began
+        ("tokens", "<i4"),  # tokens computed
+        ("seconds", "<f4"),  # of the step; 0 if the record is not a step
+        ("moved_from", "<f8"),  # start of the transfers that ended in it, seconds since the log began
         ("moved_to", "<f8"),
     ]
 )
@@ -39,7 +39,7 @@ DRAWN = tuple(name for name in RECORD.names or () if name not in ("step", "moved
 SAID_BY_EVENTS = ("at", "blocks_cached", "evictions")
 GAUGES = ("running", "waiting", "usage")
 COUNTERS = ("asked", "hit", "preemptions")
-METRICS = {  # a watched server's own names
+METRICS = {  # a monitored server's metric names
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "usage",
@@ -54,24 +54,24 @@ Numbers = NDArray[Any]
 
 
 class SeriesRows:
-    """A row of RECORD for each record. A watched server's numbers are those of its metrics, as they were looked at
-    last; NaN before the first look.
+    """A row of RECORD for each record. A monitored server's numbers are its last metrics readings; NaN before the
+    first.
     """
 
     def __init__(self, header: Header) -> None:
-        self._rows: list[tuple[float, ...]] = []  # that were not taken
+        self._rows: list[tuple[float, ...]] = []  # not taken yet
         self._observed = header.observed is not None
-        self._looks: dict[str, dict[int, float]] = {}  # by name of RECORD and rank
+        self._looks: dict[str, dict[int, float]] = {}  # last readings by RECORD field and rank
         self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
 
     @property
     def said(self) -> list[str]:
-        """Names of RECORD of which the log says something."""
+        """Fields of RECORD that the log has values of."""
         names = [*SAID_BY_EVENTS, *self._looks] if self._observed else DRAWN
         return [name for name in DRAWN if name in names]
 
     def add(self, record: StepRecord, state: State) -> None:
-        """The next record; `state` is the one after it."""
+        """Read the next record; `state` is the one after it."""
         more = self._heard(record) if self._observed else _counted(record, state)
         moved_from, moved_to = moved_between(record)
         memory, timing = record.memory, record.timing
@@ -97,7 +97,7 @@ class SeriesRows:
         return rows
 
     def _heard(self, record: StepRecord) -> dict[str, float]:
-        """Gauges as they are now, summed over the ranks (usage: their mean); of counters what they have more."""
+        """Return the gauges summed over ranks (usage: their mean), and the increase of counters."""
         more = dict.fromkeys(COUNTERS, 0.0)
         for name, value in record.seen.metrics.items() if record.seen is not None else ():
             if (known := METRICS.get(name)) is None:
@@ -113,7 +113,7 @@ class SeriesRows:
 
 
 def _counted(record: StepRecord, state: State) -> dict[str, float]:
-    """Return the request counts of an engine's own record."""
+    """Return the counts of an engine's own record."""
     asked = hit = preemptions = 0
     for op in record.ops:
         if type(op) is Preempt:
@@ -128,11 +128,11 @@ def _counted(record: StepRecord, state: State) -> dict[str, float]:
 
 
 def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[np.float64]]:
-    """Records [first, end) in `count` stretches of nearly equal length: `edges` (count + 1 record indices), and of each
-    number `<name>_min`, `<name>_max` and `<name>_sum`, one entry a stretch; NaN: unknown.
+    """Return records [first, end) in `count` bins of nearly equal length: `edges` (count + 1 record indices), and for
+    each field `<name>_min`, `<name>_max` and `<name>_sum`, one entry per bin; NaN: unknown.
 
     Raises:
-        ValueError: there are no such records.
+        ValueError: the range is empty or out of bounds.
     """
     if not 0 <= first < end <= len(rows):
         raise ValueError(f"records [{first}, {end}) of {len(rows)}")
@@ -142,7 +142,7 @@ def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[n
     for name in DRAWN:
         values = np.ascontiguousarray(rows[name][first:end]).astype(np.float64)
         starts = edges[:-1] - first
-        found[f"{name}_min"] = np.fmin.reduceat(values, starts)  # without what is unknown
+        found[f"{name}_min"] = np.fmin.reduceat(values, starts)  # ignores NaN
         found[f"{name}_max"] = np.fmax.reduceat(values, starts)
         found[f"{name}_sum"] = np.add.reduceat(np.nan_to_num(values), starts)
     return found

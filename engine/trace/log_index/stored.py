@@ -1,12 +1,12 @@
-"""A log index as two files, both of which only grow: rows of blocks, piece by piece, and what is known beside them.
+"""Files of a log index, both append-only: block rows in pieces, and everything else.
 
     NAME.rows     pieces, each compressed by zlib: changes of blocks (CHANGE), or all blocks (BLOCK)
-    NAME.survey   8 bytes of magic, 8 bytes that no other file has, and updates
-    an update     its length u32 and CRC-32 u32, little endian, and an `Update` as msgpack
+    NAME.survey   8 bytes of magic, 8 random bytes that identify the file, and updates
+    an update     length u32 and CRC-32 u32, little endian, and an `Update` as msgpack
 
-An update has what became known since the one before it. Its CRC begins with that of what stands before it, so it counts
-only where it was written. A file that is cut short, or damaged somewhere, is what it was at the last update before
-that: it says of how many records, and of which log, that is.
+An update has the difference to the previous one. Its CRC continues that of everything before it, so it is valid only
+where it was written. A truncated or damaged file is read up to the last valid update, which has the number of records
+and the stamp of the log.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ from engine.trace.log_index.columns import Patch, copied, put_patch
 from engine.trace.log_index.sequence_rows import SequenceColumns, SpanColumns
 
 MAGIC = b"KVSURV\x00\x09"
-LEVEL = 1  # of zlib: reading is what must be quick
-OWN = 8  # bytes, drawn for each file
+LEVEL = 1  # of zlib: reading must be fast
+OWN = 8  # random bytes of each file
 _HEAD = struct.Struct("<II")
 
 
 class Piece(Struct, frozen=True, array_like=True):
-    """Rows in the file NAME.rows. `first`: the first record whose changes they are; of a whole, the one after it."""
+    """Rows in NAME.rows. `first`: the first record of the changes; of a complete piece, the record after it."""
 
     first: int
-    count: int  # records; of a whole 0
+    count: int  # records; 0 for a complete piece
     offset: int
     length: int  # bytes, compressed
     checksum: int  # CRC-32 of these bytes
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """Update of a log index. Lists and columns hold only what is new."""
+    """Update of a log index. Lists and columns hold only additions, unless noted."""
 
     stamp: Stamp
-    num_records: int  # indexed: the first so many
-    is_done: bool  # nothing more comes: the log's end, or `problem`
-    problem: str = ""  # why it ends before the log does
+    num_records: int  # indexed records from the first
+    is_done: bool  # no update follows: end of the log, or `problem`
+    problem: str = ""  # why the index ends before the log
     num_blocks: int
     changes: list[Piece]
     wholes: list[Piece]
-    series: bytes  # RECORD, a row a record
-    said: list[str]  # names of RECORD of which the log says something: all of them
+    series: bytes  # RECORD, a row per record
+    said: list[str]  # fields of RECORD that the log has values of (complete list)
     media: list[str]  # every medium outside the pool that the log describes
     sequences: Patch[SequenceColumns]
     spans: Patch[SpanColumns]
     classes: Patch[ClassColumns]
-    contents: msgspec.Raw  # Patch[ContentColumns]: a server that follows a run reads often, and these seldom
-    heard: msgspec.Raw  # HeardColumns, of a watched server's log: the same
+    contents: msgspec.Raw  # Patch[ContentColumns]; raw because a server reads updates often and rarely needs these
+    heard: msgspec.Raw  # HeardColumns of a monitored server's log; raw for the same reason
 
 
 class Place(NamedTuple):
-    """How far a file was read."""
+    """Position up to which a file was read."""
 
     own: bytes
     offset: int
-    checksum: int  # of all up to there
+    checksum: int  # of everything before it
 
 
 class Index(Struct, kw_only=True):
-    """Contents of NAME.survey, its updates merged; see `Update`."""
+    """Contents of NAME.survey, updates merged; see `Update`."""
 
     place: Place
     stamp: Stamp = Stamp(header_checksum=0, last_offset=-1, last_checksum=0)
@@ -88,35 +88,35 @@ class Index(Struct, kw_only=True):
     sequences: SequenceColumns = msgspec.field(default_factory=SequenceColumns)
     spans: SpanColumns = msgspec.field(default_factory=SpanColumns)
     classes: ClassColumns = msgspec.field(default_factory=ClassColumns)
-    contents: list[msgspec.Raw] = []  # patches, in their order
-    heard: list[msgspec.Raw] = []  # the same
+    contents: list[msgspec.Raw] = []  # patches in order
+    heard: list[msgspec.Raw] = []  # patches in order
 
 
 class IndexWriter:
-    """Writer of a new NAME.survey. It replaces an existing file; readers of the old one get no more updates."""
+    """Writer of a new NAME.survey. It replaces an existing file, whose readers get no further updates."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is there before the first update."""
+        """The file is created by the first update."""
         path.unlink(missing_ok=True)
         self._path = path
         self._before = MAGIC + os.urandom(OWN)
         self._checksum = zlib.crc32(self._before)
 
     def append(self, update: Update) -> None:
-        """Readers see what was there before, or this too. Raises OSError: the disk is full, or the file gone."""
+        """Append an update atomically for readers. Raises OSError: the disk is full, or the file was deleted."""
         payload = msgspec.msgpack.encode(update)
         self._checksum = zlib.crc32(payload, self._checksum)
-        with self._path.open("xb" if self._before else "r+b") as file:  # one that was taken away is not begun again
+        with self._path.open("xb" if self._before else "r+b") as file:  # a deleted file is not created again
             file.seek(0, os.SEEK_END)
             file.write(self._before + _HEAD.pack(len(payload), self._checksum) + payload)
         self._before = b""
 
 
 def read_index(path: Path, known: Index | None = None) -> Index:
-    """Read the index file up to its last whole update. `known`: an earlier result, which is not changed.
+    """Read the index file up to its last complete update. `known`: an earlier result, which is not changed.
 
     Raises:
-        DerivedFileError: there is no file, or its beginning is damaged.
+        DerivedFileError: the file is missing, or its beginning is damaged.
     """
     prepare(Update)
     try:
@@ -138,7 +138,7 @@ def read_index(path: Path, known: Index | None = None) -> Index:
 
 
 def _read_on(file: IO[bytes], index: Index, size: int) -> None:
-    """The updates that follow what the index has."""
+    """Merge the updates after those that the index has."""
     while True:
         file.seek(index.place.offset)
         head = file.read(_HEAD.size)

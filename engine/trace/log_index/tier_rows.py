@@ -1,6 +1,4 @@
-"""Tiers of the pool's contents: from a monitored server's reports, or from the stores and loads of an engine's
-own log.
-"""
+"""Tiers that have the pool's contents: from a monitored server's reports, or an engine's stores and loads."""
 
 from __future__ import annotations
 
@@ -11,27 +9,27 @@ from engine.trace.records import StepRecord
 from engine.trace.state import State
 from engine.trace.tables import group_of
 
-MOST = 3  # media that have a place of their own; further ones share the last place
+MOST = 3  # media with a bit of their own; further ones share the last bit
 NOTED = frozenset((Stored, Removed, Store, Load, KnownSince))
 Key = tuple[int, bytes]  # instance, hash
 
 
 class TierRows:
-    """For each content of the pool the media outside the pool that have it too, as bits: 1 << its place in `media`.
+    """For each content of the pool the media outside the pool that also have it, as bits: 1 << index in `media`.
 
-    An engine's own log says what it put there or had from there, and not when that went: it keeps its bit.
+    An engine's own log has stores and loads but no removals from a tier, so a bit once set stays.
     """
 
     def __init__(self) -> None:
-        self.media: list[str] = []  # in the order in which the log names them
-        self._copies: dict[Key, list[int]] = {}  # by medium
-        self._blocks: dict[Key, set[int]] | None = None  # of the pool; None: nothing is outside it so far
-        self._keys: dict[int, Key] = {}  # of these
+        self.media: list[str] = []  # in order of first occurrence
+        self._copies: dict[Key, list[int]] = {}  # number of copies by medium
+        self._blocks: dict[Key, set[int]] | None = None  # pool blocks by content; None: nothing outside the pool so far
+        self._keys: dict[int, Key] = {}  # inverse of `_blocks`
 
     def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> dict[int, int]:
-        """Read the next record; `state` is the one after it, `touched` the blocks that it is about.
+        """Read the next record; `state` is the one after it, `touched` the blocks that it concerns.
 
-        Returns the bits of these, and of the others whose content has come to lie elsewhere too, or does no more.
+        Returns the bits of these and of all other blocks whose bits changed.
         """
         changed = dict.fromkeys(touched)
         if self._blocks is not None:
@@ -71,7 +69,7 @@ class TierRows:
         changed.update(dict.fromkeys(self._blocks.get(key, ())))
 
     def _place(self, block_ids: Iterable[int], state: State, blocks: dict[Key, set[int]]) -> None:
-        """Which blocks have which content."""
+        """Update the map between blocks and contents."""
         for block_id in block_ids:
             before, now = self._keys.pop(block_id, None), _key(state, block_id)
             if before is not None and before != now:
@@ -92,5 +90,5 @@ def _key(state: State, block_id: int) -> Key | None:
 
 
 def _name(op: Stored | Removed) -> str:
-    """As the server calls it."""
+    """Return the medium's name as reported."""
     return f"{op.medium} {op.tier}" if op.tier else op.medium or "?"

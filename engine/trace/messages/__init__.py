@@ -1,21 +1,21 @@
-"""Operations in words: one entry each, in every language, for the page and for the command line.
+"""Operations as sentences in every language, for the page and the command line.
 
-`words.<language>.json` holds them. Under `op`, the entry of a type of operation has up to three registers:
+The texts are in `words.<language>.json`. Under `op`, each type of operation has up to three registers:
 
     chain   its name, for lists and links
     short   one sentence with the numbers that matter most
-    long    the whole of it, with every number
+    long    the complete message, with every number
 
-and below these its *facets*: fields with a fixed set of values (`reason`, `verdict`, `to`, …), and what follows from
-fields in the same way (`facets.CASES`). Each value of a facet has an entry with the same registers. The message of an
-operation in a register is the text of its type, then those of its facets' values; a missing text adds nothing.
+and *facets*: fields with a fixed set of values (`reason`, `verdict`, `to`, …) and cases derived from fields
+(`facets.CASES`). Each value of a facet has the same registers. An operation's message in a register is the text of its
+type, followed by those of its facets' values; a missing text adds nothing.
 
-A text's placeholders are the operation's own fields, and what `facets` derives from its record. A field is written by
-its name: `seq_id` and what ends so as a sequence's name, block ids as ranges, `num_bytes` with its unit, record
-indices counted from the reader's first. `{n|block|blocks}` chooses by number.
+Placeholders are the operation's fields and the values that `facets` derives from its record. The field's name decides
+its format: `*seq_id` is a sequence's name, block ids are ranges, `num_bytes` has a unit, record indices count from the
+reader's first. `{n|block|blocks}` chooses by number.
 
-The page does the same with the same texts (`static/js/core/operations.js`, `static/js/i18n/operations.js`; it also
-tells several operations at once); `tests/js/test_messages_parity.py` holds both to the same sentences.
+The page renders the same texts (`static/js/core/operations.js`, `static/js/i18n/operations.js`; it can also summarize
+several operations); `tests/js/test_messages_parity.py` compares both.
 """
 
 from engine.trace.messages.facets import Context, MessageKey, facets_of, messages_of

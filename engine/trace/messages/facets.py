@@ -1,4 +1,4 @@
-"""Facts of an operation to describe: keys of texts, and values for their placeholders. No words.
+"""Selects the texts of an operation and the values for their placeholders.
 
 `static/js/core/messages.js` mirrors this file.
 """
@@ -43,7 +43,7 @@ HEADER_VALUES = ("block_size", "max_num_seqs", "max_num_batched_tokens")
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """Where an operation stands: `place` is its index in the record's `ops`."""
+    """Position of an operation: `place` is its index in the record's `ops`."""
 
     header: Header
     record: StepRecord
@@ -58,7 +58,7 @@ class MessageKey(Struct, frozen=True, kw_only=True):
 
 
 class Facet(Struct, frozen=True, kw_only=True):
-    """Field-like property that selects a text: one of `values`. `of` returns None where the log lacks it."""
+    """Property that selects a text: one of `values`. `of` returns None if the log lacks it."""
 
     name: str
     values: tuple[str, ...]
@@ -66,7 +66,7 @@ class Facet(Struct, frozen=True, kw_only=True):
 
 
 def messages_of(op: Op, context: Context | None = None) -> list[MessageKey]:
-    """Return the operation's type, then its facets. Without a context, what follows from its record is left out."""
+    """Return keys for the operation's type, then its facets. Without a context, facets of its record are left out."""
     values = _values(op, context)
     key = f"op.{op.__struct_config__.tag}"
     found = [MessageKey(key=key, values=values)]
@@ -79,7 +79,7 @@ def messages_of(op: Op, context: Context | None = None) -> list[MessageKey]:
 
 @functools.cache
 def facets_of(kind: type[Op]) -> tuple[Facet, ...]:
-    """Return the facets of an operation type, in order: from CASES, else every field with a fixed set of values."""
+    """Return the facets of an operation type in order: from CASES, else every field with a fixed set of values."""
     fields = {facet.name: facet for facet in _field_facets(kind)}
     if kind not in CASES:
         return tuple(fields.values())
@@ -126,7 +126,7 @@ def _computed(op: Admit, context: Context | None) -> str | None:
 
 
 def _last_block(op: Lookup, context: Context | None) -> str | None:
-    """Whether hits end, or there were none, before a last block that is full, too: its last token is computed."""
+    """Return whether hits end before a full last block, which cannot hit because its last token is computed."""
     size = context.header.engine.get("block_size") if context else None
     if not isinstance(size, int):
         return None
@@ -164,7 +164,7 @@ CASES: dict[type[Op], tuple[str | Facet, ...]] = {
     Release: ("reason", "to"),
     Stored: ("again",),
     Removed: (_case("copies", "none left", lambda op, _: "left" if op.num_left > 0 else "none"),),
-    Share: (),  # its own texts count the revived ones
+    Share: (),  # the texts of `share` count the revived ones
     Sample: (
         _case("settled", "no outside", lambda op, _: "no" if op.sampled_token_id is None else "outside"),
     ),
@@ -179,7 +179,7 @@ CASES: dict[type[Op], tuple[str | Facet, ...]] = {
 
 
 def _values(op: Op, context: Context | None) -> Values:
-    """Return the values that texts may name: fields, `n` operations of `num_seqs` sequences, limits, derived values."""
+    """Return the values for placeholders: fields, `n` operations of `num_seqs` sequences, limits, derived values."""
     fields = {name: getattr(op, name) for name in op.__struct_fields__}
     limits = {name: context.header.engine.get(name) for name in HEADER_VALUES} if context else {}
     values = {**limits, **fields, **_derived(op), **(_from_record(op, context) if context else {})}
@@ -208,7 +208,7 @@ def _derived(op: Op) -> Values:
         case Forget():
             return {"num_keys": sum(map(len, op.positions))}
         case Preempt():
-            return {"num_lost_tokens": op.num_recompute_tokens or op.num_computed_tokens}  # older logs have the latter
+            return {"num_lost_tokens": op.num_recompute_tokens or op.num_computed_tokens}  # older logs lack the former
         case Rank():
             return {"num_sequences": len(op.seq_ids)}
     return {}
@@ -259,7 +259,7 @@ def _taker(op: Evict, context: Context) -> int | None:
 
 
 def _token(seq_id: int, token_id: int, context: Context) -> str:
-    """Return the token's text where the sequence's output holds it, else its id."""
+    """Return the token's text if it is in the record's outputs, else its id."""
     own = [output for output in context.record.outputs if output.seq_id == seq_id]
     known = [(output.token_id, output.token_bytes) for output in own]
     known += [(other.token_id, other.token_bytes) for output in own for other in output.top]

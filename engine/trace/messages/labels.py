@@ -1,6 +1,6 @@
-"""Label of a single token: its text with whitespace made visible, or its bytes where they are not text.
+"""Label of a single token: its text with visible whitespace, or its bytes if they are not text.
 
-`static/js/core/labels.js` mirrors this, and also labels fragments of a character by what their neighbours add.
+`static/js/core/labels.js` mirrors this; it also labels fragments of a character using the neighbouring tokens.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "
 
 
 def lone_label(token_bytes: bytes) -> str:
-    """`月`, `␣the`, `∅` for no bytes, `E6 9C` for a fragment of a character."""
+    """Return e.g. `月`, `␣the`, `∅` for no bytes, `E6 9C` for a fragment of a character."""
     try:
-        text = token_bytes.decode("utf-8").removeprefix("\ufeff")  # as browsers decode
+        text = token_bytes.decode("utf-8").removeprefix("\ufeff")  # like browsers
     except UnicodeDecodeError:
         return token_bytes.hex(" ").upper()
     return "".join(VISIBLE.get(c) or (chr(0x2400 + ord(c)) if c < " " else c) for c in text) or "∅"

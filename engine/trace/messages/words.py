@@ -1,4 +1,4 @@
-"""The texts of a language, and putting values into them."""
+"""Texts of a language, and filling their placeholders."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from engine.trace.messages.facets import Context, Values, messages_of
 from engine.trace.operations import Op
 
 Register = Literal["chain", "plain", "short", "long"]
-"""`chain`: a name in a chain of links; `plain`: for newcomers, who do not know the words yet; `short`: the same for who
-does; `long`: every number. What has no plain text is told in the short one."""
+"""`chain`: name in a chain of links; `plain`: sentence for newcomers, default `short`; `short`: sentence in technical
+terms; `long`: with every number."""
 FOLDER = Path(__file__).parent
 THREE_DIGITS = Rounding(prec=3, rounding=ROUND_HALF_UP)
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 MAX_RANGES = 6  # longer lists of blocks end with an ellipsis
-MISSING = "–"  # for a value that a log lacks, because it contradicts itself
+MISSING = "–"  # for a value that an inconsistent log lacks
 LISTS_OF_BLOCKS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst")
-# CLDR's plural rules, https://cldr.unicode.org/index/cldr-spec/plural-rules: which of a text's forms a number takes.
-# A language that is not here takes the last form, as one without plurals does.
+# Plural form of a number by CLDR's rules, https://cldr.unicode.org/index/cldr-spec/plural-rules. Languages that are
+# not listed use the last form.
 PLURALS: dict[str, Callable[[float], int]] = {"en": lambda n: 0 if n == 1 else 1}
 
 _CHOICE = re.compile(r"\{(\w+)\|([^}]*)\}")
@@ -33,13 +33,13 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def languages() -> list[str]:
-    """Return the codes of the languages that have texts for operations."""
+    """Return the codes of languages with texts for operations."""
     return sorted(path.name.split(".")[1] for path in FOLDER.glob("words.*.json"))
 
 
 @functools.cache
 def texts(language: str) -> dict[str, str]:
-    """Key -> text: the entries of the file, nested names joined by points; in English what it lacks."""
+    """Return key -> text: nested names joined by dots; English for missing keys."""
     return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
 
@@ -49,12 +49,12 @@ def in_language(language: str, texts_of: Callable[[str], dict[str, Any]]) -> dic
 
 
 def content_of(path: Traversable) -> Any:
-    """Return the entries of a file of words; none where a language has no such file."""
+    """Return the entries of a text file; empty if the file does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested texts by their names joined by points; a long one is written in parts, a line each."""
+    """Return nested texts by their names joined by dots; a list of lines is joined."""
     found: dict[str, str] = {}
     for name, entry in entries.items():
         if isinstance(entry, dict):
@@ -65,10 +65,10 @@ def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 class Voice:
-    """Tells operations in one language.
+    """Renders operations in one language.
 
-    `name` names a sequence; `first_record` is what the first record is called: the page counts from 1, as people do,
-    the command line from 0, as the format does. `thin_space` stands between a number and its unit.
+    `name` names a sequence. `first_record` is the number of the first record: 1 on the page, 0 on the command line and
+    in the format. `thin_space` separates a number from its unit.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Voice:
         self._thin_space = thin_space
 
     def say(self, key: str, **values: Any) -> str:
-        """Return a text, with the values as they are."""
+        """Return a text with unformatted values."""
         return filled(self._texts[key], values, self.language)
 
     def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
-        """Return the operation in words, sentence after sentence."""
+        """Return the message of an operation."""
         said = []
         for part in messages_of(op, context):
             text = self._texts.get(f"{part.key}.{register}")
@@ -120,7 +120,7 @@ class Voice:
 
 
 def filled(text: str, values: Mapping[str, Any], language: str) -> str:
-    """Return a text with the values in it, in the form that their numbers take."""
+    """Fill a text with values, choosing plural forms by their numbers."""
 
     def chosen(found: re.Match[str]) -> str:
         number, forms, rule = values.get(found[1]), found[2].split("|"), PLURALS.get(language)
@@ -131,7 +131,7 @@ def filled(text: str, values: Mapping[str, Any], language: str) -> str:
 
 
 def ranges_text(ids: list[int]) -> str:
-    """Return the block ids, neighbours as ranges: `3–7, 12`."""
+    """Return block ids with consecutive ones as ranges: `3–7, 12`."""
     ranges: list[list[int]] = []
     for one in ids:
         if ranges and one == ranges[-1][1] + 1:
@@ -155,7 +155,7 @@ def bytes_text(count: int, thin_space: str = "\u2009") -> str:
 
 
 def seconds_text(seconds: float, thin_space: str = "\u2009") -> str:
-    """Return the seconds as ms, three digits of them, or as s."""
+    """Return the seconds as ms with three digits, or as s."""
     if seconds < 1:
         shown = f"{THREE_DIGITS.create_decimal(Decimal(seconds * 1000)):f}"
         return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}ms"

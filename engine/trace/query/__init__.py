@@ -1,1 +1,1 @@
-"""Questions over a whole log, in SQL: three tables, and the questions that engineers ask of them most."""
+"""SQL queries over a log: its tables, and saved queries."""

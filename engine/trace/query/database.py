@@ -1,6 +1,6 @@
 """SQL queries on the tables of a log (`tables.py`), by SQLite. Queries are read-only and have a time limit.
 
-The database lies on disk, without a name, for as long as it is open.
+The database is an unnamed temporary file.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from engine.trace.query.tables import fill, names_of
 
 MAX_ROWS = 1000
 MAX_SECONDS = 20.0
-MAX_BYTES = 1 << 20  # of a text or blob that a question makes
-MAX_ANSWER = 8 << 20  # bytes of texts in all rows
+MAX_BYTES = 1 << 20  # of a text or blob in a query
+MAX_ANSWER = 8 << 20  # bytes of texts in all rows of a result
 MAX_COLUMNS = 64
 MAX_SQL = 20_000  # characters
-BETWEEN = 10_000  # instructions of SQLite between two looks at the clock
+BETWEEN = 10_000  # SQLite instructions between checks of the time limit
 
 READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
 class QueryError(ValueError):
-    """A question that cannot be answered; one sentence."""
+    """The query cannot be executed; the message is one sentence."""
 
 
 class Answer(NamedTuple):
-    """Rows of named columns. `is_cut`: there are more."""
+    """Rows of named columns. `is_cut`: rows were left out."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
@@ -37,10 +37,10 @@ class Answer(NamedTuple):
 
 
 class LogDatabase:
-    """The tables of one log, read when it is made.
+    """Tables of one log, filled by the constructor.
 
     Raises:
-        QueryError: there is no room for the tables.
+        QueryError: the disk is full.
         TraceFormatError, TraceStateError: a damaged record.
     """
 
@@ -65,14 +65,14 @@ class LogDatabase:
         self.close()
 
     def close(self) -> None:
-        """The tables are gone."""
+        """Close and delete the tables."""
         self._connection.close()
 
     def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
         """Return the rows of one statement.
 
         Raises:
-            QueryError: it is not a statement, writes, takes longer than `seconds`, or makes texts that are too long.
+            QueryError: not a single statement, a write, a timeout of `seconds`, or texts over the limit.
         """
         try:
             return answer(self._connection, sql, most_rows, seconds)
@@ -81,7 +81,7 @@ class LogDatabase:
 
 
 def restrict(connection: sqlite3.Connection) -> None:
-    """From now on it only reads, within bounds."""
+    """Make the connection read-only and set resource limits."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READS else sqlite3.SQLITE_DENY)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MAX_COLUMNS)
@@ -91,11 +91,11 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
     """Return the rows of one statement on a read-only database.
 
     Raises:
-        sqlite3.Error: it is not a statement, or the database is damaged.
-        QueryError: it takes longer than `seconds`, or makes texts that are too long.
+        sqlite3.Error: not a valid statement, or the database is damaged.
+        QueryError: a timeout of `seconds`, or texts over the limit.
     """
     if len(sql) > MAX_SQL:
-        raise QueryError(f"a question has at most {MAX_SQL:,} characters")
+        raise QueryError(f"a query may have at most {MAX_SQL:,} characters")
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, BETWEEN)
     try:
@@ -115,7 +115,7 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
     finally:
         connection.set_progress_handler(None, 0)
     if found.description is None:
-        raise QueryError("a question begins with SELECT or WITH")
+        raise QueryError("a query must begin with SELECT or WITH")
     return Answer([column[0] for column in found.description], rows[:most_rows], len(rows) > most_rows)
 
 
@@ -123,5 +123,5 @@ def sentence(error: BaseException, names: tuple[str, ...] = ("the tables", "noth
     """Return SQLite's message as one sentence; `names`: the tables that exist."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "authoriz" in text:
-        return f"a question only reads: SELECT or WITH, on {', '.join(names[:-1])} and {names[-1]}"
+        return f"queries are read-only: use SELECT or WITH on {', '.join(names[:-1])} and {names[-1]}"
     return text[:300]

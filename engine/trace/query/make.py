@@ -1,6 +1,6 @@
-"""Making the tables of a log, as a program of its own, so that a server neither waits for them nor grows by them.
+"""Program that writes the tables of a log, so that it costs the server neither time nor memory.
 
-python -m engine.trace.query.make LOG TARGET        says how far it is, a line of JSON each
+python -m engine.trace.query.make LOG TARGET        reports progress, one line of JSON each
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NICE = 10  # interactive work has priority
 
 
 def main() -> None:
-    """Write those of one log."""
-    parser = argparse.ArgumentParser(description="Write a log as tables that questions are asked of.")
+    """Write the tables of one log."""
+    parser = argparse.ArgumentParser(description="Write a log as tables for SQL queries.")
     parser.add_argument("log", type=Path)
-    parser.add_argument("target", type=Path, help="the index to write; the tables lie beside it")
+    parser.add_argument("target", type=Path, help="index file to write, with the tables beside it")
     given = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(NICE)

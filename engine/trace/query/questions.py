@@ -15,7 +15,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Saved query."""
 
     id: str
-    observed: bool = False  # of a watched server's log; else of an engine's own
+    observed: bool = False  # for a monitored server's log, else for an engine's own
     en: str
     zh: str
     sql: str
@@ -27,5 +27,5 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def questions() -> dict[str, Question]:
-    """By id, in the order of the file."""
+    """Return the saved queries by id, in the order of the file."""
     return {one.id: one for one in msgspec.toml.decode(FILE.read_bytes(), type=_File).question}

@@ -1,6 +1,6 @@
-"""Cache of a long log's tables: built once, queried any number of times, by any number of programs at once.
+"""Cache of a long log's tables: built once, queried by any number of programs at the same time.
 
-NAME.sqlite   the tables, a database of SQLite
+NAME.sqlite   the tables, an SQLite database
 NAME.tables   an `Index` (`engine.trace.derived_file`)
 """
 
@@ -24,7 +24,7 @@ from engine.trace.query.tables import fill, names_of
 
 MAGIC = b"KVTABL\x00\x01"
 SUFFIX, DATA = ".tables", ".sqlite"
-LONG = 64 << 20  # bytes of a log; a shorter one is read for each question
+LONG = 64 << 20  # bytes of a log; tables of shorter logs are not cached
 MAX_BYTES = 8 << 30  # of the tables
 PAGE = 4096  # bytes, SQLite's own
 DAMAGED = ("malformed", "not a database", "disk I/O")  # SQLite's messages for a damaged file
@@ -34,18 +34,18 @@ class Index(Struct, frozen=True, kw_only=True):
     """Contents of NAME.tables."""
 
     stamp: Stamp
-    num_records: int  # in the tables: the first so many
-    problem: str = ""  # why these are not all
-    seconds: float  # that making them took
+    num_records: int  # records in the tables, from the first
+    problem: str = ""  # why further records are missing
+    seconds: float  # build time
     num_bytes: int
     checksum: int  # CRC-32 of NAME.sqlite
 
 
 class KeptTables:
-    """The tables of `log`; any number of threads may ask, and nothing stays open between two questions.
+    """Cached tables of `log`. Safe for any number of threads; no file stays open between queries.
 
     Raises:
-        DerivedFileError: there are none, they are damaged, or of another log.
+        DerivedFileError: the tables are missing, damaged, or of another log.
     """
 
     def __init__(self, path: Path, log: TraceReader) -> None:
@@ -58,7 +58,7 @@ class KeptTables:
             raise DerivedFileError("the tables are damaged")
 
     def is_of(self, log: TraceReader) -> bool:
-        """Return whether they are of this log, as far as they go."""
+        """Return whether the tables are of this log."""
         count = self.index.num_records
         return count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
@@ -66,8 +66,8 @@ class KeptTables:
         """Return the rows of one statement.
 
         Raises:
-            QueryError: it is not a statement, writes, takes longer than `seconds`, or makes texts that are too long.
-            DerivedFileError: the tables are damaged, or gone.
+            QueryError: not a single statement, a write, a timeout of `seconds`, or texts over the limit.
+            DerivedFileError: the tables are damaged or missing.
         """
         try:
             connection = _opened(self._data)
@@ -89,12 +89,12 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
     """Write the tables of a log as `target` (NAME.tables) and NAME.sqlite beside it. `on_progress`: see `fill`.
 
     Raises:
-        OSError: there is no room for them.
+        OSError: the disk is full, or the tables exceed MAX_BYTES.
     """
     data = target.with_suffix(DATA)
     target.parent.mkdir(parents=True, exist_ok=True)
     with data.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be writing the same tables
         if (found := _made_meanwhile(target, log)) is not None:
             return found
         fresh = data.with_name(data.name + ".new")
@@ -111,7 +111,7 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
             target.unlink(missing_ok=True)
             os.replace(fresh, data)
         except sqlite3.Error as error:
-            raise OSError(f"the tables cannot be written, or pass {MAX_BYTES >> 30} GiB: {error}") from error
+            raise OSError(f"the tables cannot be written, or exceed {MAX_BYTES >> 30} GiB: {error}") from error
         finally:
             fresh.unlink(missing_ok=True)
         index = Index(
@@ -127,7 +127,7 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """Return those of all of the log, if they are there."""
+    """Return the index of the complete log that another program has written meanwhile, or None."""
     try:
         found = KeptTables(target, log).index
     except DerivedFileError:
@@ -141,7 +141,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _checksum(path: Path) -> tuple[int, int]:
-    """Return a file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
+    """Return a file's length and CRC-32. Raises DerivedFileError: it cannot be read."""
     length = checksum = 0
     try:
         with path.open("rb") as file:

@@ -1,11 +1,11 @@
-"""Tables of a log that SQL queries read; `steps`, `events`, `requests` and `contents` for an engine's own log.
+"""Tables of a log for SQL queries; `steps`, `events`, `requests` and `contents` for an engine's own log.
 
-`steps` and `events` are those of the export (`engine.trace.export.tables`), `events` with the hash of its block and of
-the block before that; a row of `requests` is a sequence, as `engine.trace.figures` has it. A monitored server's log has
+`steps` and `events` are as exported (`engine.trace.export.tables`), `events` also with the hashes of its block and of
+that block's parent. A row of `requests` is a sequence (`engine.trace.figures`). A monitored server's log has
 `messages`, `events`, `metrics` and `contents` instead, since the server reports neither requests nor steps.
 
-A row of `contents` is the content of a block, by its hash: how often it was computed (stored), and the prefix that ends
-with it: its blocks, its tokens, and how many of these were computed again each time after the first.
+A row of `contents` is the content of a block, by hash: how often it was computed (stored), and the blocks and tokens of
+the prefix that ends with it, and how many tokens of that prefix were recomputed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import TraceStateError
 
-PIECE = 5_000  # rows that are written at a time
-OFTEN = 1_000  # records between two times that it says how far it is
+PIECE = 5_000  # rows per insert
+OFTEN = 1_000  # records between progress reports
 
 HASHES: list[Column] = [("block_hash", str), ("parent_hash", str)]
 REQUESTS: list[Column] = [
@@ -43,7 +43,7 @@ SAID: list[Column] = [
 METRICS: list[Column] = [("record", int), ("at", float), ("instance", int), ("name", str), ("value", float)]
 TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
 
-# Each content once: what came before it as it was said, its tokens, and how often it was computed
+# Each content once: its parent if reported, its tokens, and how often it was computed
 COMPUTED = """
 SELECT block_hash, max(parent_hash) AS parent_hash, 1 AS is_said, json_array_length(fields, '$.token_ids') AS tokens,
        count(DISTINCT record) AS times, count(DISTINCT seq_id) AS sequences, min(record) AS first_in,
@@ -55,7 +55,7 @@ SELECT block_hash, max(parent_hash) AS parent_hash,
        max(tokens) AS tokens, sum(reason IS NULL AND medium IN ('', 'GPU')) AS times, NULL AS sequences,
        min(record) AS first_in, max(record) AS last_in
 FROM events WHERE type = 'stored' GROUP BY block_hash"""
-# From the beginnings on; hashes that name each other in a circle have none, so this ends
+# From contents without a parent on, so the recursion ends even if damaged hashes form a cycle
 PREFIXES = """
 CREATE TABLE contents AS
 WITH RECURSIVE way(block_hash, prefix_blocks, prefix_tokens, again_tokens) AS (
@@ -94,11 +94,11 @@ class _Table:
 def fill(
     connection: sqlite3.Connection, log: TraceReader, on_progress: Callable[[int], None] = lambda count: None
 ) -> tuple[int, TraceFormatError | TraceStateError | None]:
-    """Write the tables of a log. Returns how many records are in them, and why these are not all: a record that is
-    damaged, or contradicts those before it. `on_progress` is called with how many there are, now and then.
+    """Write the tables of a log. Returns the number of records written, and the error of a damaged or contradicting
+    record that ended them. `on_progress` is called with the number of records from time to time.
 
     Raises:
-        sqlite3.Error: there is no room.
+        sqlite3.Error: the disk is full.
     """
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
@@ -123,12 +123,12 @@ def fill(
 
 
 def names_of(header: Header) -> tuple[str, ...]:
-    """Return the tables that its log has."""
+    """Return the names of the log's tables."""
     return _Own.names if header.observed is None else _Observed.names
 
 
 class _Own:
-    """Those of an engine's own log."""
+    """Tables of an engine's own log."""
 
     names = ("steps", "events", "requests", "contents")
 
@@ -169,7 +169,7 @@ class _Own:
 
 
 class _Observed:
-    """Those of a watched server's."""
+    """Tables of a monitored server's log."""
 
     names = ("messages", "events", "metrics", "contents")
 
@@ -200,8 +200,8 @@ class _Observed:
 
 
 def _said(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """Return a row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed:
-    `copy`, it still is.
+    """Return a row of SAID. `reason` is `again` for content stored while cached, `copy` for a removal that left a
+    copy.
     """
     reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
     tokens = values.get("token_ids")

@@ -3,7 +3,7 @@
 import { bytesOfBlock, capacityBytes, heldIn, isOfStates } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
 
@@ -35,7 +35,7 @@ export function counterfactual(header, state) {
   const pages = strategy === "paged";
   const size = pages ? block_size : USUAL_BLOCK;
   const perToken = header.kv_bytes_per_token;
-  /** @param {import("./state_parts.js").Sequence} seq */
+  /** @param {import("./state_access.js").Sequence} seq */
   const inTables = (seq) =>
     seq.block_tables.reduce(
       (sum, table, group) => sum + heldIn(table).length * bytesOfBlock(state.block_groups[group], block_size),

@@ -101,7 +101,7 @@ export function flowOf(log, index, seqId) {
 
 /**
  * Return the number of blocks in an instance's pool without an owner.
- * @param {import("./state_parts.js").State} state
+ * @param {import("./state_access.js").State} state
  * @param {number} instance
  */
 function freeBlocks(state, instance) {

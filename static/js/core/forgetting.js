@@ -9,7 +9,7 @@ import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 
 /** @import {TraceLog} from "./log.js" */
 /** @import {SequenceView} from "./sequence_view.js" */
-/** @import {Sequence} from "./state_parts.js" */
+/** @import {Sequence} from "./state_access.js" */
 
 /**
  * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone reason of a drop: `at` tokens were
@@ -83,7 +83,7 @@ export function notForgotten(sequence, layer, kvHead, query, positions) {
  *     freed    blocks released because every head had dropped them · bytes of a block
  *     packing  each head's retained pairs moved to the front: blocks held − ⌈most retained of any head / block size⌉;
  *              moved: every pair in another position before. Calculated, not executed
- * @param {TraceLog} log @param {import("./state_parts.js").State} state @param {Sequence} sequence
+ * @param {TraceLog} log @param {import("./state_access.js").State} state @param {Sequence} sequence
  */
 export function memoryOf(log, state, sequence) {
   const size = state.block_size;

@@ -32,7 +32,7 @@ export function geometry(header) {
   const groups = blockGroups(header);
   const numInstances = Math.max(header.instances?.length ?? 0, 1);
   if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers, numInstances);
-  else if (numInstances > 1) refuse("the header has several instances, and no block_groups that say what is whose");
+  else if (numInstances > 1) refuse("the header has several instances, but no block_groups");
   const asked = header.engine.swap_space;
   const swap_space = NONE.has(asked) ? 0 : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
   const finished_kept = header.finished_kept ?? null;
@@ -74,7 +74,7 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
     );
   for (const shape of model.layer_shapes ?? [])
     if (shape.length !== 3 || !shape.every((size) => size >= 1 && size <= MAX_DIMENSIONS) || model.num_heads % shape[0])
-      refuse(`the header's model.layer_shapes has ${shape}; [KV heads, of a key, of a value] is wanted`);
+      refuse(`the header's model.layer_shapes has ${shape}; expected [KV heads, key dimension, value dimension]`);
   for (const name of /** @type {const} */ (["sliding_windows", "scalings", "softcaps", "sinks", "layer_shapes"])) {
     const count = model[name]?.length ?? 0;
     if (count !== model.num_layers && (count > 0 || name === "sliding_windows"))
@@ -88,7 +88,7 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
   });
   for (const { layer, head } of model.heads ?? [])
     if (layer < 0 || layer >= model.num_layers || head < 0 || head >= model.num_heads)
-      refuse(`the header's model.heads names head ${head} of layer ${layer}, which the model has not`);
+      refuse(`the header's model.heads names head ${head} of layer ${layer}, which the model does not have`);
   if (bytesEach < 1) refuse(`the header's kv_bytes_per_token is ${bytesEach}`);
 }
 

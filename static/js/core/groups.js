@@ -2,7 +2,7 @@
 // block table per group. Block ids are unique over all groups, so a block determines its group. Also computes the
 // attention span of a layer. Pure.
 
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 /** @import {BlockGroup} from "./trace.js" */
 
 /**

@@ -2,10 +2,10 @@
 // same rules, same errors. Pure.
 
 import { groupOf, isOfStates } from "./groups.js";
-import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
+import { emptyBlock, expect, own, sequenceOf } from "./state_access.js";
 
 /** @import {Group} from "./groups.js" */
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 
 /** Return the number of instances with pools. @param {readonly Group[]} groups */
 export const instanceCount = (groups) => (groups.at(-1)?.instance ?? 0) + 1;
@@ -145,7 +145,7 @@ function withoutBlocks(state, id) {
 /**
  * Return the mutable block tables of a sequence in its instance's groups; it has no blocks in others.
  * @param {State} state
- * @param {import("./state_parts.js").Sequence} sequence
+ * @param {import("./state_access.js").Sequence} sequence
  * @returns {number[][]}
  */
 export function ownTables(state, sequence) {

@@ -8,7 +8,7 @@ import { SlotOrigins } from "./slot_origins.js";
 import { apply, copyState, initialState } from "./state.js";
 
 /** @import {Origin} from "./slot_origins.js" */
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 /** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
 
 const KEYFRAME_INTERVAL = 64; // minimum number of records between keyframes

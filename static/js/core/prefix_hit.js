@@ -30,7 +30,7 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
  * Look up a prompt in `tree`.
  * @param {import("./prefix_tree.js").Log} log
  * @param {Tree} tree cache of `state`
- * @param {import("./state_parts.js").State} state
+ * @param {import("./state_access.js").State} state
  * @param {number[]} tokens ids
  * @param {string | null} [salt]
  * @param {number} [until] last record whose evictions have happened

@@ -8,7 +8,7 @@ import { blockSize } from "./geometry.js";
 import { groupOf, isOfStates } from "./groups.js";
 
 /** @import {Group} from "./groups.js" */
-/** @import {Block, State} from "./state_parts.js" */
+/** @import {Block, State} from "./state_access.js" */
 
 /**
  * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log

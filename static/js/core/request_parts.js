@@ -1,5 +1,5 @@
 // Requests whose parts are sequences of several instances: computed on one, continued on another. Mirrors
-// engine/trace/parts.py, which defines parts. Pure.
+// engine/trace/request_parts.py, which defines parts. Pure.
 
 /** @import {Header, Submit} from "./trace.js" */
 

@@ -4,7 +4,7 @@ import { hashKey } from "./cached_contents.js";
 import { groupOf } from "./groups.js";
 import { sameBytes } from "./state_tables.js";
 
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 /** @import {Op} from "./trace.js" */
 
 /**

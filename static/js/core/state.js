@@ -5,11 +5,11 @@ import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
 import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
+import { emptyBlock, expect, owned } from "./state_access.js";
 import { OPERATIONS } from "./state_operations.js";
-import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
 
-/** @import {Block, Sequence, State} from "./state_parts.js" */
+/** @import {Block, Sequence, State} from "./state_access.js" */
 /** @import {Op, Output, StepRecord} from "./trace.js" */
 
 export { TraceStateError };
@@ -95,11 +95,11 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
       if (owed || op.type === "copy")
         expect(
           op.type === "copy" && owed !== null && COPY.every((name) => op[name] === owed?.[name]),
-          "a copy follows the allocation that takes its source's place, and nothing else does",
+          "a copy must directly follow the allocation that replaces its source",
         );
       const change = /** @type {any} the entry for the type that `op` has */ (OPERATIONS[op.type]);
       owed = change(state, op, record.index, outputs, budget, instance) ?? null;
-      if (position === ops.length - 1) expect(!owed, "it takes another block's place, and no copy follows");
+      if (position === ops.length - 1) expect(!owed, "it replaces another block, and no copy follows");
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(

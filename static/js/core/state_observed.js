@@ -4,11 +4,11 @@
 import { groupOf } from "./groups.js";
 import { ownGroups } from "./instances.js";
 import { MAX_BLOCKS } from "./limits.js";
-import { blockOf, emptyBlock, expect } from "./state_parts.js";
+import { blockOf, emptyBlock, expect } from "./state_access.js";
 import { sameBytes } from "./state_tables.js";
 
 /** @import {Operations} from "./state_operations.js" */
-/** @import {OutsideBlock, State} from "./state_parts.js" */
+/** @import {OutsideBlock, State} from "./state_access.js" */
 
 /** @type {Pick<Operations, "stored" | "removed" | "known_since">} */
 export const OBSERVED = {
@@ -65,7 +65,7 @@ const emptyPlace = (place, instance) => ({ place, instance, medium: "", block_ha
  * @param {number} instance
  * @param {{place: number, outside?: boolean}} op
  * @param {boolean} mayGrow
- * @returns {[import("./state_parts.js").Block, null] | [null, OutsideBlock]}
+ * @returns {[import("./state_access.js").Block, null] | [null, OutsideBlock]}
  */
 function placeOf(state, instance, { place, outside = false }, mayGrow) {
   if (!outside) {

@@ -2,9 +2,9 @@
 
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
 import { UNITS_PER_SLOT } from "./limits.js";
+import { blockOf, expect, sequenceOf } from "./state_access.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
-import { blockOf, expect, sequenceOf } from "./state_parts.js";
 import {
   copySequence,
   expectComputed,
@@ -22,7 +22,7 @@ import {
 } from "./state_tables.js";
 import { TOKENS } from "./state_tokens.js";
 
-/** @import {State} from "./state_parts.js" */
+/** @import {State} from "./state_access.js" */
 /** @import {Op} from "./trace.js" */
 
 /** Number of last lookups that determine the hit rate. */

@@ -3,7 +3,7 @@
 
 import { loseInstance } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
-import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 import { contentAt, expectComputed, expectEntry, freeCpuBlockOf, queue, remove } from "./state_tables.js";
 
 /** @import {Operations} from "./state_operations.js" */

@@ -3,10 +3,10 @@
 import { groupOf, RELEASED } from "./groups.js";
 import { placesOf } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
-import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 
 /** @import {Budget} from "./limits.js" */
-/** @import {Sequence, State} from "./state_parts.js" */
+/** @import {Sequence, State} from "./state_access.js" */
 /** @import {Op} from "./trace.js" */
 
 /** @typedef {{block_id: number, num_blocks: number}} Hole blocks [block_id, block_id + num_blocks) */
@@ -163,7 +163,7 @@ export function contentAt(state, op, budget) {
   return content;
 }
 
-/** @param {number} id @returns {import("./state_parts.js").CpuBlock} */
+/** @param {number} id @returns {import("./state_access.js").CpuBlock} */
 export function freeCpuBlock(id) {
   return { cpu_block_id: id, seq_id: null, logical: null, token_ids: [] };
 }

@@ -4,7 +4,7 @@
 import { isOfStates, RELEASED } from "./groups.js";
 import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
-import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 
 /**
  * @typedef {"write" | "choose" | "sample" | "draft" | "verify" | "take_back" | "forget" | "keep" | "discard"} Name

@@ -10,6 +10,12 @@ import { boundsOf } from "./inputs.js";
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Changed
  */
 
+/** A label's text, which may break after the underscores of a setting's name. @param {{text: string}} props */
+function Title({ text }) {
+  const [first, ...more] = text.split("_");
+  return html`<span>${first}${more.map((part) => html`_<wbr />${part}`)}</span>`;
+}
+
 /**
  * Without a value, the first choice applies.
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
@@ -19,7 +25,7 @@ export function Choose({ section, id, held, choices }) {
     held.value = event.currentTarget.value;
   };
   return html`<label>
-    ${t(`scale.${section}.${id}`)}
+    <${Title} text=${t(`scale.${section}.${id}`)} />
     <select id=${`scale-${id}`} value=${held.value || choices[0]?.id} onChange=${change}>
       ${choices.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
     </select>
@@ -32,7 +38,7 @@ export function Choose({ section, id, held, choices }) {
  */
 export function Count({ section, id, held, asks = id, unit = 1 }) {
   return html`<label>
-    ${t(`scale.${section}.${id}`)}
+    <${Title} text=${t(`scale.${section}.${id}`)} />
     <${NumberIn} id=${`scale-${id}`} bounds=${boundsOf(section, asks)} held=${held} unit=${unit} />
   </label>`;
 }
@@ -48,7 +54,7 @@ export function Slider({ section, id, held, least, most, step, asks = id }) {
     held.value = Number(event.currentTarget.value);
   };
   return html`<label>
-    ${title}
+    <${Title} text=${title} />
     <${NumberIn} bounds=${boundsOf(section, asks)} held=${held} aria-label=${title} />
     <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${moved} />
   </label>`;
@@ -75,7 +81,7 @@ export function List({ section, id, held, usual }) {
     held.value = event.currentTarget.value.replaceAll(/\s/g, "");
   };
   return html`<label>
-    ${t(`scale.${section}.${id}`)}
+    <${Title} text=${t(`scale.${section}.${id}`)} />
     <input id=${`scale-${id}`} type="text" inputmode="numeric" placeholder=${usual.join(",")} value=${held.value}
       onChange=${change} />
   </label>`;

@@ -129,7 +129,7 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     ("change", "sentence"),
     [
         (("[1, 512, 4096]", "[1, 512]"), "needs a time for each number of tokens"),
-        (("[1, 512, 4096]", "[512, 1, 4096]"), "must begin above 0 and rise"),
+        (("[1, 512, 4096]", "[512, 1, 4096]"), "must be above 0 and ascending"),
         (("0.5, 2.0", "0.0, 2.0"), "must be above 0"),
         (("tensor_parallel = 1", "tensor_parallel = 2"), "needs all_reduce"),
     ],
@@ -155,7 +155,10 @@ def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: t
             "num_params of mine has no source",
         ),
         (OWN.replace('"my notes"', '" "'), "needs `says`"),
-        (OWN.replace('usable_bytes"]', 'flops_per_second.int8"]'), "'flops_per_second.int8', which is no figure"),
+        (
+            OWN.replace('usable_bytes"]', 'flops_per_second.int8"]'),
+            "'flops_per_second.int8', which is not one of its figures",
+        ),
         (OWN.replace("figures = ", "# "), "the rest of t4 has 2 sources"),
         (OWN.replace('["usable_bytes"]', '["usable_bytes", "usable_bytes"]'), "usable_bytes of t4 has 2 sources"),
     ],

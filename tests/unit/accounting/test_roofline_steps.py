@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused() -> None:
         (lambda: small().decode(1, 0), "at least one key"),
         (lambda: small().prefill(0, 5), "at least one prompt"),
         (lambda: small().prefill(1, 0), "at least one token"),
-        (lambda: StepTimes(facts(1, 8, 1), Roof(flops_per_second=0, bytes_per_second=1, source="")), "more than 0"),
+        (lambda: StepTimes(facts(1, 8, 1), Roof(flops_per_second=0, bytes_per_second=1, source="")), "must be above 0"),
     ):
         with pytest.raises(ValueError, match=says):
             step()

@@ -113,8 +113,8 @@ def test_the_rows_say_how_many_tokens_a_hash_stands_for(capsys: pytest.CaptureFi
     ("lengths", "says"),
     [
         ([(48, 3), (48, 4)], "line 1 has at least 16 tokens a hash and line 2 at most 15"),
-        ([(200, 3)], "its rows have from 67 to 99 tokens a hash"),
-        ([(48, 0)], "line 1: its hash_ids do not cover it"),
+        ([(200, 3)], "its rows have 67 to 99 tokens per hash"),
+        ([(48, 0)], "line 1: hash_ids do not cover the prompt"),
     ],
 )
 def test_rows_that_do_not_determine_it_are_a_sentence(
@@ -182,7 +182,7 @@ def test_a_file_that_is_none_is_a_sentence(
         (["--model", "llama-2-70b", "--gpu", "a100-80gb"], "does not fit on 1 × A100 SXM 80GB"),
         ([*A100, "--tp", "3"], "measured were 1, 2, 4, 8 GPUs"),
         ([*A100, "--scale", "0"], "a scale divides 512"),
-        ([*A100, "--scale", "3"], "a scale divides 512, the tokens of one hash; 3 does not"),
+        ([*A100, "--scale", "3"], "scale must divide 512, the tokens per hash; 3 does not"),
         ([*A100, "--num-requests", "0"], "--num-requests lies from 1"),
         ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second lies from"),
         ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second lies from"),

@@ -145,7 +145,7 @@ def test_what_instances_did_is_added_up() -> None:
     assert METRICS["idle_share"].of(mixed, Context()) == 0.75
     one_engine = Measurement(2.0, [], [])
     assert METRICS["idle_share"].of(one_engine, Context()) is None
-    with pytest.raises(BenchError, match="an instance ended while it was measured: it was killed"):
+    with pytest.raises(BenchError, match="an instance ended during the measurement: it was killed"):
         work.add(record(0, "lost", Lost(detail="it was killed")))
 
 

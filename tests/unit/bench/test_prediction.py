@@ -65,7 +65,7 @@ def test_noise_moves_the_fit_little_and_is_told() -> None:
 
 
 def test_too_few_points_and_other_scenarios_are_refused() -> None:
-    with pytest.raises(BenchError, match="has 2 points, and the fit has three terms"):
+    with pytest.raises(BenchError, match="has 2 points; the fit needs at least three"):
         saturation(of("prefill-two-axes", rates()[:2]))
     for read in (saturation, lambda record: prediction_error(record, "decode")):
         with pytest.raises(BenchError, match="not of small"):

@@ -58,7 +58,7 @@ def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -
         whole.write_text(json.dumps(rows, indent=indent))
         assert read_requests(whole) == read_requests(lines)
     whole.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
-    with pytest.raises(BenchError, match=r"rows\.json, row 3: a request has at least 1 token in"):
+    with pytest.raises(BenchError, match=r"rows\.json, row 3: a request needs at least 1 input token"):
         read_requests(whole)
 
 
@@ -99,7 +99,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
     ]
     found = read_requests(tmp_path / "requests", encode=lambda text: [1] * len(text))
     assert found.format == "sharegpt" and found.num_failed == 3
-    assert "every conversation begins at once" in found.reading and "1 sent after the answer" in found.reading
+    assert "every conversation begins at once" in found.reading and "1 sent after the previous answer" in found.reading
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,7 @@ def test_it_is_said_that_a_session_without_hashes_has_new_tokens_alone(tmp_path:
     path = tmp_path / "requests"
     row = {"timestamp": 0, "input_length": 40, "output_length": 4, "session_id": "a"}
     path.write_text("\n".join(json.dumps(row) for _ in range(2)))
-    assert read_requests(path).reading.endswith(
-        "1 sent after the answer before them, whose lengths are taken as those of their new tokens"
-    )
+    assert read_requests(path).reading.endswith("1 sent after the previous answer, with lengths of new tokens only")
     path.write_text("\n".join(json.dumps(row | {"hash_ids": [1]}) for _ in range(2)))
     assert "new tokens" not in read_requests(path).reading
 

@@ -228,7 +228,7 @@ def test_a_failure_of_the_watch_is_none_of_the_users_call(tmp_path: Path, monkey
     monkeypatch.setattr(watching, "softmax_weights", None)
     with (
         pytest.warns(RuntimeWarning),
-        pytest.raises(WatchError, match="could not be followed"),
+        pytest.raises(WatchError, match="could not be recorded"),
         watch_generate(model, None, tmp_path / "run.kvtrace"),
     ):
         assert generate(model, PROMPTS) == plain

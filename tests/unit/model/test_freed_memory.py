@@ -7,16 +7,24 @@ import sys
 import pytest
 
 FAULTS = """
-import resource, torch
+import ctypes, resource
 from engine.model.freed_memory import keep_freed_memory
-if {keep}:
-    keep_freed_memory()
+
+c = ctypes.CDLL(None)
+c.malloc.restype, c.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+c.memset.argtypes, c.free.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t], [ctypes.c_void_p]
 
 def step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [torch.ones(2**20) for _ in range(12)]  # of 4 MiB, as a prefill's
+    arrays = [c.malloc(2**22) for _ in range(12)]  # as many and as large as those of a prefill
+    for array in arrays:
+        c.memset(array, 1, 2**22)
+    for array in arrays:
+        c.free(array)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
+if {keep}:
+    keep_freed_memory()
 step(), step()
 print(sum(step() for _ in range(4)))
 """

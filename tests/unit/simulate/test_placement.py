@@ -190,7 +190,7 @@ def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str)
     with pytest.raises(PlacementError, match=says):
         apart(on(model), SMALL, replace(demand, **changed))
     for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
-        with pytest.raises(ValueError, match=r"demand has|objectives are"):
+        with pytest.raises(ValueError, match=r"demand needs|objectives must"):
             apart(on(model), SMALL, replace(demand, **wrong))
 
 

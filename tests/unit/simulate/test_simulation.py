@@ -245,7 +245,7 @@ def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
     outcome = simulation.run([SimulatedRequest([300 + i], 1) for i in range(9)])
     simulation.close()
     assert [one.ttft for one in outcome.requests] == [4, 5, 6, 7, 4, 5, 6, 7, 8]
-    with pytest.raises(ValueError, match="8 instances of mixed are no whole number of pipelines of 3"):
+    with pytest.raises(ValueError, match="8 instances of mixed are not a multiple of the 3 stages of a pipeline"):
         Simulation(tiny_llama().facts, config, Fixed(4.0), stages={"mixed": 3})
 
 

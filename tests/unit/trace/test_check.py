@@ -81,7 +81,7 @@ def test_a_sound_file_has_no_finding(frames: Frames, findings: Check, tmp_path: 
         "record 2: the keyframe is not the state that the operations make: it differs in step, free_queues"
     )
     (finding,) = findings([*frames, ("keyframe", replace(keyframe, index=1))])
-    assert finding.endswith("no state of this log: it says that it is the one after record 1")
+    assert finding.endswith("no state of this log: its index is 1")
 
 
 def changed(frames: Frames, place: int, /, **fields: Any) -> Frames:
@@ -140,8 +140,8 @@ def test_contradictions(frames: Frames, findings: Check, index: int, fields: dic
         ({"query_start": 2}, "queries 2 to 2; the step computed 3 to 3"),
         ({"key_start": 1}, "keys 1 to 4, of a context of 4"),
         ({"weights": np.full((2, 1, 4), 0.5, np.float16)}, "a row of weights sums to 2.0000"),
-        ({"weights": np.full((2, 1, 4), -0.25, np.float16)}, "weights that are negative or no numbers"),
-        ({"weights": np.full((2, 1, 4), np.nan, np.float16)}, "weights that are negative or no numbers"),
+        ({"weights": np.full((2, 1, 4), -0.25, np.float16)}, "weights that are negative or NaN"),
+        ({"weights": np.full((2, 1, 4), np.nan, np.float16)}, "weights that are negative or NaN"),
         ({"weights": np.full((2, 4), 0.25, np.float16)}, "weights have 2 axes instead of 3"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: C
             {"prompt_token_bytes": [b"A", b"B"]},
             "(submit) contradicts the state: 3 prompt tokens stand for 2 texts",
         ),
-        (1, 0, {"prompt_token_ids": [65, 66, 256]}, "submit: token 256 is none of a vocabulary of 256"),
+        (1, 0, {"prompt_token_ids": [65, 66, 256]}, "submit: token 256 is not in the vocabulary of 256"),
         (2, 3, {"token_ids": [65]}, "cache: token_ids are not the 2 tokens of sequence 0 from position 0"),
         (2, 3, {"token_ids": [65, 67]}, "cache: token_ids are not the 2 tokens of sequence 0 from position 0"),
         (2, 3, {"seq_id": 5}, "(cache) contradicts the state: there is no sequence 5"),

@@ -89,7 +89,7 @@ def test_tokens_are_external_only_where_they_were_found(golden: TraceReader) -> 
     record = records_with(golden, is_loading)[0]
     without = replace(record, ops=[op for op in record.ops if not isinstance(op, LookupExternal)])
     (finding,) = findings(golden, without)
-    assert "no lookup_external says that they were found" in finding
+    assert "no lookup_external found them" in finding
 
 
 def test_what_is_stored_is_what_the_block_is_cached_as(golden: TraceReader) -> None:

@@ -173,7 +173,7 @@ def test_what_contradicts_the_books_ends_the_log(tmp_path: Path) -> None:
         recorder.tell(recorder.asking, each)
         recorder.tell(recorder.took, [0])
         recorder.tell(recorder.answered, each, 4, True)
-    assert recorder.ended == ("the log of this run has ended after 2 records: block 0 is taken, and 1 hold it")
+    assert recorder.ended == ("the log of this run has ended after 2 records: block 0 is allocated with ref_count 1")
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 

@@ -44,5 +44,5 @@ def test_the_usual_is_not_refused() -> None:
     ],
 )
 def test_what_a_trace_has_no_words_for_is(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(WatchError, match=f"this vLLM cannot be written down: .*{said}"):
+    with pytest.raises(WatchError, match=f"this vLLM configuration cannot be recorded: .*{said}"):
         refuse_unwritable(*configs(**changes))

@@ -18,7 +18,7 @@ def python_with_vllm() -> Path:
     """Its interpreter; skips where there is none."""
     path = Path(os.environ.get("KVTHEATER_PEERS", "")) / "vllm" / "bin" / "python"
     if not os.environ.get("KVTHEATER_PEERS") or not path.exists():
-        pytest.skip("vLLM is not here (python -m tools.peer_environments FOLDER, then KVTHEATER_PEERS=FOLDER)")
+        pytest.skip("vLLM is not installed (python -m tools.peer_environments FOLDER, then KVTHEATER_PEERS=FOLDER)")
     return path
 
 

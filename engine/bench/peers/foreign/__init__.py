@@ -1,3 +1,3 @@
-"""Programs that run in a peer's own environment, where this program's packages are not: only Python's library and the
-peer's. `serving` has the lines that they speak, `engine.bench.peers.process` is the other end.
+"""Programs that run in a peer's own environment, with only Python's library and the peer's packages. `serving` is the
+protocol, `engine.bench.peers.process` the other end.
 """

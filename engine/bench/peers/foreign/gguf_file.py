@@ -1,4 +1,4 @@
-"""GGUF files of Hugging Face models, as llama.cpp reads them. Needs the packages gguf and numpy alone."""
+"""Conversion of Hugging Face models to GGUF files for llama.cpp. Needs only the packages gguf and numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gguf import MODEL_ARCH, GGUFWriter, get_tensor_name_map
 
 ARCHITECTURES = {"llama": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3}
 HEADS = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # as in safetensors
+STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # dtypes of safetensors
 
 Array = np.ndarray[Any, Any]
 
@@ -22,11 +22,11 @@ def convert(folder: Path, file: Path) -> None:
     """Write the model of `folder` (config.json, safetensors) to `file` in float32, without a vocabulary.
 
     Raises:
-        ValueError: a type of model that is not converted.
+        ValueError: the model type is not supported.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["model_type"] not in ARCHITECTURES:
-        raise ValueError(f"{config['model_type']} is not converted to GGUF, only {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"{config['model_type']} cannot be converted to GGUF, only {', '.join(ARCHITECTURES)}")
     writer = GGUFWriter(file, config["model_type"])
     add_facts(writer, config)
     writer.add_tokenizer_model("no_vocab")
@@ -35,7 +35,7 @@ def convert(folder: Path, file: Path) -> None:
 
 
 def add_facts(writer: GGUFWriter, config: dict[str, Any]) -> None:
-    """Add the sizes of a model with the fields of its config.json."""
+    """Add the sizes of a model from the fields of its config.json."""
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -56,7 +56,7 @@ def add_weights(
     weights: Iterator[tuple[str, Array]],
     stored: Callable[[Array], tuple[Array, Any]] = lambda weight: (weight, None),
 ) -> None:
-    """Add weights by their names in transformers. `stored` returns the array that is written, and its GGML type."""
+    """Add weights by their names in transformers. `stored` returns the array to write, and its GGML type."""
     names = get_tensor_name_map(ARCHITECTURES[config["model_type"]], config["num_hidden_layers"])
     for name, weight in weights:
         stem, _, kind = name.rpartition(".")
@@ -73,7 +73,7 @@ def finish(writer: GGUFWriter) -> None:
 
 
 def weights_of(folder: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the weights of a folder's safetensors files in float32; of tied ones the embedding alone."""
+    """Yield the weights of a folder's safetensors files in float32; only the embedding if tied."""
     for file in sorted(folder.glob("*.safetensors")):
         data = np.memmap(file, np.uint8, "r")
         begin = 8 + int(data[:8].view("<u8")[0])
@@ -90,8 +90,8 @@ def weights_of(folder: Path) -> Iterator[tuple[str, Array]]:
 
 
 def _paired(name: str, weight: Array, config: dict[str, Any]) -> Array:
-    """Put the rows that rotary embedding rotates together beside each other in Llama's queries and keys, as llama.cpp
-    expects them of this type.
+    """Reorder the rows of Llama's queries and keys so that rows rotated together are adjacent, as llama.cpp expects for
+    this type.
     """
     heads = HEADS.get(name.split(".")[-2])
     if config["model_type"] != "llama" or heads is None:

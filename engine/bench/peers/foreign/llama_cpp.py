@@ -1,7 +1,7 @@
-"""llama.cpp, by the package cyllama: sequences decode together in one context, as its server batches them.
+"""llama.cpp through the package cyllama: sequences are batched in one context, like in its server.
 
-The weights are converted to GGUF: in float32, or in its own Q8_0 or Q4_0 where the engine's are int8 or int4. It
-multiplies quantized weights with activations that it rounds to 8 bits.
+The weights are converted to GGUF in float32, or in its own Q8_0 or Q4_0 if the engine's are int8 or int4. It multiplies
+quantized weights with activations rounded to 8 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THREADS = len(os.sched_getaffinity(0))
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
-    """As `serve` wants it."""
+    """Load for `serve`."""
     from cyllama.llama import llama_cpp as c
 
     if dtype not in FTYPES:
@@ -39,7 +39,7 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
 
 
 class _Server:
-    """Contexts by their size, which a constructor sets; construction is not timed."""
+    """Contexts by size, a constructor argument; construction is not timed."""
 
     def __init__(self, c: Any, file: Path) -> None:
         # cyllama 0.2.18 reads `n_vocab` of the model for logits, which its class lacks
@@ -92,7 +92,7 @@ class _Server:
     def _sized(self, job: Job) -> Any:
         size = (job["num_slots"], len(job["prompts"]), job["max_num_batched_tokens"])
         if self._context is None or self._context[0] != size:
-            self._context = None  # one cache at a time
+            self._context = None  # only one cache in memory
             params = self._c.LlamaContextParams()
             params.n_ctx, params.n_seq_max, params.n_batch = size
             params.kv_unified = True  # one pool for all sequences

@@ -1,7 +1,7 @@
-"""onnxruntime-genai: the model as an ONNX graph with fused attention, its keys and values in one buffer.
+"""onnxruntime-genai: the model as an ONNX graph with fused attention, keys and values in one buffer.
 
-Its own model builder exports the weights once; then it serves one batch at a time, padded to one length; a batch runs
-until its longest output is done, of the others the rest is cut.
+Its model builder exports the weights once. It serves one batch at a time, padded to one length; a batch runs until its
+longest output is done, and the surplus of the others is cut off.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.bench.peers.foreign.serving import Job, serve
 from engine.system.host import child_environment
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
-NEVER = 1  # a control token or a single byte; if a model chose it, the comparison of tokens would show it
+NEVER = 1  # a control token or a single byte; a model that sampled it would fail the comparison of tokens
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
-    """As `serve` wants it."""
+    """Load for `serve`."""
     import onnxruntime_genai as og
 
-    # in a process of its own: what exporting leaves in memory is not what serving needs
+    # in a separate process, so that memory of the export does not count
     asked = [sys.executable, "-m", str(__spec__.name), source, PRECISION[dtype], folder]
     done = subprocess.run(asked, env=child_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -49,7 +49,7 @@ def _run(og: Any, model: Any, job: Job) -> dict[str, Any]:
     import numpy as np
 
     lengths, width = job["lengths"], max(map(len, job["prompts"]))
-    prompts = np.zeros((len(lengths), width), dtype=np.int32)  # padded on the right: it masks by the pad token
+    prompts = np.zeros((len(lengths), width), dtype=np.int32)  # padded on the right; masked by the pad token
     for row, prompt in enumerate(job["prompts"]):
         prompts[row, : len(prompt)] = prompt
     params = og.GeneratorParams(model)

@@ -20,7 +20,7 @@ EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # by d
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
-    """As `serve` wants it."""
+    """Load for `serve`."""
     if dtype != "float32":
         raise ValueError(f"this peer is compared in float32, not in {dtype}")
     target = str(Path(folder) / "openvino")
@@ -73,11 +73,11 @@ class _Server:
         size = (job["num_slots"], job["max_num_seqs"], job["max_num_batched_tokens"])
         if size not in self._pipelines:
             scheduler = og.SchedulerConfig()
-            scheduler.cache_size = 0  # in GiB; the number of blocks says it
-            scheduler.num_kv_blocks = -(-size[0] // BLOCK) + size[1]  # a sequence's last block may be part full
+            scheduler.cache_size = 0  # GiB; 0: by the number of blocks
+            scheduler.num_kv_blocks = -(-size[0] // BLOCK) + size[1]  # plus one partial block per sequence
             scheduler.max_num_seqs, scheduler.max_num_batched_tokens = size[1:]
             scheduler.enable_prefix_caching = False
-            self._pipelines.clear()  # one pool at a time
+            self._pipelines.clear()  # only one pool in memory
             self._pipelines[size] = og.ContinuousBatchingPipeline(self._folder, scheduler, "CPU", EXACT)
         return self._pipelines[size]
 

@@ -1,13 +1,13 @@
-"""The lines between a benchmark and a peer in a process of its own: JSON, one object a line, an answer to each.
+"""Protocol between a benchmark and a peer's process: JSON, one object per line, with a reply to each.
 
     {"source": folder, "dtype": "float32", "folder": where it may write}   ->  {"version": "name 1.2"}
     {"prompts": [[id]], "lengths": [n], "num_slots": n, "max_num_seqs": n, "max_num_batched_tokens": n,
-     "prompt_logprobs": whether they are wanted}
+     "prompt_logprobs": whether to return them}
                             ->  {"seconds": s, "times": [[s]], "outputs": [[id]], "resident_bytes": n,
                                  "prompt_logprobs"?: [nats] of each prompt's second token on}
 
-The first line loads, every further one is a run: greedy, no token ends anything, `lengths` tokens of each prompt. Times
-are seconds since the run began. What fails is {"error": sentence}; the end of input ends the process.
+The first line loads, every further line is a run: greedy, ignoring end tokens, `lengths` output tokens per prompt.
+Times are seconds since the start of the run. An error is {"error": sentence}; end of input ends the process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Job = dict[str, Any]
 
 
 def serve(load: Callable[[str, str, str], tuple[str, Callable[[Job], dict[str, Any]]]]) -> None:
-    """Answer until the input ends. `load` (source, dtype, folder) returns its version and what runs a job."""
+    """Reply until the input ends. `load` (source, dtype, folder) returns the version and a function that runs a job."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # libraries print
+    os.dup2(2, 1)  # libraries print to stdout
     run: Callable[[Job], dict[str, Any]] | None = None
     for line in sys.stdin:
         job = json.loads(line)
@@ -40,7 +40,7 @@ def serve(load: Callable[[str, str, str], tuple[str, Callable[[Job], dict[str, A
 
 
 def resident_bytes() -> int | None:
-    """Return the resident memory of this process in bytes; None where /proc lacks it."""
+    """Return the resident memory of this process in bytes; None without /proc."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             found = next(line for line in status if line.startswith("VmRSS"))

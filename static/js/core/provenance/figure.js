@@ -5,7 +5,7 @@ import { figuresByGroup, groupOf, heldIn, isOfStates } from "../groups.js";
 import { memoryFigures } from "../state.js";
 import { bytesLink, inGroup } from "./links.js";
 
-/** @import {Block} from "../state_parts.js" */
+/** @import {Block} from "../state_access.js" */
 /** @import {At, Chain, FigureName, Link} from "./types.js" */
 
 /** @typedef {Exclude<FigureName, "contiguous" | "token">} Counted */

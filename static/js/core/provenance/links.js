@@ -5,7 +5,7 @@ import { tokenLabels } from "../labels.js";
 import { kvTerms } from "../metrics.js";
 import { sequenceOf } from "../operation_kinds.js";
 
-/** @import {Sequence} from "../state_parts.js" */
+/** @import {Sequence} from "../state_access.js" */
 /** @import {At, LinkOf} from "./types.js" */
 
 /**

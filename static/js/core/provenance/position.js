@@ -81,7 +81,7 @@ function releasedLink({ log }, group, kept, block) {
 }
 
 /**
- * @param {At} at @param {import("../state_parts.js").Sequence} seq @param {number} query @param {number} position
+ * @param {At} at @param {import("../state_access.js").Sequence} seq @param {number} query @param {number} position
  * @returns {Link[]}
  */
 function weightLinks(at, seq, query, position) {

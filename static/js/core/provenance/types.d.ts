@@ -6,7 +6,7 @@ import type { TraceLog } from "../log.js";
 import type { Loaded } from "../slot_origins.js";
 import type { Counterfactual } from "../counterfactual.js";
 import type { Label } from "../labels.js";
-import type { State, Status } from "../state_parts.js";
+import type { State, Status } from "../state_access.js";
 import type { MessageKey } from "../messages.js";
 import type { Lookup, LookupExternal, Op } from "../trace.js";
 

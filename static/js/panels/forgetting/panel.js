@@ -21,7 +21,7 @@ import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../
 
 /** @import {Gone} from "../../core/forgetting.js" */
 /** @import {TraceLog} from "../../core/log.js" */
-/** @import {State} from "../../core/state_parts.js" */
+/** @import {State} from "../../core/state_access.js" */
 
 /**
  * @typedef {import("../../core/sequence_view.js").SequenceView} View

@@ -10,7 +10,7 @@ import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { hovered, record, select, selected, state } from "../../state/store.js";
 
-/** @import {State} from "../../core/state_parts.js" */
+/** @import {State} from "../../core/state_access.js" */
 
 /**
  * A piece of sequence `seq`, of which `filled` blocks have K and V, or a hole (`seq` null).

@@ -14,7 +14,7 @@ import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
 
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
-/** @import {Block} from "../../core/state_parts.js" */
+/** @import {Block} from "../../core/state_access.js" */
 /** @import {Header} from "../../core/trace.js" */
 /** @import {Component} from "../../kit/html.js" */
 

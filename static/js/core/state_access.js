@@ -1,4 +1,4 @@
-// Parts of a state, with copy-on-write: states share the parts they have in common. Pure.
+// Types of a state, and access to its blocks, sequences and lists with copy-on-write. Pure.
 //
 // A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` return a
 // mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.

@@ -1,8 +1,8 @@
-"""Requests whose parts are sequences of several instances: prefill on one, decode on another.
+"""Requests whose parts are sequences on several instances: prefill on one, decode on another.
 
-A request stays one request on however many instances: it begins with its first `submit`, and its tokens are those of
-the decoding part. The prefill part (`kv_producer`) samples a token that is discarded. A part that is lost with its
-instance before it has tokens is followed by another one. `static/js/core/request_parts.js` mirrors this.
+A request begins with its first `submit`, and its tokens are those of the decoding part. The prefill part
+(`kv_producer`) samples a token that is discarded. A part that is lost with its instance before it has tokens is
+followed by another one. `static/js/core/request_parts.js` mirrors this.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from engine.trace.operations import Finish, Fork, Lost, Op, Sample, Submit
 
 @dataclass(slots=True)
 class _Open:
-    """A request that is not over."""
+    """Unfinished request."""
 
     request_id: str
-    part: int  # the sequence that it was submitted as last
+    part: int  # sequence of its latest submission
     alive: set[int] = field(default_factory=set)  # sequences of that part
     has_tokens: bool = False
 
 
 class RequestParts:
-    """Map from sequences to the requests that they are parts of; `read` operation by operation.
+    """Map from sequences to their requests, built from operations by `read`.
 
     Args:
-        is_shared: whether several instances share the log; otherwise each sequence is a request by itself.
+        is_shared: whether several instances share the log; if not, each sequence is a request.
     """
 
     def __init__(self, is_shared: bool) -> None:
         self.is_shared = is_shared
         self._open: dict[str, _Open] = {}
-        self._of: dict[int, _Open] = {}  # by sequence that is not over
+        self._of: dict[int, _Open] = {}  # by unfinished sequence
         self._producers: set[int] = set()  # unfinished sequences that continue on another instance
-        self.left_open: set[int] = set()  # of those that the last `lost` ended: their request may continue elsewhere
-        self._instances: dict[int, int] = {}  # of sequences that are not over
+        self.left_open: set[int] = set()  # sequences ended by the last `lost` whose request may continue elsewhere
+        self._instances: dict[int, int] = {}  # by unfinished sequence
 
     def request_id(self, op: Submit) -> str:
         """Return the id of the request that a submission belongs to."""
@@ -45,9 +45,9 @@ class RequestParts:
         return op.request_id
 
     def read(self, op: Op, instance: int) -> int | None:
-        """Read the next operation, of a record of `instance`.
+        """Read the next operation of a record of `instance`.
 
-        Returns the part before the one that is submitted; None for a first part, and for other operations.
+        For the submission of a further part return the previous part, otherwise None.
         """
         if not self.is_shared:
             return None
