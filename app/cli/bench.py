@@ -110,10 +110,11 @@ def run_list(_: argparse.Namespace) -> int:
     """Ids, sizes and titles."""
     from engine.bench.scenario import find_scenario, scenario_ids
 
+    width = max(map(len, scenario_ids()))
     for name in scenario_ids():
         scenario = find_scenario(name)
         size = f"{len(scenario.axis.points())} × {len(scenario.variants)} × {scenario.rounds} rounds"
-        say(f"{name:<22} {size:<20} {scenario.title.en}")
+        say(f"{name:<{width}} {size:<20} {scenario.title.en}")
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from app.cli.options import UserError
-from app.cli.terminal import say
+from app.cli.terminal import counted, say
 from app.ground.callers import PREFIX
 from app.ground.paths import data_dir
 from app.ground.settings import MIB, ServerSettings, is_loopback
@@ -218,14 +218,10 @@ def serve_until_stopped(
 
 def _close_aloud(app: Flask, listener: Listener) -> None:
     sessions = app.extensions["kvtheater"]
-    open_now, viewers = _counted(len(sessions.all()), "session"), _counted(sessions.num_viewers, "viewer")
+    open_now, viewers = counted(len(sessions.all()), "session"), counted(sessions.num_viewers, "viewer")
     say(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
     left = listener.close()
-    say(f"stopped; {_counted(left, 'session')} ended in the middle of a step" if left else "stopped", flush=True)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    say(f"stopped; {counted(left, 'session')} ended in the middle of a step" if left else "stopped", flush=True)
 
 
 def _about_phones(settings: ServerSettings, port: int) -> str:

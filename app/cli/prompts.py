@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from app.cli.options import UserError, add_command
-from app.cli.terminal import say
+from app.cli.terminal import counted, say
 from app.ground.plain import to_json
 from app.prompts.tokenizers import named
 from app.prompts.words import percent, words
@@ -207,7 +207,8 @@ def _print_report(
     if how:
         say(f"  {how}")
     sessions = len({verdict.session for verdict in verdicts})
-    say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {percent(hit, total)} hit under {policy}")
+    read = f"{counted(len(verdicts), 'request')} of {counted(sessions, 'session')}"
+    say(f"{read}, {total:,} tokens; {percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:
         say(f"  {name:<12} {percent(sum(v.hits[name].num_tokens for v in verdicts), total):>7} of the tokens hit")
     reported = [v for v in verdicts if v.reported_cached is not None and v.reported_tokens]

@@ -20,6 +20,11 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, whose plural has an s: "2 steps"."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
     """Print lines; nothing in one of them begins another. Characters that the terminal has not are escapes, too."""
     stream: TextIO = to or sys.stdout

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.cli import trace_check, trace_compare, trace_explain, trace_export, trace_query, trace_what_if
 from app.cli.options import UserError, add_command
-from app.cli.terminal import say, say_json
+from app.cli.terminal import counted, say, say_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.operations import KnownSince, Sample, Submit, Write
@@ -145,19 +145,15 @@ def _summary(record: StepRecord) -> str:
         entries = [e for e in record.batch if e.phase == phase]
         if entries:
             tokens = sum(len(e.token_ids) for e in entries)
-            parts.append(f"{phase} {_count(tokens, 'token')} of {_count(len(entries), 'sequence')}")
+            parts.append(f"{phase} {counted(tokens, 'token')} of {counted(len(entries), 'sequence')}")
     submitted = [op for op in record.ops if isinstance(op, Submit)]
     if submitted:
-        who = submitted[0].request_id if len(submitted) == 1 else _count(len(submitted), "sequence")
-        parts.append(f"{who}, {_count(sum(len(op.prompt_token_ids) for op in submitted), 'prompt token')}")
+        who = submitted[0].request_id if len(submitted) == 1 else counted(len(submitted), "sequence")
+        parts.append(f"{who}, {counted(sum(len(op.prompt_token_ids) for op in submitted), 'prompt token')}")
     names = Counter(type(op).__name__.lower() for op in record.ops if not isinstance(op, Submit | Write | Sample))
     parts += [f"{name} {count}" if count > 1 else name for name, count in names.items()]
     text = "".join(o.text for o in record.outputs)
     return ": ".join([record.kind, *([", ".join(parts)] if parts else [])]) + (f" -> {text!r}" if text else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _short(value: Any) -> str:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel, native_kernels
 from engine.model.native_step import LaidOut, Numbers
-from engine.system.host import shared_library
 
 torch.library.define(
     "kvtheater::attend",
@@ -71,14 +69,9 @@ def step_kernel() -> StepKernel | None:
     kernels = native_kernels()
     if kernels is None:
         return None
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / shared_library("torch_cpu")))
-    library.aoti_torch_new_tensor_handle.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
     def tensor(handle: int) -> Tensor:
-        own = ctypes.c_void_p()
-        if library.aoti_torch_new_tensor_handle(handle, ctypes.byref(own)):
-            raise RuntimeError("torch gives no second handle of a tensor")
-        found: Tensor = _tensor_of(_capsule(own, None, None))
+        found: Tensor = _tensor_of(_capsule(handle, None, None))
         return found
 
     def otherwise(
@@ -101,6 +94,7 @@ def step_kernel() -> StepKernel | None:
     return kernels.step
 
 
+# despite its name it takes nothing: the handle, and its reference to the tensor, stay with the caller (torch 2.13)
 _tensor_of: Any = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr  # type: ignore[attr-defined]
 _handle_of: Any = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
 _capsule = ctypes.pythonapi.PyCapsule_New

@@ -160,7 +160,8 @@ def open_template(name: str) -> ChatTemplate:
         check_gguf_package()
         tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
+        shipped = SHIPPED.get("bundled" if is_file else name)
+        tokenizer = AutoTokenizer.from_pretrained(name if shipped is None else str(shipped.tokenizer_folder))
     if not is_file:
         if not tokenizer.chat_template:
             raise NoChatTemplateError("it has no chat template")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import ConfigError, EngineConfig
+from engine.scheduling.capacity import slots_required
 from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved, resolve_for
@@ -95,9 +96,15 @@ class Replay:
             for sequence, one, _ in list(self._live.values()):
                 if one is asked and arrival.kind == "abort":
                     self._finish(sequence, "abort", "")
-                elif one is asked and arrival.max_tokens is not None:
+                elif one is asked and arrival.max_tokens is not None and self._fits(sequence, arrival.max_tokens):
                     sequence.max_tokens = arrival.max_tokens
         return self._record(arrival.kind, [])
+
+    def _fits(self, sequence: Sequence, max_tokens: int) -> bool:
+        """Return whether the pool has room for the sequence under another limit; an engine refuses what has none."""
+        longest = slots_required(sequence.num_prompt_tokens, max_tokens)
+        demand = self._cache.demand_at_most(longest, self.config.tokens_a_step or longest)
+        return demand.needed <= demand.available
 
     def _submit(self, asked: LoggedRequest) -> None:
         seq_id = self._next_seq_id

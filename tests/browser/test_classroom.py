@@ -108,6 +108,19 @@ def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wa
     assert secret not in state and secret not in phone.content()
 
 
+def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: Follow) -> None:
+    """It has no right to it, also while a page that was loaded anew enters the class again."""
+    phone = follow()
+    open_lesson(wall)
+    expect(phone.locator("#lesson")).to_be_visible()
+    asked: list[str] = []
+    phone.on("request", lambda request: asked.append(request.url))
+    phone.reload()
+    expect(phone.locator("#lesson .lesson-title")).to_be_visible()
+    expect(phone.locator(".lesson-home")).to_have_count(0)
+    assert not [url for url in asked if url.endswith("/api/lessons")]
+
+
 def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
     """The presenter may hold all, and take back what they hand over: to a page, or to a phone that is the remote."""
     page = follow(width=1280, height=800, has_touch=False)
@@ -556,6 +569,25 @@ NOTE_TOASTS = """() => {
     .observe(document.body, { subtree: true, childList: true });
 }"""
 NOTED = "[...new Set(toasts.map((one) => one.innerText))]"
+
+
+def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_over(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    server = Mortal(TOKENS[0], tmp_path)
+    try:
+        wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
+        prefill(wall)
+        phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
+        shows(phone, 1)
+        server.stop()
+        expect(phone.locator("#class-bar")).to_contain_text("Not connected")
+        expect(phone.locator("#notice")).to_have_text("The 2 records of this run are still here to read.")
+        expect(phone.locator("#btn-again")).to_have_count(0)
+        server.start()
+        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+    finally:
+        server.kill()
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,20 @@ def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
     expect(page.locator("#btn-learn")).to_have_count(0)
     page.go_back()
     expect(page.locator("#btn-learn")).to_be_focused()
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])
+def test_after_the_opening_and_after_a_word_the_focus_is_at_the_next_step(open_page: OpenPage, chosen: bool) -> None:
+    page = open_page(opening=True)
+    expect(page.locator("#opening")).to_have_attribute("data-ready", "true")
+    if chosen:
+        page.locator("#opening-time").press("End")
+        page.locator(".opening-word").first.press("Enter")
+    else:
+        page.keyboard.press("Escape")
+    expect(page.locator("#intro-step")).to_be_focused()
+    expect(page.locator("#intro-fan")).to_be_enabled()
+    page.locator("#intro-fan").press("Enter")
+    page.locator(".opening-word").last.press("Enter")
+    expect(page.locator(".opening-word")).to_have_count(0)
+    expect(page.locator("#intro-step")).to_be_focused()

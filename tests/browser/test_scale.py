@@ -223,7 +223,7 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     page.goto(f"{live_server}/scale?p_nodes=2&p_node_gpus=4&p_output_tokens=16&p_rate=20")
     apart = page.locator("[data-way=apart]")
     expect(apart.locator(".scale-total")).to_have_text("2 GPUs")
-    expect(apart.locator(".scale-cluster")).to_have_attribute("aria-label", "1 nodes are used: 1 prefill, 1 decode")
+    expect(apart.locator(".scale-cluster")).to_have_attribute("aria-label", "1 node is used: 1 prefill, 1 decode")
     expect(apart.locator(".scale-node")).to_have_count(2)
     expect(apart.locator(".scale-node .scale-gpu[data-kind=free]")).to_have_count(6)
     apart.locator(".scale-numbers > summary").click()
@@ -241,6 +241,15 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     page.select_option("#scale-p_model", "llama-2-70b")
     expect(page.locator("[data-way=on_one_node] .scale-problem")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+
+
+def test_a_chinese_heading_of_a_table_is_no_column_of_single_characters(browser: Browser, live_server: str) -> None:
+    page = browser.new_page(locale="zh-CN", viewport={"width": 390, "height": 800})
+    page.goto(f"{live_server}/scale")
+    headings = page.locator(".scale-way thead th:not(:first-child)")
+    expect(headings.first).to_have_text("个数")
+    assert min(headings.evaluate_all("(all) => all.map((e) => e.clientWidth)")) >= 60
     page.close()
 
 

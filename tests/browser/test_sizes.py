@@ -178,6 +178,20 @@ def test_texts_that_lie_over_each_other_are_found(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_the_legend_of_the_stage_is_complete_beside_the_choice_of_a_head(open_page: OpenPage, locale: str) -> None:
+    page = open_page("/?recording=rec-preemption&step=10", connection="replay", locale=locale)
+    shows(page, 10)
+    ends = "(selector) => document.querySelector(selector).lastElementChild.getBoundingClientRect().right"
+    for width in (1100, 1280, 1400, 1440, 1600, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        tools = page.locator(".stage-tools").bounding_box()
+        choice = page.locator(".choice").bounding_box()
+        assert tools and choice
+        assert page.evaluate(ends, ".scales") <= choice["x"], width
+        assert choice["x"] + choice["width"] <= tools["x"] + tools["width"] + 1, width
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_the_card_of_the_tour_never_covers_what_it_speaks_of(open_page: OpenPage, locale: str) -> None:
     page = open_page(tour=True, locale=locale, is_mobile=True, has_touch=True, **PHONE)
     for stop in STOPS:

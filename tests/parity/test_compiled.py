@@ -77,6 +77,12 @@ def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "make_libraries", fails)
 
 
+def storage_uses(storage: torch.UntypedStorage) -> int:
+    """Return the number of tensors and Python objects that hold this memory."""
+    uses: int = torch._C._storage_Use_Count(storage._cdata)  # type: ignore[attr-defined]
+    return uses
+
+
 def driven(model: LoadedModel, forward: CompiledForward | None, capture: CaptureRequest | None = None) -> Any:
     driver = Driver(model, 4, 16)
     driver.runner.compiled = forward
@@ -124,14 +130,19 @@ def test_layers_attend_without_python(
     compile_once: Compiled,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted."""
+    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted; no
+    tensor that Python was given or gave back outlives its step.
+    """
     model, forward = compile_once(family)
     assert forward.kernel is not None
     calls: list[int] = []
+    memory: list[torch.UntypedStorage] = []
 
     def noted(context: StepContext, call: Any, *tensors: torch.Tensor) -> torch.Tensor:
         calls.append(call.layer)
-        return attend(context, call, *tensors)
+        out = attend(context, call, *tensors)
+        memory.extend(tensor.untyped_storage() for tensor in (*tensors, out) if isinstance(tensor, torch.Tensor))
+        return out
 
     attend = StepContext.attend
     monkeypatch.setattr(StepContext, "attend", noted)
@@ -146,6 +157,10 @@ def test_layers_attend_without_python(
     assert all(torch.equal(logits[key], expected[key]) for key in expected) and arrays == expected_arrays
     assert all_calls == len(results) * model.facts.num_layers
     assert in_python == (3 * model.facts.num_layers if request_for else 0)  # three steps have prefills
+    del results, driver
+    gc.collect()
+    alone = torch.ones(1).untyped_storage()
+    assert {storage_uses(storage) for storage in memory} == {storage_uses(alone)}
 
 
 def test_what_c_does_not_read_python_attends_to(compile_once: Compiled) -> None:

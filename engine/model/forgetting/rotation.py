@@ -28,10 +28,10 @@ class Rotation:
         try:
             fits = half is not None and torch.equal(half(probe), _rotate_half(probe))
             fits = fits and self.at(0, 1)[0].shape == (1, head_dim)
-        except Exception as error:
-            raise ModelError(sentence("forget.rotation", reason=type(error).__name__)) from error
+        except Exception as error:  # for example an embedding that also needs the kind of layer, as Gemma 3's
+            raise ModelError(sentence("forget.rotation")) from error
         if not fits:
-            raise ModelError(sentence("forget.rotation", reason=sentence("forget.rotary")))
+            raise ModelError(sentence("forget.rotation"))
 
     def at(self, start: int, count: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [count, D] of positions from `start` on, in float32."""

@@ -14,10 +14,17 @@
 #define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
 #define FEW 3 /* rows that are read where they lie */
 #define AHEAD 32 /* lines of a panel */
-#define NEAR (1 << 17) /* numbers of turned rows that stay in a core's cache of 1 MiB while panels pass them */
+#define NEAR (1 << 17) /* numbers of turned rows: they stay in a core's second cache while panels pass them */
 #define RUN 256 /* products that are added one by one; sums of longer ones would lose more of their last bits */
+#define SLICE 512 /* columns of a block of rows where all of them would be too many */
+#define PART 128 /* rows for which a thread reads weights by itself; fewer would take longer to read than to multiply */
 #if defined(__AVX2__)
 #include <immintrin.h>
+#endif
+#if defined(_OPENMP)
+#include <omp.h>
+#else
+static int omp_get_max_threads(void) { return 1; }
 #endif
 #if defined(__AVX512F__)
 #define WIDTH 16 /* numbers that a register holds */
@@ -131,15 +138,15 @@ INLINE void add_row(int64_t most, part sums[][PARTS], const float *x, int64_t to
         for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[r * to_row] * weights[p];
 }
 
-/* Rows `first` to `last` - 1 of one panel [K, 16] times x, added to y [rows, N], which row 0 overwrites. x[r, k] lies at
- * r * to_row + k * to_next. `most`, a constant where this is inlined, is at least `rows`.
+/* Rows `first` to `last` - 1 of one panel [K, 16] times those columns of x, added to y [rows, N], which row 0 overwrites.
+ * x[r, k] lies at r * to_row + (k - first) * to_next. `most`, a constant where this is inlined, is at least `rows`.
  */
 INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const char *panel,
                        int64_t first, int64_t last, float *y, int64_t n, int kind) {
     for (int64_t begin = first; begin < last; begin += run_of(kind)) {
         part sums[GROUP][PARTS];
         const char *run = run_at(panel, begin, kind);
-        const float *own = x + begin * to_next;
+        const float *own = x + (begin - first) * to_next;
         int64_t length = run_of(kind) < last - begin ? run_of(kind) : last - begin;
         for (int64_t r = 0; r < most; r++)
             for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
@@ -171,7 +178,7 @@ INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, in
     else panel_rows(3, 3, x, width, 1, panel, 0, width, out, n, kind);
 }
 
-/* Rows `first` to `last` - 1 of panel p times a group of turned rows [K, GROUP]. */
+/* Rows `first` to `last` - 1 of panel p times those columns of a group of rows, turned: [last - first, GROUP]. */
 INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, int64_t first,
                        int64_t last, float *y, int64_t n, int kind) {
     const char *panel = panel_at(panels, p, width, kind);
@@ -183,6 +190,30 @@ INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t
     else if (GROUP > 4 && rows > 4) GROUP_OF(GROUP < 6 ? GROUP : 6);
     else if (GROUP > 3 && rows > 3) GROUP_OF(4);
     else GROUP_OF(3);
+}
+
+/* to [width, GROUP] = the first `width` columns of so many rows, turned; zeros where a group has fewer. */
+INLINE void turn(const float *x, int64_t rows, int64_t to_row, int64_t width, float *to) {
+    int64_t k = 0;
+#if defined(__AVX512F__) /* 16 x 16 in four rounds of pairs (a, b) -> a0 b0 a1 b1 ...; one by one takes four times as long */
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    for (; k + WIDTH <= width; k += WIDTH) {
+        __m512 a[GROUP], b[GROUP];
+        for (int64_t r = 0; r < GROUP; r++)
+            a[r] = r < rows ? _mm512_loadu_ps(x + r * to_row + k) : _mm512_setzero_ps();
+        for (int64_t round = 0; round < 4; round++) {
+            for (int64_t r = 0; r < GROUP / 2; r++) {
+                b[2 * r] = _mm512_permutex2var_ps(a[r], low, a[r + GROUP / 2]);
+                b[2 * r + 1] = _mm512_permutex2var_ps(a[r], high, a[r + GROUP / 2]);
+            }
+            for (int64_t r = 0; r < GROUP; r++) a[r] = b[r];
+        }
+        for (int64_t r = 0; r < GROUP; r++) _mm512_storeu_ps(to + (k + r) * GROUP, a[r]);
+    }
+#endif
+    for (; k < width; k++)
+        for (int64_t r = 0; r < GROUP; r++) to[k * GROUP + r] = r < rows ? x[r * to_row + k] : 0;
 }
 
 /* Of each kind a function: parallel regions are cut out before what they call is inlined; the constant would be lost. */
@@ -204,41 +235,46 @@ OF_KIND(INT4)
                        : (kind) == BFLOAT16 ? name##_BFLOAT16(__VA_ARGS__)                                             \
                                             : (kind) == INT8 ? name##_INT8(__VA_ARGS__) : name##_INT4(__VA_ARGS__))
 
-/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. More than a few rows are turned in groups,
- * [K, GROUP], so that they too are read in order. As many of them as stay in the cache, all rows or a run of each,
- * are multiplied by panel after panel (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008);
- * a weight comes from memory once for each such block of rows. Returns 0, or 1 without memory.
+INLINE int64_t up(int64_t number, int64_t by) { return (number + by - 1) / by; }
+
+/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. Threads share out the panels, and the rows too where there
+ * are many. Of more than a few rows, each thread turns blocks in groups, [K, GROUP], so that they are read in order; a
+ * block, or a slice of its columns, stays in the cache while panel after panel passes it (Goto and van de Geijn, Anatomy
+ * of High-Performance Matrix Multiplication, 2008). No thread reads what another one has turned: it would wait for it,
+ * and fetch it from that core's cache. Returns 0, or 1 without memory.
  */
 int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, int64_t width, int64_t n, int kind) {
     const char *panels = of_panels;
+    int64_t threads = m * width * n < SERIAL_BELOW ? 1 : omp_get_max_threads();
     if (!m) return 0;
     if (m <= FEW) {
-#pragma omp parallel for schedule(static) if (m * width * n >= SERIAL_BELOW)
+#pragma omp parallel for schedule(static) if (threads > 1)
         for (int64_t p = 0; p < n / LANES; p++) CALL(few_rows, kind, x, panels, p, y, m, width, n);
         return 0;
     }
-    int64_t groups = (m + GROUP - 1) / GROUP, most = NEAR / (RUN * GROUP), blocks = (groups + most - 1) / most;
-    int64_t block = (groups + blocks - 1) / blocks, run = block * GROUP * width > NEAR ? RUN : width;
-    float *turned = malloc(sizeof(float) * groups * width * GROUP);
+    int64_t parts = 1; /* of the rows; each is the share of threads / parts threads */
+    for (int64_t d = 2; d <= threads && d * PART <= m; d++)
+        if (threads % d == 0) parts = d;
+    int64_t rows = up(m, parts), slice = width <= SLICE || up(rows, GROUP) * GROUP * width <= NEAR ? width : SLICE;
+    int64_t fit = NEAR / (slice * GROUP) > 1 ? NEAR / (slice * GROUP) : 1;
+    int64_t block = up(up(rows, GROUP), up(up(rows, GROUP), fit)) * GROUP; /* rows, about as many in each block */
+    float *turned = malloc(sizeof(float) * threads * block * slice);
     if (!turned) return 1;
-#pragma omp parallel if (m * width * n >= SERIAL_BELOW)
-    {
-#pragma omp for schedule(static)
-        for (int64_t g = 0; g < groups; g++) {
-            const float *own = x + g * GROUP * width;
-            float *to = turned + g * GROUP * width;
-            int64_t rows = m - g * GROUP;
-            for (int64_t k = 0; k < width; k++)
-                for (int64_t r = 0; r < GROUP; r++) to[k * GROUP + r] = r < rows ? own[r * width + k] : 0;
-        }
-        for (int64_t begin = 0; begin < groups; begin += block)
-            for (int64_t first = 0; first < width; first += run) {
-                int64_t last = first + run < width ? first + run : width;
-#pragma omp for schedule(static) nowait
-                for (int64_t p = 0; p < n / LANES; p++)
-                    for (int64_t g = begin; g < begin + block && g < groups; g++)
-                        CALL(group_rows, kind, m - g * GROUP, turned + g * GROUP * width, panels, p, width, first, last,
-                             y + g * GROUP * n, n);
+#pragma omp parallel for schedule(static) if (threads > 1)
+    for (int64_t thread = 0; thread < threads; thread++) {
+        int64_t part = thread % parts, share = thread / parts, shares = threads / parts;
+        int64_t end = m * (part + 1) / parts, last_panel = n / LANES * (share + 1) / shares;
+        float *own = turned + thread * block * slice;
+        for (int64_t from = m * part / parts; from < end; from += block)
+            for (int64_t first = 0; first < width; first += slice) {
+                int64_t to = from + block < end ? from + block : end;
+                int64_t last = first + slice < width ? first + slice : width;
+                for (int64_t r = from; r < to; r += GROUP)
+                    turn(x + r * width + first, to - r, width, last - first, own + (r - from) * slice);
+                for (int64_t p = n / LANES * share / shares; p < last_panel; p++)
+                    for (int64_t r = from; r < to; r += GROUP)
+                        CALL(group_rows, kind, to - r, own + (r - from) * slice, panels, p, width, first, last,
+                             y + r * n, n);
             }
     }
     free(turned);

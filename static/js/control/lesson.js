@@ -6,7 +6,7 @@ import { addMoreWords, t } from "../i18n/words.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
-import { attends } from "../state/classroom.js";
+import { attends, enters } from "../state/classroom.js";
 import {
   cards,
   checkpoint,
@@ -80,7 +80,7 @@ export function followLessons(memory) {
   readStoredProgress(memory);
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
-    if (attends.value) return; // the class determines the lesson
+    if (attends.value || enters.value) return; // the class determines the lesson
     if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });

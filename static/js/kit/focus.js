@@ -39,15 +39,29 @@ export function useReturnedFocus(isOpen, otherwise = "") {
 }
 
 /**
+ * Where the focus was left in each view that another one has replaced.
+ * @type {Map<string, Element | null>}
+ */
+const left = new Map();
+
+/**
  * The same between views that take each other's place: each has the focus again where it was left.
  * @param {string} view
  */
 export function useFocusOfViews(view) {
-  const left = useRef(/** @type {Map<string, Element | null>} */ (new Map()));
   const before = useRef(view);
-  if (before.current !== view) left.current.set(before.current, document.activeElement);
+  if (before.current !== view) left.set(before.current, document.activeElement);
   before.current = view;
-  useLayoutEffect(() => focusAgain(left.current.get(view) ?? null), [view]);
+  useLayoutEffect(() => focusAgain(left.get(view) ?? null), [view]);
+}
+
+/**
+ * Give the focus to the element with the id `first` when `view` replaces another view for the first time.
+ * @param {string} view
+ * @param {string} first
+ */
+export function useFirstFocus(view, first) {
+  useLayoutEffect(() => void (left.size && !left.has(view) && focusAgain(null, first)), []);
 }
 
 /** @param {Element | null} element @param {string} [otherwise] */
@@ -56,8 +70,9 @@ function focusAgain(element, otherwise = "") {
     if (document.activeElement !== document.body) return;
     const had = element === document.body ? null : element;
     const found = had?.isConnected ? had : document.getElementById(had?.id ?? "");
-    const to = found ?? document.getElementById(otherwise);
-    if (to instanceof HTMLElement) to.focus();
+    const to = found?.matches(":disabled") ? null : found;
+    const next = to ?? document.getElementById(otherwise);
+    if (next instanceof HTMLElement) next.focus();
   });
 }
 

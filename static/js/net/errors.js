@@ -32,6 +32,9 @@ export const NOTHING_HERE = "library.nothing_here";
 /** Key for a server that requires a token this browser does not have. */
 export const BARRED = "closed.barred";
 
+/** Key for a server that was stopped. */
+export const STOPPED = "closed.shutdown";
+
 /**
  * Return the reason of a run closed by the server.
  * @param {import("../core/wire.js").Closed} message

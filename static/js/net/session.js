@@ -66,7 +66,7 @@ export class Session {
       {
         connect: () => this.#enter(link),
         disconnect: () => (forgetModel(), this.#now.drop()),
-        barred: () => this.state === "gone" || this.#now.lose({ key: BARRED }),
+        barred: () => this.problem.peek()?.key === BARRED || this.#now.lose({ key: BARRED }),
         model: receiveModel,
         ...CLASS_HANDLERS,
         status: (message) => this.run?.heardStatus(message),

@@ -49,6 +49,8 @@ export const chosenAddress = signal(0);
 
 export const presents = computed(() => presenting.value !== null);
 export const attends = computed(() => classState.value !== null && !presents.value);
+/** Whether the page is entering the class of its address, so that it may be a follower's. */
+export const enters = computed(() => settings.class.value !== null && classState.value === null);
 
 /** Whether the class sees what this page does. A teacher view runs beside the page that drives. */
 export const drives = computed(() => {

@@ -20,7 +20,7 @@ from engine.bench.models import MADE
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
-from engine.bench.scenario import Cell, find_scenario
+from engine.bench.scenario import Cell, find_scenario, scenario_ids
 from engine.bench.workload import Ask
 from engine.engine import Engine
 from engine.setup import machine
@@ -310,7 +310,10 @@ def test_all_leaves_out_what_cannot_run_here(
 
 def test_the_command_line_runs_lists_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "list"]) == 0
-    assert "guard " in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "guard " in listed
+    titles = {find_scenario(name).title.en for name in scenario_ids()}
+    assert len({line.index(title) for line in listed.splitlines() for title in titles if line.endswith(title)}) == 1
     options = ["--rounds", "1", "--only", "paged,none", "--out", str(tmp_path), "--wait-quiet", "0"]
     assert main(["bench", "run", "guard", *options]) == 0
     record = read_record(tmp_path / "guard.json")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.forget_settings import ForgetSettings, PolicyName
+from engine.model.errors import ModelError
 from engine.model.forgetting.forgotten_keys import choose_forgotten
 from engine.model.forgetting.policies import POLICIES, Rows, Seen
 from engine.model.forgetting.rotation import Rotation
@@ -98,6 +99,13 @@ def test_a_rotation_undone_is_the_query_before_it() -> None:
     q = torch.randn(5, 1, HEAD_DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     turned = torch.stack([turn.mean(position, 1).double() @ q[i, 0] for i, position in enumerate(range(7, 12))])
     assert torch.allclose(turn.undone(turned[:, None], 7), q, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma3"])
+def test_a_model_without_llamas_rotation_is_refused_in_a_sentence(family: str) -> None:
+    model = from_module(tiny_model(family), tiny_tokenizer(), "tiny")
+    with pytest.raises(ModelError, match="its rotary embedding is not Llama's, over the whole head"):
+        Rotation(model.module, HEAD_DIM, model.device)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -12,6 +12,7 @@ from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
 from engine.model.template_check import (
     ChatTemplate,
+    NoChatTemplateError,
     Outcome,
     cases_of,
     check_template,
@@ -139,3 +140,8 @@ def test_a_file_that_is_no_template_is_none(tmp_path: Path) -> None:
     (tmp_path / "t.jinja").write_text("{% for m in messages %}\n{% endfo %}")
     with pytest.raises(ValueError, match=r"^line 2: "):
         open_template(str(tmp_path / "t.jinja"))
+
+
+def test_a_shipped_model_is_found_by_its_name() -> None:
+    with pytest.raises(NoChatTemplateError, match="it has no chat template"):
+        open_template("bundled-mha")

@@ -46,6 +46,8 @@ def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture
     """A clock alone: without it each turn hits all of the one before but its last, partial block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
+    main(["prompts", str(file)])
+    assert "2 requests of 1 session, " in capsys.readouterr().out
     main(["prompts", str(file), "--json"])
     found = json.loads(capsys.readouterr().out)
     (saving,) = found["savings"]

@@ -131,6 +131,19 @@ def test_a_smaller_pool_refuses_what_never_fits(tmp_path: Path) -> None:
     assert answer.other.refused > 0 and answer.other.finished + answer.other.refused == answer.log.finished
 
 
+def test_a_smaller_pool_does_not_raise_a_limit_to_what_never_fits(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=8), log_path=path) as engine:
+        request = engine.add_request([5, 9, 11, 3, 7, 8], SamplingParams(max_tokens=4, ignore_eos=True))
+        engine.adjust(request.request_id, replace(request.sampling, max_tokens=20))
+        while engine.has_unfinished():
+            engine.step()
+    with TraceReader(path) as log:
+        answer = what_if(log, times=0.5)
+    assert answer.differs_in is None and answer.other.finished == 1
+    assert answer.log.steps == 20 and answer.other.steps == 4
+
+
 def test_where_the_log_decides_otherwise_is_said() -> None:
     """The replay of vLLM's own scheduler has the same figures, and another order in one record."""
     with TraceReader(GOLDEN / "watched.kvtrace") as log:

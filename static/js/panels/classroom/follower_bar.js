@@ -8,6 +8,8 @@ import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
+import { STOPPED } from "../../net/errors.js";
+import { session } from "../../net/session.js";
 import { answersTo, answerTo, classState, drives, forgotten, ownSeat, roaming } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
 import { AnswerInput } from "./answers.js";
@@ -33,7 +35,8 @@ export function FollowerBar() {
 
 function Where() {
   const now = classState.value;
-  if (connection.value === "lost") return html`<p class="class-where" role="status">${t("class.away")}</p>`;
+  if (connection.value === "lost" || session.problem.value?.key === STOPPED)
+    return html`<p class="class-where" role="status">${t("class.away")}</p>`;
   if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
   if (roaming.value)
     return html`<p class="class-where"><span>${t("class.roaming")}</span></p>

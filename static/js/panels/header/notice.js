@@ -8,10 +8,12 @@ import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { asksForControl, rememberSession } from "../../net/created_sessions.js";
-import { BARRED, NOTHING_HERE } from "../../net/errors.js";
+import { BARRED, NOTHING_HERE, STOPPED } from "../../net/errors.js";
 import { session } from "../../net/session.js";
-import { attends } from "../../state/classroom.js";
+import { attends, classState } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
+
+const AWAY = [BARRED, STOPPED]; // reasons that concern the whole server
 
 /** Whether the notice is dismissed. It returns with the next change of the connection, or on request. */
 export const putAway = signal(false);
@@ -29,12 +31,15 @@ export function Notice() {
       <span>${whyLost()}</span><${Close} />
     </p>`;
   if (now !== "gone") return null;
+  const cannotBegin = isBarred() || isLed();
+  const why = sentences(whyGone());
+  if (cannotBegin && !why) return null;
   return modelFacts.value?.live === false
     ? Unmodelled()
     : html`<p class="toast" id="notice">
-        <span>${sentences(whyGone())}</span>
+        <span>${why}</span>
         ${
-          isBarred()
+          cannotBegin
             ? null
             : html`<button class="command primary" id="btn-again" onClick=${startAgain}
           aria-disabled=${session.beginning.value}>${t("connection.again")}</button>`
@@ -66,8 +71,9 @@ function whyLost() {
 function whyGone() {
   if (session.beginning.value) return [t("connection.awaited")];
   const said = explanation();
-  if (isBarred()) {
-    const why = attends.value ? [] : said; // participants read it in the class's bar
+  if (isBarred() || isLed()) {
+    const inBar = attends.value && AWAY.includes(session.problem.value?.key ?? "");
+    const why = inBar ? [] : said; // participants read it in the class's bar
     return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
   }
   if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
@@ -76,6 +82,9 @@ function whyGone() {
 
 /** Whether the server rejects all requests until its token is given. */
 const isBarred = () => session.problem.value?.key === BARRED;
+
+/** Whether the page follows a class, so that it may start no run. */
+const isLed = () => attends.value && !classState.value?.over;
 
 /** Known reason why there is no run: one sentence or none. */
 function explanation() {

@@ -14,6 +14,7 @@ import { plainSentencesOf } from "../../i18n/plain_sentence.js";
 import { bytesText, langOf, sentences, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
+import { useFirstFocus, useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { loadingSentence } from "../../kit/model_loading.js";
@@ -46,12 +47,14 @@ const MAX_SENTENCES = 2;
 
 export function Panel() {
   useEffect(readAtOnce, []);
+  useFirstFocus("intro", "intro-step");
   const now = store.sequenceView.value;
   const live = store.connection.value === "live";
   const atEnd = store.viewIndex.value >= store.numRecords.value - 1;
   const over = now?.seq.status === "finished" && atEnd;
   const words = now?.output ? wordsOf(now.output) : [];
   const open = fanOpen.value && now !== null && words.length > 1;
+  useReturnedFocus(open, "intro-step");
   const said = saying(over, open);
   return html`<main class="intro" id="intro" data-records=${store.numRecords.value}>
     <div class="opening-head">

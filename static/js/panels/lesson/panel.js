@@ -9,6 +9,7 @@ import { grouped, hasText, inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
+import { attends } from "../../state/classroom.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { cards, checkpoint, currentLesson, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
@@ -70,9 +71,7 @@ export function Panel() {
   const now = currentLesson.value;
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
-      <button class="wordmark lesson-home" onClick=${() => learn(null)}
-        aria-label=${`KV Theater: ${t("lesson.all")}`}><span
-        class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
+      <${Home} />
       <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
         <button class="quiet" id="lesson-leave" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
           "lesson.explore",
@@ -80,6 +79,14 @@ export function Panel() {
     </div>
     ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now) : html`<${Wait} />`}
   </main>`;
+}
+
+/** Way to the list of lessons, which a follower of a class has none of. */
+function Home() {
+  const name = html`<span class="wordmark-kv"><i>K</i><i>V</i></span> Theater`;
+  if (attends.value) return html`<span class="wordmark">${name}</span>`;
+  return html`<button class="wordmark lesson-home" onClick=${() => learn(null)}
+    aria-label=${`KV Theater: ${t("lesson.all")}`}>${name}</button>`;
 }
 
 /** Key the article so that another lesson or language remounts it. @param {Opened} now */
