@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from engine.model.malloc_trim import trim_memory
+from engine.model.freed_memory import trim_memory
 
 EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
 AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little of anybody's time

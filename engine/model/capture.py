@@ -163,7 +163,7 @@ class CaptureRecorder:
         self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
         own = _as_is if self.keeps else partial(Tensor.to, dtype=self._what.dtype, copy=True, memory_format=CONTIGUOUS)
         # compiled code may reuse the output's memory as soon as it has read it
-        out = own(attended.out).clone() if self._what.request.outputs else None
+        out = (attended.out.clone() if self.keeps else own(attended.out)) if self._what.request.outputs else None
         decode = attended.decode and attended.decode._replace(weights=own(attended.decode.weights))
         prefills = [piece._replace(weights=own(piece.weights)) for piece in attended.prefills]
         self._kept[layer] = _Layer(own(q), own(k), own(v), out, decode, prefills)

@@ -47,9 +47,9 @@ from engine.model.compile_apart import compile_apart
 from engine.model.compile_cache import find, keep
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
 from engine.model.forward_key import forward_key
+from engine.model.freed_memory import trim_memory
 from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
-from engine.model.malloc_trim import trim_memory
 from engine.model.means import CannotCompile, missing_means
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels

@@ -18,11 +18,11 @@ from engine.model.cpu_norms import replace_rms_norms
 from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import has_states, layer_shapes, model_facts, probe, probe_states, refuse_unsupported
+from engine.model.freed_memory import trim_memory
 from engine.model.latents import find_latents, install_latents
 from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, ROUNDED_TO, WEIGHTS, LoadedModel, Opened
 from engine.model.loading_stages import LoadingStage
-from engine.model.malloc_trim import trim_memory
 from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
 from engine.model.native import linear_kernel

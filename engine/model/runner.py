@@ -29,6 +29,7 @@ from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing, Lay
 from engine.model.compiled_forward import CompiledForward
 from engine.model.cuda_graphs import DecodeGraphs, GraphInputs
 from engine.model.errors import ModelError
+from engine.model.freed_memory import keep_freed_memory
 from engine.model.host_copy import host_copies
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.native_step import NativeStep
@@ -112,6 +113,7 @@ class ModelRunner:
             known = ", ".join(("auto", *DTYPES, *QUANTIZED))
             raise ModelError(sentence("kv_cache_dtype", dtype=kv_cache_dtype, known=known))
         kind = model.dtype if kv_cache_dtype == "auto" else DTYPES.get(kv_cache_dtype, kv_cache_dtype)
+        keep_freed_memory()
         self.model = model
         self.max_model_len = max_model_len
         self.policy = policy

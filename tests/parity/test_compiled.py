@@ -130,8 +130,8 @@ def test_layers_attend_without_python(
     compile_once: Compiled,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted. No tensor
-    that Python was given or gave back outlives its step.
+    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted; no
+    tensor that Python was given or gave back outlives its step.
     """
     model, forward = compile_once(family)
     assert forward.kernel is not None
