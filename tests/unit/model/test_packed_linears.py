@@ -79,8 +79,8 @@ def test_every_number_of_rows(rows: int, weights: torch.dtype) -> None:
 @pytest.mark.parametrize("weights", KINDS, ids=str)
 def test_large_products_are_shared_by_cores(weights: torch.dtype) -> None:
     """1024 x 800 weights are over the number from which other threads are woken; 200 rows pass them a slice of columns
-    at a time, 600 in several blocks. Where no scale is applied between, a row's sums depend neither on the rows beside it
-    nor on the number of threads.
+    at a time, 600 in several blocks. Where no scale is applied between, a row's sums depend neither on the rows beside
+    it nor on the number of threads.
     """
     torch.manual_seed(0)
     panels, most = packed(torch.randn(1024, 800), weights), torch.get_num_threads()
