@@ -297,11 +297,11 @@ def _hash_tokens(path: Path, rows: list[Row], usual: int) -> int:
     if low == high:
         return low
     if high == math.inf:
-        raise BenchError(f"{path.name}, line {low_line}: its hash_ids, {usual} tokens each, do not cover it")
+        raise BenchError(f"{path.name}, line {low_line}: hash_ids of {usual} tokens do not cover the prompt")
     if low > high:
         raise BenchError(
-            f"{path.name}: line {low_line} has at least {low} tokens a hash and line {high_line} at most {int(high)}; "
-            "every hash of a file must have the same number"
+            f"{path.name}: line {low_line} has at least {low} tokens per hash and line {high_line} at most "
+            f"{int(high)}; every hash of a file must have the same number"
         )
     raise BenchError(
         f"{path.name}: its rows have {low} to {int(high)} tokens per hash; this format has {usual}, "

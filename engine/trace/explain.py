@@ -66,7 +66,7 @@ class Fullest(Struct, frozen=True, kw_only=True):
 
 
 class SlowStep(Struct, frozen=True, kw_only=True):
-    """One of the slowest steps of the run."""
+    """Step among the slowest of the run."""
 
     record: int
     step: int

@@ -36,8 +36,9 @@ listener.close()
 class Mortal:
     """A server in a process of its own, on one port for all its lives."""
 
-    def __init__(self, token: str = "", data: Path | None = None) -> None:
-        self.token, self.data = token, data
+    def __init__(self, token: str = "", data: Path | None = None, served: bool = False) -> None:
+        """`served`: the program itself with the bundled model, in place of a small server with none."""
+        self.token, self.data, self._served = token, data, served
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
         bound.close()
@@ -47,7 +48,9 @@ class Mortal:
     def start(self) -> None:
         told = {"MORTAL_TOKEN": self.token, "MORTAL_DATA": str(self.data or "")}
         env = {**os.environ, **{name: value for name, value in told.items() if value}}
-        self.process = PreloadedPopen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT, env=env)
+        serve = ["-m", "app", "serve", "--enforce-eager", "--data-dir", str(self.data), "--port"]
+        program = serve if self._served else ["-c", SERVE]
+        self.process = PreloadedPopen([sys.executable, *program, str(self.port)], cwd=ROOT, env=env)
         end = time.monotonic() + 60
         while True:
             try:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -220,3 +221,20 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
             page.unroute("**/words/**")
             expect(page.locator("#btn-language")).to_have_text("EN", timeout=20_000)
             expect(page.locator("#no-words-shown")).to_have_count(0)
+
+
+def test_a_lesson_goes_on_where_it_was_when_a_stopped_server_is_back(open_page: OpenPage, tmp_path: Path) -> None:
+    """The server that is about to leave is not asked for the lesson's run."""
+    server = Mortal(data=tmp_path, served=True)
+    try:
+        page = open_page(f"{server.url}/?distance=learn&lesson=not-yet", until="#lesson .lesson-title")
+        page.click("#lesson-go")
+        expect(page.locator("#lesson .question")).to_be_visible()
+        server.stop()
+        expect(page.locator("#notice")).to_contain_text("Its 1 record is still here")
+        server.start()
+        expect(page.locator("#notice")).to_have_count(0, timeout=30_000)
+        expect(page.locator("#lesson .question")).to_be_visible()
+        expect(page.locator(".toast.error")).to_have_count(0)
+    finally:
+        server.kill()

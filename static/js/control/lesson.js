@@ -3,6 +3,7 @@
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { language } from "../i18n/language.js";
 import { addMoreWords, t } from "../i18n/words.js";
+import { STOPPED } from "../net/errors.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
@@ -175,7 +176,8 @@ export async function change(changes) {
  */
 async function open(wanted) {
   course = isRecorded(wanted) ? recordedCourse(!hasFiles) : liveCourse;
-  while (session.client && !session.client.connected) {
+  const leaving = session.problem.peek()?.key === STOPPED ? session.client?.id : null; // refuses all requests
+  while (session.client && (!session.client.connected || session.client.id === leaving)) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
   }

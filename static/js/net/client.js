@@ -37,6 +37,7 @@ export class NoAnswer extends Error {}
  * timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) =>
  * void},
  *   disconnect: () => void,
+ *   id?: string,
  *   io: {opts: {transports: string[]}, engine: {transport: {name: string}}},
  * }} Socket `any`: what an event brings is known by its name alone
  */
@@ -83,6 +84,11 @@ export class Client {
 
   get connected() {
     return this.socket.connected;
+  }
+
+  /** Id of the connection: another one after each connect. */
+  get id() {
+    return this.socket.id;
   }
 
   /** Close the connection for good. */

@@ -44,7 +44,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, said: str) ->
         (EngineConfig(num_blocks=8, strategy="concat"), "strategy concat"),
         (EngineConfig(num_blocks=8, preemption_mode="swap", swap_space=4), "preemption_mode swap"),
         (EngineConfig(), "--num-blocks"),
-        (EngineConfig(num_blocks=8, attention_window=16), "without a window"),
+        (EngineConfig(num_blocks=8, attention_window=16), "attention window"),
     ],
 )
 def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: EngineConfig, said: str) -> None:

@@ -94,7 +94,7 @@ def test_seconds_and_hashes_of_16_tokens_are_read_by_their_fields(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     found = simulated(capsys, requests(tmp_path, *BAILIAN), *A100)
-    assert found["reading"] == "bailian: 16 tokens a hash, timestamps in s"
+    assert found["reading"] == "bailian: 16 tokens per hash, timestamps in s"
     assert found["hit_tokens"] == 16 and 10 < found["seconds"] < 11
 
 
@@ -104,17 +104,17 @@ def test_the_rows_say_how_many_tokens_a_hash_stands_for(capsys: pytest.CaptureFi
         {"timestamp": 10 * i, "input_length": 100, "output_length": 4, "hash_ids": [1, 2, 3, 5 + i]} for i in range(2)
     ]
     found = simulated(capsys, requests(tmp_path, *rows), *A100)
-    assert found["reading"] == "mooncake: 32 tokens a hash, timestamps in ms"
+    assert found["reading"] == "mooncake: 32 tokens per hash, timestamps in ms"
     assert found["hit_tokens"] == 96 and found["seconds"] < 1
-    assert "a scale divides 32" in refused(capsys, requests(tmp_path, *rows), *A100, "--scale", "64")
+    assert "scale must divide 32" in refused(capsys, requests(tmp_path, *rows), *A100, "--scale", "64")
 
 
 @pytest.mark.parametrize(
     ("lengths", "says"),
     [
-        ([(48, 3), (48, 4)], "line 1 has at least 16 tokens a hash and line 2 at most 15"),
+        ([(48, 3), (48, 4)], "line 1 has at least 16 tokens per hash and line 2 at most 15"),
         ([(200, 3)], "its rows have 67 to 99 tokens per hash"),
-        ([(48, 0)], "line 1: hash_ids do not cover the prompt"),
+        ([(48, 0)], "line 1: hash_ids"),
     ],
 )
 def test_rows_that_do_not_determine_it_are_a_sentence(
@@ -156,13 +156,13 @@ def test_a_model_of_few_words_is_a_sentence(capsys: pytest.CaptureFixture[str], 
     ("row", "says"),
     [
         ("{", "requests.jsonl, line 1: "),
-        ('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}', "do not cover it"),
+        ('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}', "do not cover the prompt"),
         ('{"timestamp": 0, "input_length": "a", "output_length": 1, "hash_ids": [1]}', "line 1: Expected `int`"),
         ('{"timestamp": 0, "input_length": 5000, "output_length": 1, "hash_ids": [1,2,3,4,5,6,7,8,9,10]}',
          "has no request of at most 4096 tokens"),
-        ('{"timestamp": 0, "input_length": 0, "output_length": 1, "hash_ids": []}', "at least 1 token in and 1 out"),
-        ('{"timestamp": 0, "input_length": 5, "output_length": -2, "hash_ids": [1]}', "at least 1 token in and 1 out"),
-        ('{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [-1]}', "do not cover it"),
+        ('{"timestamp": 0, "input_length": 0, "output_length": 1, "hash_ids": []}', "at least 1 input token"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": -2, "hash_ids": [1]}', "at least 1 input token"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [-1]}', "do not cover the prompt"),
         ('{"timestamp": 9, "input_length": 5, "output_length": 2, "hash_ids": [1]}\n'
          '{"timestamp": 8, "input_length": 5, "output_length": 2, "hash_ids": [1]}', "line 2: 8 is earlier"),
     ],
@@ -181,7 +181,7 @@ def test_a_file_that_is_none_is_a_sentence(
         ([], "give --model and --gpu, or --like"),
         (["--model", "llama-2-70b", "--gpu", "a100-80gb"], "does not fit on 1 × A100 SXM 80GB"),
         ([*A100, "--tp", "3"], "measured were 1, 2, 4, 8 GPUs"),
-        ([*A100, "--scale", "0"], "a scale divides 512"),
+        ([*A100, "--scale", "0"], "scale must divide 512"),
         ([*A100, "--scale", "3"], "scale must divide 512, the tokens per hash; 3 does not"),
         ([*A100, "--num-requests", "0"], "--num-requests lies from 1"),
         ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second lies from"),

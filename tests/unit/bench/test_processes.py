@@ -54,7 +54,7 @@ def test_what_fails_there_is_one_sentence_here(last: _Last) -> None:
     with pytest.raises(PeerError, match="ValueError: not so many"):
         _run(last, REFUSED)
     assert _run(last, 1) == [[[302]]]
-    with pytest.raises(PeerError, match="last ended in its run"):
+    with pytest.raises(PeerError, match="last ended during its run"):
         _run(last, FATAL)
     other = _Last()
     with pytest.raises(PeerError, match="no float16"):
@@ -104,7 +104,7 @@ def test_a_variant_apart_gives_the_same_tokens_and_says_its_memory() -> None:
 def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = VllmPeer()
     monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
-    assert "vllm is not here" in str(peer.unavailable())
+    assert "vllm is not installed" in str(peer.unavailable())
     python = tmp_path / "vllm" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()

@@ -178,7 +178,7 @@ def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
         found.append(read_requests(path, encode=lambda text: list(text.encode())))
     assert found[0] == found[1] and found[0].format == "sharegpt" and len(found[0].rows) == 3
     path.write_text(path.read_text() + '\n{"conversations": 1}')
-    with pytest.raises(BenchError, match=r"requests, line 4: .* or one a line"):
+    with pytest.raises(BenchError, match=r"requests, line 4: .* or one per line"):
         read_requests(path, encode=lambda text: [0])
 
 

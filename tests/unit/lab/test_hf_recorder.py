@@ -200,7 +200,7 @@ def with_guidance(model: Any) -> Any:
         (lambda model: generate(model, PROMPTS, cache_implementation="static"), "StaticCache"),
         (lambda model: generate(model, PROMPTS[:1], prompt_lookup_num_tokens=2), "assisted generation"),
         (lambda model: generate(model, PROMPTS[:1], assistant_model=tiny_model("llama")), "assisted generation"),
-        (turns, "holds tokens already"),
+        (turns, "a cache with tokens"),
         (with_embeddings, "inputs_embeds"),
         (padded_right, "more than padding on the left"),
         (with_guidance, "no cache"),
