@@ -165,14 +165,14 @@ class BlockPool:
         block.ref_count += 1
         return revived
 
-    def hit(self, block: Block) -> bool:
+    def touch(self, block: Block) -> bool:
         """Add an owner by a prefix cache hit, which counts as an access. Returns whether the block was free."""
         block.num_hits += 1
         block.accessed_at = self.step
         block.hits_at = [*block.hits_at[1 - HITS_KEPT :], self.step]
         return self.share(block)
 
-    def release(self, block: Block) -> QueueEnd | None:
+    def free(self, block: Block) -> QueueEnd | None:
         """Remove an owner. Returns the end of the free queue that the block went to; None: it is still held.
 
         A block with a hash goes to the back, another one is emptied and goes to the front.
@@ -214,7 +214,7 @@ class BlockPool:
         """Return the id of the first block cached with the hash."""
         return self._id_by_hash.get(block_hash)
 
-    def cache(self, block: Block, block_hash: bytes) -> None:
+    def cache_full_block(self, block: Block, block_hash: bytes) -> None:
         """Set the hash of a held block that has none."""
         block_id = block.block_id
         if block.block_hash is not None:

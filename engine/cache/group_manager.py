@@ -157,7 +157,7 @@ class GroupManager:
             if block_id == RELEASED:
                 tables.num_released[self.index] += 1
                 continue
-            revived = self.pool.hit(self.pool.blocks[block_id])
+            revived = self.pool.touch(self.pool.blocks[block_id])
             self.emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
         if hits:
             self.tokens_logical += tables.num_tokens(self.index, self.block_size)
@@ -243,7 +243,7 @@ class GroupManager:
     def _copy_on_write(self, seq_id: int, logical: int, block_id: int) -> int:
         src = self.pool.blocks[block_id]
         dst = self._allocate(seq_id, logical, "copy")
-        self.pool.release(src)  # still held by its other owners
+        self.pool.free(src)  # still held by its other owners
         self.pool.fill(dst, src.num_filled)
         self.moves.copy(block_id, dst.block_id)
         self.emit(Copy(seq_id=seq_id, logical=logical, src=block_id, dst=dst.block_id))
@@ -288,7 +288,7 @@ class GroupManager:
             if block.num_filled < size:
                 self.promised[block.block_id] = seq_id
             block_hash = chain.hash_at(logical, token_ids)
-            self.pool.cache(block, block_hash)
+            self.pool.cache_full_block(block, block_hash)
             self.emit(
                 Cache(
                     seq_id=seq_id,
@@ -372,7 +372,7 @@ class GroupManager:
                     block_id=block.block_id,
                     logical=logical,
                     reason=reason,
-                    to=self.pool.release(block),
+                    to=self.pool.free(block),
                 )
             )
 
@@ -401,7 +401,7 @@ class GroupManager:
         self.tokens_logical -= tables.num_computed - num_tokens
         while not self.one_piece and len(block_ids) > self._num_blocks_of(num_tokens):
             block_id = block_ids.pop()
-            end = self.pool.release(self.pool.blocks[block_id])
+            end = self.pool.free(self.pool.blocks[block_id])
             self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason="take_back"))
         for logical in range(num_tokens // size, len(block_ids)):
             self.pool.cut(self.pool.blocks[block_ids[logical]], max(num_tokens - logical * size, 0))
@@ -411,7 +411,7 @@ class GroupManager:
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
         for _, block_id in reversed(tables.held(self.index)):
             block = self.pool.blocks[block_id]
-            end = self.pool.release(block)
+            end = self.pool.free(block)
             if end is not None:
                 self.moves.given_away(block_id)
             self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason=reason))

@@ -138,7 +138,7 @@ def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
         for logical in range(6):
             block, _ = pool.allocate()
             if not missing >> logical & 1:
-                pool.cache(block, chain.hash_at(logical, tokens))
+                pool.cache_full_block(block, chain.hash_at(logical, tokens))
         hits = index.lookup(0, tokens, None, skip=False).hits
 
         def works(n: int) -> bool:

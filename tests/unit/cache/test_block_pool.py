@@ -25,10 +25,10 @@ def test_what_was_never_written_loses_its_hash() -> None:
     pool = BlockPool(1)
     block, _ = pool.allocate()
     pool.fill(block, 2)
-    pool.cache(block, b"h")
+    pool.cache_full_block(block, b"h")
     assert pool.uncache(block).block_hash == b"h"
     assert (block.num_filled, pool.num_filled_held, pool.find(b"h")) == (0, 0, None)
-    assert pool.release(block) == "front"
+    assert pool.free(block) == "front"
 
 
 def _free_but_held(pool: BlockPool) -> None:
@@ -71,9 +71,9 @@ def test_damage_is_found_and_named(damage: Callable[[BlockPool], None], sentence
     pool = BlockPool(4)
     held, cached = pool.allocate()[0], pool.allocate()[0]
     pool.fill(held, 2)
-    pool.cache(held, b"a")
-    pool.cache(cached, b"b")
-    pool.release(cached)
+    pool.cache_full_block(held, b"a")
+    pool.cache_full_block(cached, b"b")
+    pool.free(cached)
     pool.check_integrity()
     damage(pool)
     with pytest.raises(IntegrityError, match=sentence):
