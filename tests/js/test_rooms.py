@@ -196,3 +196,9 @@ def test_an_unused_export_is_found() -> None:
     }
     assert unused_exports(modules) == ["a.js: d", "c/b.js: e"]
     assert unused_exports(modules, "page.evaluate('e()')") == ["a.js: d"]
+
+
+def test_no_style_is_newer_than_the_browsers_that_are_promised() -> None:
+    """`light-dark()` came after Chrome 120 and Safari 16.4 (docs/reference/compatibility.md)."""
+    styles = [*(ROOT / "templates").rglob("*.css"), *(ROOT / "static" / "css").rglob("*.css")]
+    assert styles and not [style.name for style in styles if "light-dark(" in style.read_text(encoding="utf-8")]
