@@ -171,7 +171,7 @@ def wire_types() -> str:
         f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
         for name, event in ALL_EVENTS.items()
     ]
-    told = {
+    pushed = {
         "records": answers.Records,
         "status": answers.Status,
         "reset": answers.Reset,
@@ -201,8 +201,8 @@ def wire_types() -> str:
     more = [
         "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",
         f"export interface Events {{\n{''.join(events)}}}\n\n",
-        "/** What the server says without being asked. */\nexport interface Told {\n",
-        *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in told.items()),
+        "/** Events that the server pushes. */\nexport interface ServerEvents {\n",
+        *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in pushed.items()),
         f"}}\n\n{IN_JSON}/** What is answered at an address. */\nexport interface Answers {{\n",
         *(f'  "{address}": InJson<{kind}>;\n' for address, kind in addresses.items()),
         "}\n",

@@ -29,7 +29,7 @@ export const attendance = signal(null);
 export const pressed = signal(null);
 /**
  * Lesson question put to the class, for pages that do not have that lesson open.
- * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
+ * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").AskItem} | null>}
  */
 export const lessonQuestion = signal(null);
 /** Whether the presenter has removed this seat. */
@@ -96,7 +96,7 @@ export function answersTo(poll) {
  * Handlers of the server's class messages, by event.
  *
  * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} ClassEvent
- * @type {{[E in ClassEvent]: (message: import("../core/wire.js").Told[E]) => void}}
+ * @type {{[E in ClassEvent]: (message: import("../core/wire.js").ServerEvents[E]) => void}}
  */
 export const CLASS_HANDLERS = {
   class: receiveState,

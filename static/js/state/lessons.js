@@ -4,11 +4,11 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
-/** @import {Card, Earlier, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow, ToldText} from "../core/wire.js" */
-/** @import {ToldWork} from "../core/wire.js" */
+/** @import {Card, Earlier, AskItem, DoItem, MendItem, SandboxItem, ShowItem, TextItem} from "../core/wire.js" */
+/** @import {WorkItem} from "../core/wire.js" */
 
 /**
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
+ * @typedef {TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
  *
@@ -31,7 +31,7 @@ export const currentLesson = signal(null);
 
 /**
  * Return the state of a lesson from the server's description.
- * @param {import("../core/wire.js").LessonOpened} told
+ * @param {import("../core/wire.js").LessonOpened} opened
  * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows about it
  * @returns {Opened}
  */
@@ -86,7 +86,7 @@ export const shownPart = computed(() => {
   const race = lessonRace.value;
   if (race) return { part: "race", view: { lanes: race.lanes } };
   const shows = currentLesson.value?.items.filter((item) => item.kind === "show") ?? [];
-  return /** @type {ToldShow | undefined} */ (shows.at(-1)) ?? null;
+  return /** @type {ShowItem | undefined} */ (shows.at(-1)) ?? null;
 });
 
 const MEMORY_KEY = "kvtheater.lessons";
@@ -117,8 +117,8 @@ export function storeProgress(storage) {
   /** @type {string[]} */
   const recalled = [];
   for (const item of now.items) {
-    if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.moves ?? null);
-    if (item.kind === "mend") answers[item.index] = item.given.map((told) => told && { moves: told.moves });
+    if (item.kind === "work") answers[item.index] = item.given.map((list) => list?.moves ?? null);
+    if (item.kind === "mend") answers[item.index] = item.given.map((attempt) => attempt && { moves: attempt.moves });
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
     if (!item.over) continue;
@@ -197,7 +197,7 @@ export function reviewsFor(id) {
     .slice(-MAX_EARLIER);
 }
 
-/** Return the result of the first attempt. @param {ToldAsk} item @returns {Result} */
+/** Return the result of the first attempt. @param {AskItem} item @returns {Result} */
 const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] === right ? "right" : "wrong");
 
 /** Discard the stored progress of a lesson. @param {string} id */
