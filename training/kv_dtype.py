@@ -8,26 +8,19 @@ The reference is the same pass with a float32 cache; differences are taken over 
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
 from engine.accounting.memory import stored_bytes_per_token
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
 from engine.model.runner import ModelRunner
-from training.config import load_config
-from training.corpus import read_split
 from training.data import Tokens
-from training.evaluate import heldout_poems, heldout_prose
+from training.held_out import measure_held_out
 
 KINDS = ("float32", "bfloat16", "fp8", "int8", "int4")
 BLOCK_SIZE = 16
@@ -71,28 +64,13 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int) -> lis
 
 def main() -> None:
     """Measure a folder and write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
-    parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
-    args = parser.parse_args()
-    config = load_config(args.config)
-    corpus = read_split(args.corpus, config["data"])
-    tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
-    model = load_model(str(args.model), dtype="float32", device="cpu")
-    settings, limit = config["evaluate"], config["train"]["row_tokens"]
-    texts = {
-        "chinese": heldout_poems(corpus, tokenizer, settings["poems"], limit),
-        "english": heldout_prose(corpus, tokenizer, settings["english_chars"] // 3, limit),
-    }
-    result = {}
-    for language, documents in texts.items():
-        characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)
-        result[language] = {"characters": characters, "kinds": measure(model, documents, characters)}
-    text = json.dumps(result, indent=2)
-    args.out.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    measure_held_out(
+        __doc__,
+        lambda model, documents, characters: {
+            "characters": characters,
+            "kinds": measure(model, documents, characters),
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -10,26 +10,19 @@ says how much of the full attention's keys a policy hid.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from torch.nn import functional
 
 from engine.accounting.work import attended_keys
 from engine.cache.attention_span import WindowPolicy
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
 from engine.model.runner import ModelRunner
-from training.config import load_config
-from training.corpus import read_split
 from training.data import Tokens
-from training.evaluate import heldout_poems, heldout_prose
+from training.held_out import measure_held_out
 
 SIZES = (16, 32, 64, 128)  # keys that a query sees at most, sinks included
 SINKS = 4  # the paper's choice, arXiv 2309.17453, section 3.1
@@ -73,34 +66,14 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int, reache
 
 def main() -> None:
     """Measure a folder and write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
-    parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
-    parser.add_argument("--documents", type=int, help="of each language, the first so many (default: all held out)")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
-    args = parser.parse_args()
-    config = load_config(args.config)
-    corpus = read_split(args.corpus, config["data"])
-    tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
-    model = load_model(str(args.model), dtype="float32", device="cpu")
-    settings, limit = config["evaluate"], config["train"]["row_tokens"]
-    texts = {
-        "chinese": heldout_poems(corpus, tokenizer, settings["poems"], limit),
-        "english": heldout_prose(corpus, tokenizer, settings["english_chars"] // 3, limit),
-    }
-    result = {}
-    for language, held_out in texts.items():
-        documents = held_out[: args.documents]
-        characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)
-        result[language] = {
+    measure_held_out(
+        __doc__,
+        lambda model, documents, characters: {
             "documents": len(documents),
             "characters": characters,
             "policies": measure(model, documents, characters, policies()),
-        }
-    text = json.dumps(result, indent=2)
-    args.out.write_text(text + "\n", encoding="utf-8")
-    print(text)
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from math import ceil
 from pathlib import Path
+
+from msgspec import structs
 
 from app.ground.paths import static_dir
 from app.lessons.answers import Card
-from app.lessons.excerpt import MARK, excerpt
-from app.lessons.lesson import Ask, Lesson, LessonError, Work
+from app.lessons.lesson import Ask, Do, Lesson, LessonError, Show, Text, Work
+from app.lessons.pace import minutes
 from app.lessons.parse import read_lesson
 
 SUFFIX = ".md"
+MARK = "."  # separates the ids of lesson and section; no id contains it
 
 
 def shipped_folder() -> Path:
@@ -22,6 +26,18 @@ def shipped_folder() -> Path:
 def lesson_files(folder: Path) -> list[Path]:
     """Return the lessons of a folder, by name."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
+
+
+def excerpt(lesson: Lesson, name: str) -> Lesson | None:
+    """Return the optional section `name` as a lesson; None if there is none, or if it continues the run before it."""
+    section = next((one for one in lesson.sections if one.optional and one.name == name), None)
+    if section is None:
+        return None
+    first = next((item for item in section.items if not isinstance(item, Text | Show)), None)
+    if not (isinstance(first, Do) and first.action.verb == "restart"):
+        return None
+    alone = structs.replace(lesson, id=f"{lesson.id}{MARK}{name}", sections=[structs.replace(section, optional=False)])
+    return structs.replace(alone, minutes=ceil(minutes(alone)))
 
 
 class Catalogue:
@@ -46,7 +62,7 @@ class Catalogue:
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:
-        """Return a lesson, or one of its optional sections on its own (`excerpt.py`)."""
+        """Return a lesson, or one of its optional sections on its own."""
         name, _, section = lesson_id.partition(MARK)
         found = next((lesson for lesson in self.lessons() if lesson.id == name), None)
         return excerpt(found, section) if found and section else found

@@ -211,7 +211,7 @@ def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
             yield key, text
 
 
-LESSON = "embedded-lesson"  # element that static/js/state/embedded.js reads; runs: -<language>-<run> appended
+LESSON = "embedded-lesson"  # element that static/js/state/without_server.js reads; runs: -<language>-<run> appended
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:

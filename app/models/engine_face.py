@@ -10,6 +10,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.model.device_facts import DeviceFacts
 from engine.model.errors import TemplateSettingError as TemplateSettingError
+from engine.requests.request_spec import RequestSpec
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
 from engine.trace.residual import Projection, ProjectionPart, ResidualStream
@@ -48,6 +49,11 @@ class Prompt(Protocol):
     def client(self) -> str | None: ...
     @property
     def waited(self) -> float: ...
+
+
+def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:
+    """Return an engine request for each submitted prompt."""
+    return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt, p.client, p.waited) for p in prompts]
 
 
 class RecomputedLike(Protocol):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.models.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike
+from app.models.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike, specs_of
 from app.models.observed_layers import Observed, Observing
-from app.models.specs import specs_of
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.lab.change import Change

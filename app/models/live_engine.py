@@ -8,11 +8,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from app.ground.settings import MIB
-from app.models.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.models.engine_face import (
+    BuildEngine,
+    EngineLike,
+    OwnTiers,
+    Prompt,
+    RecomputedLike,
+    RequestLike,
+    RerunLike,
+    specs_of,
+)
 from app.models.live_cluster import LiveCluster
 from app.models.observed_layers import Observed, Observing
 from app.models.pool_bytes import pool_parts
-from app.models.specs import specs_of
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import AllInUseError, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,13 +49,6 @@ class StepJob:
     def end(self, num_records: int) -> None:
         """Answer with what was performed."""
         self.future.set_result(Performed(num_records, self.performed))
-
-
-class RunHolder(Protocol):
-    """A session or an open recording."""
-
-    @property
-    def run(self) -> OpenLog: ...
 
 
 class Fork:

@@ -17,7 +17,6 @@ import random
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import quantiles
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -27,6 +26,7 @@ from engine.simulate import waiting
 from engine.simulate.cost import StepShape
 from engine.simulate.instance_options import Demand, decode_rate, prompt_seconds, step_seconds
 from engine.simulate.layers import Card, card_of
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.placed import BLOCK_SIZE, facts_of
 from engine.simulate.queues import Arrangement, Prefill, crossing, mean_ttft
 from engine.simulate.simulation import Simulation
@@ -83,15 +83,6 @@ class Paper(Struct, frozen=True, kw_only=True):
     figures: list[PaperFigure]
     source: str
     times: list[str]  # source of each model's step times
-
-
-class _Wanted(NamedTuple):
-    prompt: list[int]
-    output_tokens: int
-    at: float
-    after: int | None = None
-    think: float = 0.0
-    is_whole: bool = False
 
 
 @functools.cache
@@ -169,7 +160,7 @@ def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[floa
     for _ in range(num_requests):
         at += draw.expovariate(rate)
         prompt = [draw.randrange(card.model.vocab_size) for _ in range(DEMAND.prompt_tokens)]
-        wanted.append(_Wanted(prompt, DEMAND.output_tokens, at))
+        wanted.append(SimulatedRequest(prompt, DEMAND.output_tokens, at))
     simulation = Simulation(facts_of(card.model), config, card.cost(), seed=SEED, keep_log=False)
     try:
         served = simulation.run(wanted).requests

@@ -25,6 +25,17 @@ class Wanted(Protocol):
     def is_whole(self) -> bool: ...  # the prompt includes the previous turns
 
 
+class SimulatedRequest(NamedTuple):
+    """A `Wanted` as plain values."""
+
+    prompt: list[int]
+    output_tokens: int
+    at: float = 0.0
+    after: int | None = None
+    think: float = 0.0
+    is_whole: bool = False
+
+
 class LinkSpeed(NamedTuple):
     """Link speed between nodes; a node sends and receives one transfer at a time."""
 
@@ -40,7 +51,6 @@ class ServedRequest(TokenTimes):
     prefilled: float | None = None  # end of prefill on a prefill instance
     token_ids: list[int] = field(default_factory=list)
     prompt: list[int] = field(default_factory=list)  # complete, with previous turns
-    is_rejected: bool = False
 
 
 @dataclass(slots=True)

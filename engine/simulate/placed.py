@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from engine.simulate.cost import StepCost
 from engine.simulate.instance_options import Demand, Nodes, Option
 from engine.simulate.layers import Card
 from engine.simulate.layout import Kind
-from engine.simulate.outcome import LinkSpeed, Outcome
+from engine.simulate.outcome import LinkSpeed, Outcome, SimulatedRequest
 from engine.simulate.placement import Placement
 from engine.simulate.simulation import Simulation
 from engine.trace.records import InstanceRole, ModelFacts
@@ -36,15 +35,6 @@ class Tried(Struct, frozen=True, kw_only=True):
     within_tpot: float
     within_both: float
     streamed_ttft: float  # first token within TTFT
-
-
-class _Request(NamedTuple):
-    prompt: list[int]
-    output_tokens: int
-    at: float
-    after: int | None = None
-    think: float = 0.0
-    is_whole: bool = False
 
 
 def tried(
@@ -96,7 +86,7 @@ def simulated(
     for _ in range(num_requests):
         at += draw.expovariate(demand.rate)
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
-        wanted.append(_Request(prompt, demand.output_tokens, at))
+        wanted.append(SimulatedRequest(prompt, demand.output_tokens, at))
     # side by side each stage transfers to the decode stage in the same node, so nothing leaves a node
     link = LinkSpeed(nodes.network) if placement.network_share else None
     simulation = Simulation(

@@ -30,9 +30,8 @@ from engine.simulate.cost import StepCost
 from engine.simulate.drawn import DrawnTokens, Tokens
 from engine.simulate.header import simulated_header
 from engine.simulate.instance import SimulatedInstance
-from engine.simulate.network import Network
 from engine.simulate.outcome import LinkSpeed, Outcome, ServedRequest, Wanted
-from engine.simulate.pipelines import pipelines
+from engine.simulate.resources import Network, pipelines
 from engine.simulate.transfer import Offered, Pull, SimulatedConnector
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -179,7 +178,6 @@ class Simulation:
         try:
             self._dispatch.add([flight])
         except RejectedError:
-            served.is_rejected = True
             self._done[index].succeed()
             return
         self._send(flight.instance, flight.asked, None)

@@ -56,7 +56,6 @@ class Counts(Struct, kw_only=True):
     num_bytes: int = 0
     num_records: int = 0
     num_captures: int = 0
-    num_keyframes: int = 0
 
 
 def check(
@@ -226,7 +225,6 @@ class _Check:
 
     def _read_keyframe(self, offset: int, payload: bytes) -> Iterator[Finding]:
         index = self._counts.num_records - 1
-        self._counts.num_keyframes += 1
         assert self._pools is not None
         keyframe = read_keyframe(payload, self._pools, index)
         if self._state is not None and keyframe != self._state:

@@ -20,10 +20,9 @@ import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
 import { startOpen } from "./state/classroom.js";
-import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
-import { isSite } from "./state/site.js";
+import { hasLesson, isSite } from "./state/without_server.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());

@@ -9,10 +9,7 @@ percentiles, for a page that captures everything.
 
 import argparse
 import json
-import re
 import statistics
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from playwright.sync_api import sync_playwright
 
 from engine.setup.machine import machine_facts
 from tests.browser.conftest import CHROMIUM
+from tests.own_server import own_server
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "engine" / "bench" / "results" / "click_to_paint.json"
@@ -59,19 +57,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50)
     args = parser.parse_args()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--enforce-eager", "--port", "0"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout
-        url = next(m.group() for line in server.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+\S*", line)))
+    with own_server("--enforce-eager") as url:
         times, answers = clicks(url, args.steps)
-    finally:
-        server.terminate()
-        server.wait(20)
     cuts = statistics.quantiles(times, n=20)
     report = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -15,10 +15,7 @@ Prints JSON.
 
 import argparse
 import json
-import re
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +28,7 @@ from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 from engine.setup.machine import machine_facts
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import SENT
+from tests.own_server import own_server
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。" * 16  # 32 tokens each
@@ -77,29 +75,17 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=2000, help="steps of the long run; 0 leaves it out")
     parser.add_argument("--profile", action="store_true", help="also the functions that took most of the walk")
     args = parser.parse_args()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--enforce-eager", "--port", "0"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout
-        url = next(m.group() for line in server.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+/", line)))
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-            report: dict[str, Any] = {
-                "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                "machine": msgspec.to_builtins(machine_facts(torch.device("cpu"))),
-                "first_picture": first_picture(browser, url),
-                "frames": frames(browser, url, args.steps, args.profile),
-            }
-            if args.long:
-                report["memory"] = memory(browser, url, args.long)
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait(20)
+    with own_server("--enforce-eager") as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        report: dict[str, Any] = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": msgspec.to_builtins(machine_facts(torch.device("cpu"))),
+            "first_picture": first_picture(browser, url),
+            "frames": frames(browser, url, args.steps, args.profile),
+        }
+        if args.long:
+            report["memory"] = memory(browser, url, args.long)
+        browser.close()
     print(json.dumps(report, indent=2, ensure_ascii=False))
 
 

@@ -12,10 +12,7 @@ beside the others. Prints JSON.
 import argparse
 import json
 import os
-import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -31,9 +28,10 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from engine.setup.machine import machine_facts
-from tests.browser.bench_click import CLICK, RESULTS, ROOT
+from tests.browser.bench_click import CLICK, RESULTS
 from tests.browser.bench_frames import heap
 from tests.browser.conftest import CHROMIUM
+from tests.own_server import own_server
 from tests.real_size import write_model
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。"
@@ -99,20 +97,12 @@ def engine_steps(path: Path, steps: int) -> dict[str, Any]:
 
 def page_steps(path: Path, clicks: int) -> dict[str, Any]:
     """From a click on Step to the painted page with each picture of the heads, and the page's memory."""
-    command = [sys.executable, "-m", "app", "serve", str(path), "--enforce-eager", "--port", "0"]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout
-        url = next(m.group() for line in server.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+/", line)))
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
-            report = measured(page, url, clicks)
-            browser.close()
-            return report
-    finally:
-        server.terminate()
-        server.wait(60)
+    with own_server(str(path), "--enforce-eager") as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
+        report = measured(page, url, clicks)
+        browser.close()
+        return report
 
 
 def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Walking through a lesson: what there is to do is decided when the lesson stands still."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -26,3 +28,10 @@ def unsurely_to(page: Page, place: str) -> None:
         else:
             page.click("#lesson-go")
     pytest.fail(f"the lesson does not come to {place}")
+
+
+def give(page: Page, text: str) -> None:
+    """Answer the open question with the option that says `text`."""
+    question = page.locator(".question[data-over=false]").last
+    question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
+    page.click("#lesson-answer")

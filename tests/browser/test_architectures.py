@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from engine.trace.residual import ResidualStream
 from tests import hybrid_types
 from tests.browser.contexts import Lent
 from tests.causal_types import causal_config, causal_model
-from tests.conftest import ROOT
+from tests.own_server import own_server
 from tests.server.conftest import Client, wait_for
 from tests.tiny_models import tiny_tokenizer
 
@@ -59,14 +56,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         own = hybrid_types.SERVED.get(model_type, {})
         causal_model(causal_config(model_type, **own)).save_pretrained(folder / name)
         tiny_tokenizer().save_pretrained(folder / name)
-    command = [sys.executable, "-m", "app", "serve", *(str(folder / name) for name in ARCHITECTURES)]
-    settings = ["--port", "0", "--data-dir", str(folder / "data"), "--max-theaters", "40", "--enforce-eager"]
-    with subprocess.Popen([*command, *settings], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-        assert found and "is ready on cpu" in process.stdout.readline()
-        yield found.group()
-        process.terminate()
+    models = [str(folder / name) for name in ARCHITECTURES]
+    settings = ["--data-dir", str(folder / "data"), "--max-theaters", "40", "--enforce-eager"]
+    with own_server(*models, *settings) as url:
+        yield url
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -272,59 +272,58 @@ def test_it_can_be_read_by_everybody_and_so_can_another_pool_and_requests_by_cla
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeypatch, tmp_path):
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A server for which a run of more than five records is long."""
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
+    server = Server(data_dir=tmp_path)
+    yield server
+    server.close()
+
+
+def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, short):
     """And it grows; after a reset the page is whole again."""
-    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
-    server = Server(data_dir=tmp_path)
-    try:
-        client = server.client()
-        theater = client.do("create", name="long")["theater"]
-        client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
-        client.do("step", theater=theater, count=9)
-        page = open_page(f"{server.url}/?theater={theater}", until="#large-pool")
-        expect(page.locator("#large-record")).to_have_value("9", timeout=30_000)
-        expect(page.locator(".large-live")).to_contain_text("10 records")
-        client.do("step", theater=theater, count=4)
-        expect(page.locator(".large-live")).to_contain_text("14 records")
-        expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
-        expect(page.locator("#region-large progress")).to_have_count(0)  # all is read, though more may come
-        page.locator("#large-engine").click()
-        page.locator("#btn-drive").click()  # the run belongs to another client
-        page.locator("#large-engine").click()
-        expect(page.locator("#large-engine")).to_contain_text("Pause")
-        client.do("pause", theater=theater)
-        page.locator("#large-reset").click()
-        expect(page.locator("#region-stage")).to_be_visible()
-        expect(page.locator("#large-pool")).to_have_count(0)
-    finally:
-        server.close()
+    client = short.client()
+    theater = client.do("create", name="long")["theater"]
+    client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
+    client.do("step", theater=theater, count=9)
+    page = open_page(f"{short.url}/?theater={theater}", until="#large-pool")
+    expect(page.locator("#large-record")).to_have_value("9", timeout=30_000)
+    expect(page.locator(".large-live")).to_contain_text("10 records")
+    client.do("step", theater=theater, count=4)
+    expect(page.locator(".large-live")).to_contain_text("14 records")
+    expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
+    expect(page.locator("#region-large progress")).to_have_count(0)  # all is read, though more may come
+    page.locator("#large-engine").click()
+    page.locator("#btn-drive").click()  # the run belongs to another client
+    page.locator("#large-engine").click()
+    expect(page.locator("#large-engine")).to_contain_text("Pause")
+    client.do("pause", theater=theater)
+    page.locator("#large-reset").click()
+    expect(page.locator("#region-stage")).to_be_visible()
+    expect(page.locator("#large-pool")).to_have_count(0)
 
 
-def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, monkeypatch, tmp_path):
+def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, short):
     """And nothing of it stays here."""
-    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
-    server = Server(data_dir=tmp_path)
-    try:
-        client = server.client()
-        theater = client.do("create", name="growing")["theater"]
-        client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
-        client.do("step", theater=theater, count=4)
-        page = open_page(f"{server.url}/?theater={theater}&distance=bench&step=3")
-        page.evaluate("""async () => {
-          const { own, select } = await import('/static/js/state/store.js');
-          select({ block: 1 });
-          window.kept = new WeakRef(own.log.peek());
-        }""")
-        client.do("step", theater=theater, count=9)
-        expect(page.locator("#toasts")).to_contain_text("longer than a page keeps")
-        expect(page.locator("#large-pool")).to_be_visible()
-        expect(page.locator("#large-record")).to_have_value("3", timeout=30_000)
-        expect(page.locator(".large-pool .large-pointed")).to_contain_text(re.compile(r"Block 1\b"))
-        expect(page).to_have_url(re.compile(r"step=3\b"))
-        session = page.context.new_cdp_session(page)
-        session.send("HeapProfiler.collectGarbage")
-        assert page.evaluate("window.kept.deref() === undefined")
-        page.locator("#large-newest").click()
-        expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
-    finally:
-        server.close()
+    client = short.client()
+    theater = client.do("create", name="growing")["theater"]
+    client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
+    client.do("step", theater=theater, count=4)
+    page = open_page(f"{short.url}/?theater={theater}&distance=bench&step=3")
+    page.evaluate("""async () => {
+      const { own, select } = await import('/static/js/state/store.js');
+      select({ block: 1 });
+      window.kept = new WeakRef(own.log.peek());
+    }""")
+    client.do("step", theater=theater, count=9)
+    expect(page.locator("#toasts")).to_contain_text("longer than a page keeps")
+    expect(page.locator("#large-pool")).to_be_visible()
+    expect(page.locator("#large-record")).to_have_value("3", timeout=30_000)
+    expect(page.locator(".large-pool .large-pointed")).to_contain_text(re.compile(r"Block 1\b"))
+    expect(page).to_have_url(re.compile(r"step=3\b"))
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    assert page.evaluate("window.kept.deref() === undefined")
+    page.locator("#large-newest").click()
+    expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)

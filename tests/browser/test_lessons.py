@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from app.lessons.catalogue import lesson_files, shipped_folder
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
-from tests.browser.lesson_walk import stands_at, unsurely_to
+from tests.browser.lesson_walk import give, stands_at, unsurely_to
 from tests.browser.settling import comes_to, resized, settled, still
 
 TWO = "/?distance=learn&lesson=not-yet"
@@ -31,13 +31,6 @@ def to_the_second(page: Page) -> None:
     page.click("#lesson-go")
     give(page, "15")
     expect(page.locator(".question")).to_have_count(2)
-
-
-def give(page: Page, text: str) -> None:
-    """Answer the open question with the option that says `text`."""
-    question = page.locator(".question[data-over=false]").last
-    question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
-    page.click("#lesson-answer")
 
 
 def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:

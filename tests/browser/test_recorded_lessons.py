@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from app.server.listener import Listener, bind
 from app.site.export import write_lessons, write_page
 from tests.browser.axe import AXE, violations
 from tests.browser.driving import OpenPage
-from tests.browser.lesson_walk import stands_at
+from tests.browser.lesson_walk import give, stands_at
 
 
 def is_problem(message: ConsoleMessage) -> bool:
@@ -108,12 +107,6 @@ def open_at(browser: Browser) -> Iterator[OpenAt]:
     for context in contexts:
         context.close()
     assert problems == []
-
-
-def give(page: Page, text: str) -> None:
-    question = page.locator(".question[data-over=false]").last
-    question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
-    page.click("#lesson-answer")
 
 
 def to_the_second(page: Page) -> None:

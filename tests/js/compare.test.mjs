@@ -16,10 +16,9 @@ import {
   operationsThatDiffer,
   thatGoOn,
 } from "../../static/js/panels/compare/comparison.js";
-import { firstToken, notes } from "../../static/js/panels/compare/differences.js";
+import { firstToken, notes, opDifference, opWords } from "../../static/js/panels/compare/differences.js";
 import { differenceText } from "../../static/js/panels/compare/figures.js";
 import { verdict } from "../../static/js/panels/compare/token_rows.js";
-import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
 import "./words.mjs";
 

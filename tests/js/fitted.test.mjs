@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fittedOnCanvas, fittedSize } from "../../static/js/kit/fitted_text.js";
+import { fittedOnCanvas, fittedSize } from "../../static/js/kit/measure.js";
 
 // letters of 8.5 px at 17 px: half an em, as most are
 const measureText = (text) => ({ width: 8.5 * text.length });

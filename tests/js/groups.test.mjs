@@ -11,13 +11,9 @@ import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/seque
 import { memoryFigures } from "../../static/js/core/state.js";
 import { keysRead, sentencesOf } from "../../static/js/i18n/sentence.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
-import { movingLook } from "../../static/js/panels/memory/pool_look.js";
-import { motionsOf, movingQueues } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
-import { phaseProgress } from "../../static/js/state/playhead.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
-import { lookOf, plain } from "./looks.mjs";
 import "./words.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
@@ -245,27 +241,6 @@ test("a write fills a block of every group; a fork shares them all", () => {
       ],
     );
   assert.deepEqual(ownersOf({ state: log.stateAt(4) }, 5), [{ seq: 1, logical: 1 }]);
-});
-
-test("a record begins as the state before it and ends as the state after it, in every group", () => {
-  const log = hybrid();
-  for (let index = 1; index < log.length; index++) {
-    const before = log.stateAt(index - 1);
-    const motions = motionsOf(before, log.records[index]);
-    for (const [at, state] of [
-      [0, before],
-      [6, log.stateAt(index)],
-    ]) {
-      const phases = phaseProgress(at);
-      for (const { block_id: id } of before.blocks)
-        assert.deepEqual(
-          plain(movingLook(lookOf(before, id), motions.get(id) ?? [], phases)),
-          plain(lookOf(state, id)),
-          `block ${id} at ${at} of record ${index}`,
-        );
-      assert.deepEqual(movingQueues(before, motions, phases), state.free_queues, `at ${at} of record ${index}`);
-    }
-  }
 });
 
 test("every n-th layer of a pattern keeps all keys", () => {

@@ -1,11 +1,18 @@
 // Runs built by hand in blocks of two, for the tests of provenance and of the pool's motions.
 
 import { TraceLog } from "../../static/js/core/log.js";
-import { header, MODEL, op, recordsOf } from "./log_builder.mjs";
+import { header, MODEL, op, records, recordsOf } from "./log_builder.mjs";
 
 export function logOf(steps, engine = {}, more = {}) {
   const log = new TraceLog(header(engine, more));
   for (const bytes of recordsOf(steps)) log.append(bytes);
+  return log;
+}
+
+/** The log of `records` in log_builder.mjs, with its arrays. */
+export function wholeLog() {
+  const log = new TraceLog(header());
+  for (const [record, capture] of records()) log.append(record, capture);
   return log;
 }
 

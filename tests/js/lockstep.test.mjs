@@ -3,24 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { header, op, recordsOf } from "./log_builder.mjs";
+import { header, oneRequest } from "./log_builder.mjs";
 
 const OUTPUTS = 3;
 
-/** Records of one request: its submission, then a step for each output. */
-const RECORDS = recordsOf([
-  { kind: "submit", ops: [op.submit(0, [1], OUTPUTS)] },
-  ...Array.from({ length: OUTPUTS }, (_, i) => ({
-    batch: [op.entry(0, i ? "decode" : "prefill", i, [1])],
-    ops: [
-      ...(i === 0 ? [op.admit(0)] : []),
-      ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []),
-      op.write(0, i, 1),
-      op.sample(0),
-      ...(i === OUTPUTS - 1 ? [op.free(0, 1, "front"), op.free(0, 0, "front"), op.finish(0)] : []),
-    ],
-  })),
-]);
+const RECORDS = oneRequest(OUTPUTS, { finishes: true });
 
 const soon = () => new Promise((done) => setTimeout(done, 1));
 

@@ -10,13 +10,8 @@ import { kvHeadOf } from "../../static/js/core/shape.js";
 import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
+import { wholeLog } from "./histories.mjs";
 import { bytes, header, MEMORY, records } from "./log_builder.mjs";
-
-function wholeLog() {
-  const log = new TraceLog(header());
-  for (const [record, capture] of records()) log.append(record, capture);
-  return log;
-}
 
 test("the state after each record follows the operations", () => {
   const log = wholeLog();

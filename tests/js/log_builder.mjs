@@ -258,3 +258,19 @@ export const op = {
     samples: true,
   }),
 };
+
+/** Records of one request of one token: its submission, then a step for each output, of which the last may finish it. */
+export const oneRequest = (outputs, { finishes }) =>
+  recordsOf([
+    { kind: "submit", ops: [op.submit(0, [1], outputs)] },
+    ...Array.from({ length: outputs }, (_, i) => ({
+      batch: [op.entry(0, i ? "decode" : "prefill", i, [1])],
+      ops: [
+        ...(i === 0 ? [op.admit(0)] : []),
+        ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []),
+        op.write(0, i, 1),
+        op.sample(0),
+        ...(finishes && i === outputs - 1 ? [op.free(0, 1, "front"), op.free(0, 0, "front"), op.finish(0)] : []),
+      ],
+    })),
+  ]);

@@ -7,7 +7,7 @@ import { laterWeights } from "../../static/js/core/attention.js";
 import { firstDifferent, largestOf } from "../../static/js/core/layer_differences.js";
 import { attentionRow } from "../../static/js/core/sequence_view.js";
 import * as arrays from "../../static/js/panels/museum/arrays.js";
-import * as decisions from "../../static/js/panels/museum/decisions.js";
+import * as decisions from "../../static/js/panels/museum/evidence.js";
 import * as evidence from "../../static/js/panels/museum/evidence.js";
 import { layerDifferences } from "../../static/js/panels/museum/layers.js";
 import { recordAt, stepRecords } from "../../static/js/runs/steps.js";

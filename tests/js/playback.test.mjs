@@ -14,14 +14,9 @@ import {
 import { TraceLog } from "../../static/js/core/log.js";
 import { SIGNS } from "../../static/js/panels/transport/scrubber.js";
 import { announcer } from "../../static/js/panels/transport/sentence.js";
+import { wholeLog } from "./histories.mjs";
 import { header, records } from "./log_builder.mjs";
 import { en } from "./words.mjs";
-
-function wholeLog() {
-  const log = new TraceLog(header());
-  for (const [record, capture] of records()) log.append(record, capture);
-  return log;
-}
 
 test("events are found by kind, and the index grows with the log", () => {
   const log = new TraceLog(header());

@@ -7,7 +7,7 @@ import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
 import { tracksOf } from "../../static/js/core/tracks.js";
-import { nextOrder, orderOf } from "../../static/js/kit/table.js";
+import { nextOrder, orderOf } from "../../static/js/kit/request_table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";
 import { eventText, waitingText } from "../../static/js/panels/requests/timeline.js";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { TraceLog } from "../../static/js/core/log.js";
-import { placeClass } from "../../static/js/runs/columns.js";
+import { placeClass } from "../../static/js/runs/side_by_side.js";
 import { firstOf, recordAt, stepRecords, tookStep } from "../../static/js/runs/steps.js";
 import {
   align,

@@ -3,21 +3,10 @@
 import assert from "node:assert/strict";
 import { crc32 } from "node:zlib";
 
-import { header, op, recordsOf } from "./log_builder.mjs";
+import { header, oneRequest } from "./log_builder.mjs";
 
 const OUTPUTS = 4;
-const RECORDS = recordsOf([
-  { kind: "submit", ops: [op.submit(0, [1], OUTPUTS)] },
-  ...Array.from({ length: OUTPUTS }, (_, i) => ({
-    batch: [op.entry(0, i ? "decode" : "prefill", i, [1])],
-    ops: [
-      ...(i === 0 ? [op.admit(0)] : []),
-      ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []),
-      op.write(0, i, 1),
-      op.sample(0),
-    ],
-  })),
-]);
+const RECORDS = oneRequest(OUTPUTS, { finishes: false });
 
 /** A socket that keeps what is asked until the test answers it. */
 class Socket {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { t } from "../../static/js/i18n/words.js";
-import { SHOWN_AS, TRANSITIONS } from "../../static/js/net/states.js";
+import { SHOWN_AS, TRANSITIONS } from "../../static/js/net/following.js";
 import { file, joined, settings, socket, soon, store } from "./session_page.mjs";
 import { speak } from "./words.mjs";
 

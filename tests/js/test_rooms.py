@@ -156,3 +156,49 @@ def test_numbers_are_entered_in_the_shared_input() -> None:
     """It states its bounds and takes nothing out of them."""
     found = {path.relative_to(JS).as_posix() for path in JS.rglob("*.js") if 'type="number"' in path.read_text("utf-8")}
     assert found == NUMBER_INPUTS
+
+
+_EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|let|class) (\w+|\[[^\]]*\]|\{[^}]*\})", re.MULTILINE)
+
+
+def unused_exports(modules: dict[str, str], others: str = "") -> list[str]:
+    """Exported names that no importing module has a word for. `modules`: texts by path; `others`: of what else may name
+    a module and what it exports.
+    """
+    words = {name: set(re.findall(r"\w+", text)) for name, text in modules.items()}
+    named = {"Panel", *re.findall(r"\w+", others)}  # kit/lazy.js loads a panel by this name
+    known = {name: set(named) for name in modules}
+    for name, text in modules.items():
+        for target in _IMPORT.findall(text):  # types too, which comments import
+            known.get(normpath(join(name, "..", target)), set()).update(words[name])
+    return [
+        f"{name}: {exported}"
+        for name, text in modules.items()
+        for names in _EXPORT.findall(text)
+        for exported in re.findall(r"\w+", names)
+        if exported not in known[name]
+    ]
+
+
+def test_each_exported_name_is_imported_somewhere() -> None:
+    tests = ROOT / "tests"
+    paths = [*JS.rglob("*.js"), *(tests / "js").rglob("*.mjs")]
+    modules = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+    programs = (path.read_text("utf-8") for path in tests.rglob("*.py"))
+    found = unused_exports(modules, "".join(text for text in programs if "/static/js/" in text))
+    assert [name for name in found if name.startswith("static/")] == []
+
+
+def test_an_unused_export_is_found() -> None:
+    modules = {
+        "a.js": 'import { b } from "./c/b.js";\nexport const [used, d] = [b, 1];\n',
+        "c/b.js": 'import { used } from "../a.js";\nexport const b = () => used;\nexport async function e() {}\n',
+    }
+    assert unused_exports(modules) == ["a.js: d", "c/b.js: e"]
+    assert unused_exports(modules, "page.evaluate('e()')") == ["a.js: d"]
+
+
+def test_no_style_is_newer_than_the_browsers_that_are_promised() -> None:
+    """`light-dark()` came after Chrome 120 and Safari 16.4 (docs/reference/compatibility.md)."""
+    styles = [*(ROOT / "templates").rglob("*.css"), *(ROOT / "static" / "css").rglob("*.css")]
+    assert styles and not [style.name for style in styles if "light-dark(" in style.read_text(encoding="utf-8")]

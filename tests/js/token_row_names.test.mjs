@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { paintNames, vectorName } from "../../static/js/panels/stage/token_row_names.js";
+import { paintNames, vectorName } from "../../static/js/panels/stage/token_row_vectors.js";
 
 test("a vector's name has its letter and its position", () => {
   assert.deepEqual([vectorName("k", 3), vectorName("v", 10), vectorName("q", 207)], ["K₃", "V₁₀", "Q₂₀₇"]);

@@ -10,11 +10,8 @@ JSON: the counts of each question, seconds to come in, to see a step, and to be 
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.own_server import own_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLASS = "import('/static/js/state/classroom.js').then((s) => "
@@ -264,22 +262,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
-    command = [sys.executable, "-m", "app", "serve", "--enforce-eager", "--port", "0"]
-    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
-    try:
-        url = ""
-        for line in server.stdout or ():
-            url = url or next((word.rstrip("/") for word in line.split() if word.startswith("http://")), "")
-            if " is ready on " in line:
-                break
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-            print(json.dumps(hold_class(browser, url, options), indent=2))
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait()
+    with own_server("--enforce-eager") as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        print(json.dumps(hold_class(browser, url, options), indent=2))
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.config import EngineConfig
 from engine.simulate.cost import Linear
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.simulation import Simulation
 from engine.trace.records import ModelFacts
 
@@ -50,18 +51,7 @@ class Shape(NamedTuple):
     seed: int = 0
 
 
-class Wanted(NamedTuple):
-    """A request that will come; see `engine.simulate.outcome.Wanted`."""
-
-    prompt: list[int]
-    output_tokens: int
-    at: float
-    after: int | None = None
-    think: float = 0.0
-    is_whole: bool = False
-
-
-def requests(shape: Shape) -> list[Wanted]:
+def requests(shape: Shape) -> list[SimulatedRequest]:
     """All of them, in the order in which they come."""
     draw = np.random.default_rng(shape.seed)
     prefixes = [draw.integers(300, VOCABULARY, int(n)).tolist() for n in draw.integers(200, 2000, 24)]
@@ -72,7 +62,7 @@ def requests(shape: Shape) -> list[Wanted]:
     step = COST.of_tokens(together) + COST.seq_seconds * together
     seconds = shape.steps * step
     found = [
-        Wanted(
+        SimulatedRequest(
             [*prefixes[int(draw.zipf(1.3)) % len(prefixes)], *_own(draw, 20, 1000)],
             int(draw.integers(output // 2, output * 3 // 2)),
             float(at),
@@ -82,7 +72,7 @@ def requests(shape: Shape) -> list[Wanted]:
     long = min(16 * shape.blocks // burst * 5 // 4, 12_000, 8 * shape.blocks)  # tokens
     for at in np.linspace(0.2, 0.8, shape.bursts) * seconds:
         found += [
-            Wanted(_own(draw, long // 2, long), int(draw.integers(8 * output, 11 * output)), float(at))
+            SimulatedRequest(_own(draw, long // 2, long), int(draw.integers(8 * output, 11 * output)), float(at))
             for _ in range(burst)
         ]
     return sorted(found, key=lambda one: one.at)

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import requests
 
+from tests.own_server import own_server
 from tests.server.apis import Api, served_api
 
 PROMPT = "Once upon a time there was a cache."
@@ -57,17 +58,14 @@ def measure(api: Api, through: str, count: int) -> None:
 @contextlib.contextmanager
 def followed(file: Path) -> Iterator[list[float]]:
     """Ask a server for the report about a file each second; the list gets the seconds that each answer takes."""
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--traffic", str(file)]
     taken, is_over = list[float](), threading.Event()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = next(word for line in process.stdout for word in line.split() if word.startswith("http://"))
+    with own_server("--traffic", str(file)) as url:
 
         def ask() -> None:
             while not is_over.wait(1.0):
                 began = time.perf_counter()
                 with contextlib.suppress(requests.RequestException):
-                    requests.get(f"{url.rstrip('/')}/prompts/traffic/report", timeout=60)
+                    requests.get(f"{url}/prompts/traffic/report", timeout=60)
                     taken.append(time.perf_counter() - began)
 
         thread = threading.Thread(target=ask)
@@ -77,7 +75,6 @@ def followed(file: Path) -> Iterator[list[float]]:
         finally:
             is_over.set()
             thread.join()
-            process.terminate()
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.simulate.layers import card_of
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
 from tests.load.record import Measuring
@@ -25,17 +26,6 @@ RECORD = Path(__file__).with_suffix(".json")
 MODEL, GPU = "llama-2-7b", "a100-80gb"
 RATE, PROMPT, OUTPUT = 9.0, 512, 64  # requests a second, tokens of each
 WITHIN = 10.0  # seconds for 10,000
-
-
-class Wanted(NamedTuple):
-    """See `engine.simulate.outcome.Wanted`."""
-
-    prompt: list[int]
-    output_tokens: int
-    at: float
-    after: int | None = None
-    think: float = 0.0
-    is_whole: bool = False
 
 
 class Took(NamedTuple):
@@ -47,12 +37,12 @@ class Took(NamedTuple):
     simulated: float
 
 
-def requests(number: int, vocab_size: int, seed: int) -> list[Wanted]:
+def requests(number: int, vocab_size: int, seed: int) -> list[SimulatedRequest]:
     """Random prompts, so that nothing hits the prefix cache."""
     draw, at, found = random.Random(seed), 0.0, []
     for _ in range(number):
         at += draw.expovariate(RATE)
-        found.append(Wanted([draw.randrange(vocab_size) for _ in range(PROMPT)], OUTPUT, at))
+        found.append(SimulatedRequest([draw.randrange(vocab_size) for _ in range(PROMPT)], OUTPUT, at))
     return found
 
 

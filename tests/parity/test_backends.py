@@ -10,7 +10,7 @@ import torch
 from engine.cache.attention_span import WindowPolicy
 from engine.cache.kv_store import KVStore, LayerShape
 from engine.model import attention_gather
-from engine.model.attention_backend import AttentionBackend, AttentionCall
+from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_native import NativeAttention
 from engine.model.attention_reference import ReferenceAttention
@@ -49,6 +49,18 @@ def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> I
         yield SequenceSlice(seq_id, list(range(count)), start, [table], True)
 
 
+def assert_agrees(found: AttentionOutput, expected: AttentionOutput) -> None:
+    """Outputs and weights are the same, and of the same keys."""
+    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
+    assert (found.decode is None) == (expected.decode is None)
+    if found.decode is not None and expected.decode is not None:
+        assert found.decode.key_starts == expected.decode.key_starts
+        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
+    for one, other in zip(found.prefills, expected.prefills, strict=True):
+        assert one.span == other.span and one.key_start == other.key_start
+        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("backend", "contiguous"), LAYOUTS)
 @pytest.mark.parametrize("step", sorted(STEPS))
@@ -82,14 +94,7 @@ def test_agrees_with_the_reference(
     expected = ReferenceAttention().forward(call, q, store, batch, True)
     found = BACKENDS[backend]().forward(call, q, store, batch, True)
 
-    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
-    assert (found.decode is None) == (expected.decode is None)
-    if found.decode is not None and expected.decode is not None:
-        assert found.decode.key_starts == expected.decode.key_starts
-        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
-    for one, other in zip(found.prefills, expected.prefills, strict=True):
-        assert one.span == other.span and one.key_start == other.key_start
-        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+    assert_agrees(found, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -121,13 +126,7 @@ def test_agrees_with_the_reference_under_a_policy(
     call = AttentionCall(0, 0.4, window, softcap, extra)
     expected = ReferenceAttention().forward(call, q, store, batch, True)
     found = BACKENDS[backend]().forward(call, q, store, batch, True)
-    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
-    if found.decode is not None and expected.decode is not None:
-        assert found.decode.key_starts == expected.decode.key_starts
-        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
-    for one, other in zip(found.prefills, expected.prefills, strict=True):
-        assert one.key_start == other.key_start
-        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+    assert_agrees(found, expected)
 
 
 @pytest.mark.parametrize("step", sorted(STEPS))
@@ -147,9 +146,7 @@ def test_a_prefill_in_pieces_agrees_with_the_reference_and_weights_change_no_out
     call = AttentionCall(0, 0.4, window, softcap, extra)
     expected = ReferenceAttention().forward(call, q, store, batch, True)
     found = GatherAttention().forward(call, q, store, batch, True)
-    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
-    for one, other in zip(found.prefills, expected.prefills, strict=True):
-        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+    assert_agrees(found, expected)
     unseen = GatherAttention().forward(call, q, store, batch, False)
     assert torch.equal(unseen.out, found.out)
     assert len(found.prefills) == sum(len(piece.token_ids) > 1 for piece in batch.slices)

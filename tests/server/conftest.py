@@ -15,7 +15,8 @@ from app.models.model_entry import ModelEntry
 from app.models.registry import Models
 from app.server.application import create_app
 from app.server.listener import Listener, bind
-from engine.config import EngineConfig
+from app.session.messages import SubmittedPrompt
+from engine.config import EngineConfig, SamplingParams
 from tests.server.fake import FakeModel
 from tests.server.redis_server import RedisServer
 from tests.server.waiting import wait_for as wait_for
@@ -165,3 +166,15 @@ def client(server: Server) -> Client:
 @pytest.fixture
 def theater(client: Client) -> str:
     return str(client.do("create", name="a test")["theater"])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A sound trace of one submission and five steps."""
+    path = tmp_path / "run.kvtrace"
+    engine = FakeModel().build(EngineConfig(block_size=4), path)
+    engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
+    while engine.num_unfinished():
+        engine.step()
+    engine.close()
+    return path

@@ -27,7 +27,7 @@ def test_a_page_names_what_it_will_import(server):
         for path in ("/", "/bench")
     }
     assert named["/"] == ["static/first.js"]
-    assert {"static/first.js", "static/js/bench/app.js"} <= set(named["/bench"])
+    assert {"static/first.js", "static/js/bench/report.js"} <= set(named["/bench"])
     assert len(named["/bench"]) == len(set(named["/bench"])) > 10
     for address in ("static/first.js", named["/bench"][-1]):
         answer = requests.get(f"{server.url}/{address}")

@@ -128,7 +128,7 @@ def test_nothing_but_records_and_their_traces_is_sent(make_server, kept, path):
 def test_the_page_names_its_modules(server):
     page = requests.get(server.url + "/bench")
     assert page.status_code == 200 and "default-src 'self'" in page.headers["Content-Security-Policy"]
-    assert "static/js/bench/app.js" in page.text and "<script>" not in page.text
+    assert "static/js/bench/report.js" in page.text and "<script>" not in page.text
 
 
 @pytest.mark.parametrize(

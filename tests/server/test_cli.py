@@ -16,14 +16,11 @@ import pytest
 
 from app.__main__ import main
 from app.server.listener import bind
-from app.session.messages import SubmittedPrompt
-from engine.config import EngineConfig, SamplingParams
 from engine.system.cgroup import Memory
 from engine.trace import codec
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 from tests.preloaded import PreloadedPopen
-from tests.server.fake import FakeModel
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -34,18 +31,6 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
     out, err = capsys.readouterr()
     assert "Traceback" not in err
     return status, out, err
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """A sound trace of one submission and five steps."""
-    path = tmp_path / "run.kvtrace"
-    engine = FakeModel().build(EngineConfig(block_size=4), path)
-    engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
-    while engine.num_unfinished():
-        engine.step()
-    engine.close()
-    return path
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,7 @@ from app.cli import main
 from app.ground.paths import static_dir
 from app.page import onefile
 from app.page.assets import panel_sheets
-from app.session.messages import SubmittedPrompt
-from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceReader, TraceWriter
-from tests.server.fake import FakeModel
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "run.kvtrace"
-    engine = FakeModel().build(EngineConfig(block_size=4), path)
-    engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
-    while engine.num_unfinished():
-        engine.step()
-    engine.close()
-    return path
 
 
 def export(path: Path) -> str:

@@ -16,9 +16,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.observe.vllm_recorder.errors import WatchError
-
 __all__ = ["WatchError", "watched"]
+
+
+class WatchError(ValueError):
+    """The run cannot be recorded; the message says why in one sentence."""
 
 
 def watched(path: str | Path) -> Any:

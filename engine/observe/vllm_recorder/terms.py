@@ -10,12 +10,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from engine import __version__
 from engine.model.tokenizer import Tokenizer
-from engine.observe.vllm_recorder.errors import WatchError
-from engine.observe.vllm_recorder.settings import Settings
+from engine.observe.vllm_recorder import WatchError
 from engine.system.host import processor_name
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import (
@@ -29,6 +30,23 @@ from engine.trace.records import (
 )
 
 logger = logging.getLogger("kvtheater")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Settings that explain why a request waits, and the pool size, by the names shared with vLLM.
+
+    `num_blocks`: without vLLM's null block.
+    """
+
+    block_size: int
+    num_blocks: int
+    kv_bytes_per_token: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    scheduler_reserve_full_isl: bool
+    scheduling_policy: Literal["fcfs", "priority"]
 
 
 def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:

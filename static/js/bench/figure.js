@@ -18,7 +18,7 @@ import { atText, measureOf, unitText } from "./words.js";
  */
 
 /** Styles of variants by index in the scenario: a colour of the sequences' palette, plus dash, marker and pattern. */
-export const STYLES = [
+const STYLES = [
   { colour: 5, dash: "solid", symbol: "circle", pattern: "" },
   { colour: 4, dash: "dash", symbol: "square", pattern: "/" },
   { colour: 2, dash: "dot", symbol: "diamond", pattern: "x" },
@@ -160,7 +160,7 @@ function yTitle(record, metric, against, measure) {
 }
 
 /** Return the axis title with its unit and whether it is logarithmic. @param {BenchRecord} record */
-export function axisTitle(record) {
+function axisTitle(record) {
   const { title, unit, scale } = record.scenario.axis;
   const more = [
     unit && !inLanguage(title).includes(unitText(unit)) && unitText(unit),

@@ -8,8 +8,8 @@ import { attentionRow } from "../core/sequence_view.js";
 import { wantLayer } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { markPlace, parseAddress, settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
+import { isSite } from "../state/without_server.js";
 import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
 

@@ -68,7 +68,7 @@ export const KEYS = [
 ];
 
 /** Switch between plain and expert sentences. */
-export function toggleTelling() {
+function toggleTelling() {
   settings.telling.value = settings.telling.value === "plain" ? "expert" : "plain";
 }
 

@@ -1,11 +1,10 @@
 // Positions in a lesson: where to start or continue, and which actions run together with the next one.
 
 import { batch } from "../../vendor/signals/signals.js";
-import { embeddedLesson, hasLesson, isEmbedded } from "../state/embedded.js";
 import { cards, checkpoint, currentLesson, REVIEW, reviewsFor, storedProgress, toReview } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
+import { embeddedLesson, hasLesson, isEmbedded, isSite } from "../state/without_server.js";
 
 /** Whether this page has lessons as files, embedded or on a site. */
 export const hasFiles = isEmbedded || isSite;

@@ -9,11 +9,10 @@ import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
 import { attends, presents, roaming } from "../state/classroom.js";
-import { isEmbedded } from "../state/embedded.js";
 import { writeDraft } from "../state/prompts.js";
 import { settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
+import { isEmbedded, isSite } from "../state/without_server.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {Film} from "../core/film.js" */
@@ -36,7 +35,7 @@ export const futures = signal([]);
 export const failed = signal(false);
 
 /** Language of the recording: the page's, or English. */
-export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
+const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
 
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
@@ -240,7 +239,7 @@ function live(patience = READY_MS) {
   });
 }
 
-/** Recorded branches of a site; empty elsewhere. @type {Signal<import("../state/site.js").Future[]>} */
+/** Recorded branches of a site; empty elsewhere. @type {Signal<import("../state/without_server.js").Future[]>} */
 export const recordedFutures = signal([]);
 
 /** Load the list of branches. Called once, on a site. */

@@ -18,7 +18,7 @@ const LEFT = "left:";
 
 /** Name of the tour in a link to a lesson, and the lesson after it. */
 const LESSON = "tour";
-export const NEXT_LESSON = "computed-twice";
+const NEXT_LESSON = "computed-twice";
 /** Duration in minutes, for reading and doing each stop, estimated as for lessons. */
 export const MINUTES = 4;
 
@@ -147,7 +147,7 @@ export function startTour() {
 }
 
 /** Continue at the stop where it was left; start over if it was completed. */
-export function goOnTour() {
+function goOnTour() {
   finished.value = new Set();
   show(tourState.peek().at);
 }
@@ -166,7 +166,7 @@ export function leaveTour() {
 }
 
 /** Mark the tour as completed. */
-export function endTour() {
+function endTour() {
   stop.value = null;
   keep("done");
 }

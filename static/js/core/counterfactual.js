@@ -8,7 +8,7 @@ import { memoryFigures } from "./state.js";
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
 
 /** Block size assumed for paging if the run itself did not page (vLLM's default). */
-export const USUAL_BLOCK = 16;
+const USUAL_BLOCK = 16;
 
 /**
  * Return the memory of `state`'s running requests if each had got `max_model_len` contiguous slots at its admission.

@@ -10,7 +10,7 @@ import { kindOf } from "./operation_kinds.js";
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "load", "evict", "finish"];
 
 /** Return the kinds of events in one record, as a set. @param {StepRecord} record @returns {Set<string>} */
-export function marksOf(record) {
+function marksOf(record) {
   const marks = new Set();
   for (const op of record.ops ?? []) {
     const { event } = kindOf(op.type);

@@ -32,7 +32,7 @@ export const sloText = ({ ttft, tpot }) => `ttft:${milliseconds(ttft)},tpot:${mi
 export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 
 /** Return whether a row meets the objective; a single token has no TPOT. @param {Row} row @param {Slo} slo */
-export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
+const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
 
 /**
  * Return the goodput. A request counts as its slowest sequence; discarded beams are not counted.

@@ -181,7 +181,7 @@ export function binAt({ edges }, index) {
   return low;
 }
 
-export const [WAITING, RUNNING, PREEMPTED] = [0, 1, 2]; // kinds of spans
+export const [RUNNING, PREEMPTED] = [1, 2]; // kinds of spans; 0: waiting
 const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
 
 /**

@@ -90,7 +90,8 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
   }
 }
 
-const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
+/** Return the key of a place, in the pool or outside it. */
+export const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
   `${outside ? "-" : ""}${place}`;
 
 /** @param {Rank} rank @param {import("./trace.js").Stored} op @param {number} index */

@@ -1,6 +1,7 @@
 // Residency of a monitored server's contents, with start and end records; an incremental fold over the records. Pure.
 
 import { contentsOf, hashKey } from "./cached_contents.js";
+import { placeKey } from "./observed_ranks.js";
 
 /** @import {Contents} from "./cached_contents.js" */
 /** @import {StepRecord, Stored} from "./trace.js" */
@@ -73,9 +74,6 @@ function append(rank, contents, { index, ops = [] }) {
     else if (op.type === "known_since") for (const place of [...rank.open.keys()]) leave(rank, place, index);
   }
 }
-
-const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
-  `${outside ? "-" : ""}${place}`;
 
 /** @param {Residencies} rank @param {Stored} op */
 function groupOf({ groups }, { group: id, medium, kind = null, window = null, token_ids: tokens }) {

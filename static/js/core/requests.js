@@ -10,7 +10,7 @@ import { tracksOf } from "./tracks.js";
 /** @import {StepRecord} from "./trace.js" */
 
 /** A step is slow if it takes more than this multiple of the run's median step. */
-export const SLOW = 2;
+const SLOW = 2;
 /** A prefix counts as recently evicted up to this many seconds before the lookup. */
 export const MINUTE = 60;
 const FEW = 5; // length of the short lists of steps and sequences

@@ -175,7 +175,7 @@ const TIMES_UNIFORM = 3; // minimum ratio to a head with uniform weights
  * Return whether a head's weights on the keys of a pattern are worth showing.
  * @param {Pick<HeadPattern, "mean_weight" | "uniform">} measured
  */
-export const standsOut = ({ mean_weight, uniform }) => mean_weight >= LEAST && mean_weight >= TIMES_UNIFORM * uniform;
+const standsOut = ({ mean_weight, uniform }) => mean_weight >= LEAST && mean_weight >= TIMES_UNIFORM * uniform;
 
 /**
  * Return the heads worth showing, the default one first; empty if none was measured.

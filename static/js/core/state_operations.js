@@ -1,11 +1,8 @@
 // Effects of operations on the state. Mirrors engine/trace/operation_effects.py: same rules, same errors.
 
 import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
-import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
-import { blockOf, expect, own, sequenceOf } from "./state_access.js";
-import { DRAFTS } from "./state_drafts.js";
-import { FORGETTING } from "./state_forgetting.js";
+import { blockOf, expect, sequenceOf } from "./state_access.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
 import {
@@ -23,12 +20,13 @@ import {
   sameBytes,
   setTable,
 } from "./state_tables.js";
+import { TOKENS } from "./state_tokens.js";
 
 /** @import {State} from "./state_access.js" */
 /** @import {Op} from "./trace.js" */
 
 /** Number of last lookups that determine the hit rate. */
-export const RECENT_LOOKUPS = 100;
+const RECENT_LOOKUPS = 100;
 
 /**
  * @typedef {import("./state.js").RecordOutputs} Outputs
@@ -184,58 +182,8 @@ export const OPERATIONS = {
     blockOf(state, op.block_id).block_hash = op.block_hash;
   },
 
-  write(state, op, _index, { drafts }, budget) {
-    const sequence = sequenceOf(state, op.seq_id);
-    const { start } = op;
-    const end = start + op.num_tokens;
-    expect(sequence.num_computed_tokens === start, `sequence ${op.seq_id} has computed another number of tokens`);
-    const tokens = sequence.token_ids;
-    const drafted = (end > tokens.length && drafts.get(op.seq_id)) || [];
-    expect(
-      end >= start && end <= tokens.length + drafted.length,
-      `sequence ${op.seq_id} has ${tokens.length} tokens, and none at [${start}, ${end})`,
-    );
-    const tables = ownTables(state, sequence);
-    budget.spend(UNITS_PER_SLOT * op.num_tokens * tables.length);
-    const groups = ownGroups(state.block_groups, sequence.instance);
-    for (const [i, table] of tables.entries())
-      for (let position = start; position < end; position++) {
-        const logical = Math.floor(position / state.block_size);
-        if (table[logical] === RELEASED && isOfStates(state.block_groups[groups[i]])) continue;
-        expect(table[logical] !== RELEASED, `logical block ${logical} is released`);
-        const filled = own(state, blockOf(state, table[logical]), "token_ids");
-        const slot = position % state.block_size;
-        expect(slot <= filled.length, `slot ${slot} of block ${table[logical]} would leave a hole`);
-        filled[slot] = position < tokens.length ? tokens[position] : drafted[position - tokens.length];
-      }
-    sequence.num_computed_tokens = end;
-  },
-
-  choose(state, op) {
-    const sequence = sequenceOf(state, op.seq_id);
-    expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
-    const chosen = own(state, sequence, "chosen");
-    let at = chosen.length; // mostly in ascending order
-    while (at > 0 && chosen[at - 1][0] >= op.position) at--;
-    chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
-  },
-
   adjust(state, op) {
     for (const id of op.seq_ids) sequenceOf(state, id).max_tokens = op.max_tokens;
-  },
-
-  sample(state, op, _index, outputs) {
-    const sequence = sequenceOf(state, op.seq_id);
-    if (sequence.chosen[0]?.[0] === sequence.token_ids.length) {
-      const [, tokenId] = sequence.chosen[0];
-      own(state, sequence, "chosen").shift();
-      expect(op.token_id === tokenId, `token ${tokenId} was chosen for this position`);
-    }
-    const output = outputs.take(op.seq_id, op.token_id);
-    expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
-    own(state, sequence, "token_ids").push(op.token_id);
-    own(state, sequence, "token_bytes").push(output.token_bytes);
-    sequence.cumulative_logprob += output.logprob;
   },
 
   free(state, op) {
@@ -263,14 +211,9 @@ export const OPERATIONS = {
     if (op.mode === "recompute") sequence.num_computed_tokens = 0;
   },
 
-  ...DRAFTS,
-  ...FORGETTING,
+  ...TOKENS,
   ...OUTSIDE,
   ...OBSERVED,
-
-  discard(state, op) {
-    sequenceOf(state, op.seq_id).num_computed_tokens = 0;
-  },
 
   finish(state, op) {
     const sequence = sequenceOf(state, op.seq_id);

@@ -9,7 +9,7 @@ import { LANGUAGES, language, onGpu } from "./language.js";
 /** @type {Record<string, Record<string, string>>} code -> key -> text */
 const TEXTS = {};
 /** @type {Record<string, Glossary>} by code */
-export const GLOSSARIES = {};
+const GLOSSARIES = {};
 
 /**
  * Add the words of a language, as collected by the server from all rooms (app/page/words.py).

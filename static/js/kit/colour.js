@@ -81,7 +81,7 @@ export function divergingScale(low, zero, high) {
 }
 
 /** @param {[string, string, string]} colours from 0 to 1 */
-export function sequentialScale([from, via, to]) {
+function sequentialScale([from, via, to]) {
   return divergingScale(from, via, to);
 }
 

@@ -19,7 +19,7 @@ export function difference(value) {
 }
 
 /** Describe one layer's differences in words, leaving out kinds without comparisons. @param {LayerDifference} one */
-export const layerWords = (one) =>
+const layerWords = (one) =>
   KINDS.filter((kind) => one[kind].count)
     .map((kind) => t(`layers.${kind}`, { max: difference(one[kind].max) }))
     .join(" · ");

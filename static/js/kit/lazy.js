@@ -3,9 +3,9 @@
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
-import { isEmbedded } from "../state/embedded.js";
 import { addLazyWords } from "../state/lazy_words.js";
 import { toast } from "../state/store.js";
+import { isEmbedded } from "../state/without_server.js";
 import { html } from "./html.js";
 
 /** @import {Component} from "./html.js" */

@@ -1,6 +1,8 @@
-// Size hooks for layouts computed in numbers: of an element, of the window, and of a pointer inside an element.
+// Sizes for layouts computed in numbers: of an element, of the window, of a pointer inside an element, and of a text
+// that must fit into a box.
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { labelWidth } from "./canvas.js";
 
 /** @param {{clientX: number, clientY: number}} event @param {HTMLElement} element */
 export function pointIn(event, element) {
@@ -34,3 +36,31 @@ export function useBox() {
   }, []);
   return [ref, size];
 }
+
+const LEGIBLE = 9; // px; smaller letters are not legible
+const NARROWED = 0.8; // horizontal scaling that a canvas may apply before a text is omitted
+
+/**
+ * Return the size in px at which all of `text` fits into `width`, at most `largest`; null if that is not legible: a
+ * truncated word could read as another word.
+ * @param {string} text
+ * @param {number} width
+ * @param {number} largest
+ */
+export function fittedSize(text, width, largest) {
+  const size = Math.min(largest, sizeIn(text, width));
+  return size >= LEGIBLE ? size : null;
+}
+
+/**
+ * Same for a canvas whose `fillText` also gets the width and may condense the letters a little.
+ * @param {string} text
+ * @param {number} width
+ * @param {number} largest
+ */
+export function fittedOnCanvas(text, width, largest) {
+  return fittedSize(text, width, largest) ?? (sizeIn(text, width / NARROWED) >= LEGIBLE ? LEGIBLE : null);
+}
+
+/** @param {string} text @param {number} width */
+const sizeIn = (text, width) => Math.floor((width / labelWidth(text)) * 17 * 2) / 2;

@@ -9,7 +9,7 @@
 //   the page's own tooltip. The mode bar, which adds rules too, is off: the page has its own buttons.
 // The policy therefore needs no exception. A browser test fails if a release of Plotly breaks it.
 
-import { isEmbedded } from "../state/embedded.js";
+import { isEmbedded } from "../state/without_server.js";
 import { alpha, colours } from "./colour.js";
 
 const ADDRESS = "vendor/plotly.min.js";

@@ -16,7 +16,7 @@ export function followTheme() {
 }
 
 /** @param {string} theme */
-export function paint(theme) {
+function paint(theme) {
   document.documentElement.dataset.theme = theme;
   themeChanged();
 }

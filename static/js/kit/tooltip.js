@@ -14,7 +14,7 @@ const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
  * @type {import("../../vendor/signals/signals.js").Signal<
  *   {x: number, y: number, bottom: number, lines: Lines, of: Element | null} | null>}
  */
-export const tip = signal(null);
+const tip = signal(null);
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let leaving; // the pointer has left the word and may be moving to the tooltip

@@ -3,10 +3,9 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { refusalText } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
-import { isEmbedded } from "../state/embedded.js";
 import { markPlace } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import { own, status, toast } from "../state/store.js";
+import { isEmbedded, isSite } from "../state/without_server.js";
 import { command } from "./commands.js";
 import { session } from "./session.js";
 import { isTrace, unreadable } from "./trace_file.js";

@@ -2,9 +2,8 @@
 
 import { parseTrace } from "../core/file.js";
 import { progressOf } from "../core/lesson_replay.js";
-import { embeddedLesson, embeddedRun, isEmbedded } from "../state/embedded.js";
 import { own } from "../state/run.js";
-import { siteLesson, siteLessonRun } from "../state/site.js";
+import { embeddedLesson, embeddedRun, isEmbedded, siteLesson, siteLessonRun } from "../state/without_server.js";
 import { ArrivingTrace } from "./arriving_trace.js";
 import { NoAnswer } from "./client.js";
 import { extendOwn } from "./followed_run.js";

@@ -1,14 +1,13 @@
 // Session of the page: creates, joins, switches and leaves the run it follows, or shows a file in its place.
-// states.js defines its states, following.js the state machine, link.js the connection and commands.js the commands.
+// following.js defines its states and their machine, link.js the connection and commands.js the commands.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
 import { CLASS_HANDLERS } from "../state/classroom.js";
-import { isEmbedded } from "../state/embedded.js";
 import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
+import { isEmbedded, isSite } from "../state/without_server.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { BARRED, closedReason, isUnknown, NOTHING_HERE, refusedReason, showFailure } from "./errors.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, receiveModel } from "./facts.js";

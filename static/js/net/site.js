@@ -1,10 +1,9 @@
 // Session without a server: on a static site, whose facts and runs are files, and in a single-file page.
 
 import { batch } from "../../vendor/signals/signals.js";
-import { embeddedTrace } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
-import { firstOfSite, siteRecording } from "../state/site.js";
 import { backToLive } from "../state/store.js";
+import { embeddedTrace, firstOfSite, siteRecording } from "../state/without_server.js";
 import { askForFacts } from "./facts.js";
 import { fetchLog, logOf } from "./trace_file.js";
 

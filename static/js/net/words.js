@@ -3,10 +3,10 @@
 import { effect } from "../../vendor/signals/signals.js";
 import { language, languageOf } from "../i18n/language.js";
 import { addWords, hasWords, t } from "../i18n/words.js";
-import { embeddedWords, isEmbedded } from "../state/embedded.js";
 import { loadLazyWords } from "../state/lazy_words.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
+import { embeddedWords, isEmbedded } from "../state/without_server.js";
 
 let from = "words"; // the address below which the page's words are
 

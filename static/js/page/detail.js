@@ -6,10 +6,9 @@ import { isBare } from "../core/bare.js";
 import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
-import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import { own } from "../state/store.js";
+import { isEmbedded, isSite } from "../state/without_server.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
 const MANY = 8; // for more sequences, a table is clearer than lanes

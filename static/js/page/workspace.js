@@ -20,7 +20,10 @@ import { Overlays } from "./overlays.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Monitor = lazyPanel(() => import("../panels/monitor/panel.js"), "monitor");
-const MonitorHeader = lazyPanel(() => import("../panels/monitor/header.js"), "monitor");
+const MonitorTitle = lazyPanel(
+  () => import("../panels/monitor/panel.js").then(({ Title }) => ({ Panel: Title })),
+  "monitor",
+);
 const Large = lazyPanel(() => import("../panels/large/panel.js"), "large");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
@@ -39,7 +42,7 @@ export function Workspace() {
 }
 
 const LongRun = () =>
-  html`<${Large} library=${panelOf("library")} monitor=${Monitor} monitorHeader=${MonitorHeader} queries=${Queries}
+  html`<${Large} library=${panelOf("library")} monitor=${Monitor} monitorTitle=${MonitorTitle} queries=${Queries}
     branches=${Branches} />`;
 
 const Watched = () => html`<${Monitor} queries=${Queries} branches=${Branches} />`;

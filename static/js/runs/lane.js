@@ -5,7 +5,7 @@ import { unfinished } from "../core/instances.js";
 import { TraceLog } from "../core/log.js";
 import { Refusal } from "../net/client.js";
 import { fetchLog } from "../net/trace_file.js";
-import { siteRecording } from "../state/site.js";
+import { siteRecording } from "../state/without_server.js";
 
 export class Lane {
   /** @param {string} name @param {string} theater @param {{epoch: number, header: Uint8Array | ArrayBuffer}} begun */

@@ -4,7 +4,7 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";
 import { settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
+import { isSite } from "../state/without_server.js";
 import { recordedLanes } from "./lane.js";
 import { LaneSessions, lost } from "./sessions.js";
 import { stepRecords } from "./steps.js";

@@ -2,16 +2,10 @@
 
 import { signal } from "../../vendor/signals/signals.js";
 import { tables } from "../state/options.js";
-import { within } from "../state/setting_types.js";
+import { number, within } from "../state/setting_types.js";
 
 /** @import {SettingType} from "../state/setting_types.js" */
 /** @import {SettingTable} from "../state/settings.js" */
-
-/** @type {SettingType} */
-const number = {
-  parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
-  write: String,
-};
 
 /**
  * Bounds of a number of a section, by the server's name for it (`app/scale/bounds.py`).

@@ -31,7 +31,7 @@ export function decimalText(value, unit) {
 }
 
 /** Return the formula with values in place of its symbols. @param {Derived} number */
-export function withNumbers({ formula, factors }) {
+function withNumbers({ formula, factors }) {
   const values = new Map(factors.map(({ symbol, value }) => [symbol, value]));
   return formula.replace(SYMBOL, (symbol) => {
     const value = values.get(symbol);

@@ -11,7 +11,7 @@ import { html } from "../kit/html.js";
  */
 
 /** @param {Told} told */
-export const checkedText = ({ checked, against }) =>
+const checkedText = ({ checked, against }) =>
   checked ? t("scale.source.checked", { day: checked, against }) : t("scale.source.unchecked");
 
 /** @param {Told} told */

@@ -62,7 +62,7 @@ export const isAsked = (rule) => {
 };
 
 /** Return whether an item belongs to an optional section. @param {Pick<Item, "section">} item @param {Opened} lesson */
-export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
+const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
 /**
  * The race that the learner has started and that is still shown; null otherwise. Later actions apply to the lesson's

@@ -58,7 +58,7 @@ export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [ro
 export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 
 /** Return the values of a choice. @param {string} name @returns {string[]} */
-export const choicesOf = (name) => ROWS[name]?.choices ?? [];
+const choicesOf = (name) => ROWS[name]?.choices ?? [];
 
 /** Return the values of a choice that its control offers. @param {string} name @returns {string[]} */
 export const offeredOf = (name) => ROWS[name]?.control.offered ?? choicesOf(name);

@@ -47,7 +47,7 @@ export function phaseProgress(at) {
  * Return the relative duration of each phase of `record` in a motion through several phases.
  * @param {import("../core/trace.js").StepRecord | undefined} record
  */
-export function phaseShares(record) {
+function phaseShares(record) {
   if (record?.kind === "transfer") return [0.4, 1.6, 0, 0, 0, 0]; // freed; received
   const takes = (record?.ops ?? []).some((op) => TAKING.has(op.type));
   return [0.6, takes ? 1 : 0, 1, 1.5, 1.4, 1]; // K and V travel a long way in the fourth phase

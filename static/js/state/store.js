@@ -159,18 +159,6 @@ export const sequenceView = computed(() => {
 /** Whether the run was recorded without arrays: views that need them yield their space. */
 export const bare = computed(() => numRecords.value > 0 && log.value !== null && isBare(log.value));
 
-/** The engine's note (in English) on what the newest incomplete capture omits, or "". */
-export const omitted = computed(() => {
-  captureVersion.value;
-  for (let i = numRecords.value - 1, seen = 0; i >= 0 && seen < 8; i--) {
-    if (!log.value?.records[i].has_capture) continue;
-    seen += 1;
-    const words = log.value.capture(i)?.omitted;
-    if (words) return words;
-  }
-  return "";
-});
-
 /**
  * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
  * @type {Signal<Selection | null>}

@@ -27,14 +27,13 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
 from engine.options.refusal import Refused
 from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, start_preloaded, until
+from tests.unit.cluster.processes import GREEDY, couple, is_running, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
 
 pytestmark = pytest.mark.slow
@@ -42,16 +41,6 @@ SHAPES = {"1+1": (1, 1, 0), "two mixed": (0, 0, 2), "1+1+1": (1, 1, 1)}
 CASES = [(name, "1+1") for name in SETTINGS] + [
     (name, shape) for shape in SHAPES if shape != "1+1" for name in ("plain", "swap", "hybrid")
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_tiny_llama(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def model(folder: str) -> LoadedModel:
-    return load_model(folder)
 
 
 @pytest.fixture(scope="module")

@@ -18,26 +18,15 @@ from engine.cluster.processes import Processes
 from engine.config import ConfigError, EngineConfig
 from engine.connector.link import text_of
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
 from engine.simulate.degrees import request_rate
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Expire, Lost, Send, TransferFailed
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import couple, save_tiny_llama, until
+from tests.unit.cluster.processes import couple, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
 
 pytest.importorskip("ray", reason="ray is not installed: pip install kvtheater[ray]")
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_tiny_llama(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def model(folder: str) -> LoadedModel:
-    return load_model(folder)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import NewPool, zeros
 from engine.config import EngineConfig, SamplingParams
-from engine.connector.link import Link, LocalLink, RemoteBlocks, Sender
+from engine.connector.link import Link, LocalLink, RemoteBlocks, Sender, text_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.requests.request import Request
-from engine.trace.operations import Op
+from engine.trace.operations import Op, TransferFailed
 from engine.trace.snapshot import Snapshot, snapshot_of
 from tests.unit.engine.runs import log_of, tiny_llama
 
@@ -161,3 +161,34 @@ def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
     pair.prefill.close()
     pair.decode.close()
     return [folder / f"{name}.kvtrace" for name in pair.senders]
+
+
+def check_that_no_wrong_reference_is_read(pair: Pair) -> None:
+    """References that are used up, made up, too wide, of another model and of nowhere each fail with their reason, and
+    the prompt is computed instead. `pair`: of `PLAIN` instances.
+    """
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    pair.receive(remote, PROMPTS[0])
+    pair.run()
+    other = [90 + i for i in range(23)]
+    held = pair.send(other)
+    assert held is not None
+    bad: dict[str, RemoteBlocks] = {
+        "consumed": remote,
+        "unknown": remote._replace(transfer="t99"),
+        "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
+        "other_layout": held._replace(layout=b"another model"),
+        "gone": held._replace(engine_id="nowhere"),
+    }
+    for reason, wrong in bad.items():
+        prompt = [33, *PROMPTS[0][1:]]
+        wrong = wrong._replace(text=text_of(prompt, reason))
+        request = pair.receive(wrong, prompt, cache_salt=reason)
+        pair.run()
+        assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
+        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
+    assert pair.held() == (6, 0)
+    request = pair.receive(held, other)
+    pair.run()
+    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)

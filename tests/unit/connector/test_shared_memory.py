@@ -17,12 +17,12 @@ import torch
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_store import KVStore, LayerShape
 from engine.config import EngineConfig
-from engine.connector.link import RemoteBlocks, ThrottledLink, TransferError, text_of
+from engine.connector.link import ThrottledLink, TransferError
 from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
 from engine.connector.shared_memory import BlockServer, Claim, Registered, Said, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
 from engine.trace.operations import Arrive, Send, TransferFailed
-from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, of
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, check_that_no_wrong_reference_is_read, of
 from tests.unit.engine.runs import tiny_llama
 
 
@@ -134,30 +134,7 @@ def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytes
 
 
 def test_never_another_ones_text(folder: Path) -> None:
-    pair = SharedPair(folder)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
-    pair.receive(remote, PROMPTS[0])
-    pair.run()
-    other = [90 + i for i in range(23)]
-    held = pair.send(other)
-    assert held is not None
-    bad: dict[str, RemoteBlocks] = {
-        "consumed": remote,
-        "unknown": remote._replace(transfer="t99"),
-        "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
-        "other_layout": held._replace(layout=b"another model"),
-        "gone": held._replace(engine_id="nowhere"),
-    }
-    for reason, wrong in bad.items():
-        prompt = [33, *PROMPTS[0][1:]]
-        request = pair.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
-        pair.run()
-        assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
-        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
-    request = pair.receive(held, other)
-    pair.run()
-    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
+    check_that_no_wrong_reference_is_read(SharedPair(folder))
 
 
 def test_a_slow_link_is_as_slow_as_it_says(folder: Path) -> None:

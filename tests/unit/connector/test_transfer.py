@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.connector.link import LocalLink, RemoteBlocks, TransferError, text_of
+from engine.connector.link import LocalLink, TransferError
 from engine.model.loader import from_module
 from engine.trace.check import check
 from engine.trace.operations import (
@@ -25,7 +25,18 @@ from engine.trace.operations import (
     TransferFailed,
 )
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
-from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, SETTINGS, SHARED, Pair, alone, both_logs, of
+from tests.unit.connector.pair import (
+    GREEDY,
+    PLAIN,
+    PROMPTS,
+    SETTINGS,
+    SHARED,
+    Pair,
+    alone,
+    both_logs,
+    check_that_no_wrong_reference_is_read,
+    of,
+)
 from tests.unit.engine.runs import tiny_llama
 
 
@@ -175,31 +186,7 @@ def test_a_lease_ends_and_the_blocks_come_back() -> None:
 def test_never_another_ones_text() -> None:
     """The sender's blocks have new owners by the time of a second, a made-up, a foreign and a wide request."""
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
-    pair.receive(remote, PROMPTS[0])
-    pair.run()
-    other = [90 + i for i in range(23)]
-    held = pair.send(other)
-    assert held is not None
-    bad: dict[str, RemoteBlocks] = {
-        "consumed": remote,
-        "unknown": remote._replace(transfer="t99"),
-        "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
-        "other_layout": held._replace(layout=b"another model"),
-        "gone": held._replace(engine_id="nowhere"),
-    }
-    for reason, wrong in bad.items():
-        prompt = [33, *PROMPTS[0][1:]]
-        wrong = wrong._replace(text=text_of(prompt, reason))
-        request = pair.receive(wrong, prompt, cache_salt=reason)
-        pair.run()
-        assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
-        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
-    assert pair.held() == (6, 0)
-    request = pair.receive(held, other)
-    pair.run()
-    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
+    check_that_no_wrong_reference_is_read(pair)
 
 
 @pytest.mark.parametrize(

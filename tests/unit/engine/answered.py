@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 from engine.cluster.build import local_cluster
@@ -21,6 +22,7 @@ from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE
 
 NEW = 12  # tokens of each answer
+BEAMS = 3
 SAMPLING = SamplingParams(max_tokens=NEW, ignore_eos=True)
 
 
@@ -86,6 +88,26 @@ def handed_over(case: Case, **settings: Any) -> None:
         cluster.close()
     expected = {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
     assert {prompt: found[prompt] for prompt in expected} == expected
+
+
+def search(engine: Engine, case: Case) -> list[Op]:
+    """Search beams, which fork in the middle of a block: each is scored as if it had been computed alone."""
+    new, ops = 6, list[Op]()
+    engine.add_request(
+        prompts()[1],
+        SamplingParams(use_beam_search=True, beam_width=BEAMS, n=BEAMS, max_tokens=new, ignore_eos=True),
+    )
+    while engine.has_unfinished():
+        ops += engine.step().ops
+        engine.check_integrity()
+    assert engine.log is not None
+    ranked = [sequence for sequence in engine.log.state_now().sequences.values() if sequence.rank is not None]
+    assert len(ranked) == BEAMS
+    for sequence in ranked:
+        alone = log_probabilities(case.model, sequence.token_ids[:-1])
+        scored = sum(alone[sequence.num_prompt_tokens - 1 :][i, t] for i, t in enumerate(sequence.token_ids[-new:]))
+        assert sequence.cumulative_logprob == pytest.approx(float(scored), abs=2e-2)
+    return ops
 
 
 def log_probabilities(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """An optional section of a lesson as a lesson of its own."""
 
-from app.lessons.catalogue import Catalogue
-from app.lessons.excerpt import excerpt
+from app.lessons.catalogue import Catalogue, excerpt
 from app.lessons.lesson import Do, Work
 
 

@@ -8,7 +8,6 @@ import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +22,17 @@ from app.lessons.questions import RULES, ask
 from app.lessons.questions.rules import Option, Question
 from app.lessons.scene import Scene, Undecided, shown
 from app.lessons.words import question_texts
-from app.models.engine_face import BuildEngine
-from app.models.live_engine import engine_builder
 from engine.config import EngineConfig, SamplingParams
-from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
-from engine.setup.machine import measure_roofs
 from engine.trace.operations import Finish, Forget, Lookup
 from engine.trace.state import Sequence
+from tests.unit.lessons.models import builder
 
 # of rules; what others say of wrong answers has the run's numbers in it
 MODULES = (
     "computing", "writing", "blocks", "scheduling", "sharing", "states", "instances", "drafting", "forgetting",
 )  # fmt: skip
 NO_HINT = {"stem", "right", "answer"}
-MAX = 1 << 30
 TEXTS = question_texts("en")
-
-
-def builder(name: str) -> BuildEngine:
-    return engine_builder(loaded(name), MAX)
-
-
-@cache
-def loaded(name: str) -> LoadedModel:
-    found = load_model(name)
-    measure_roofs(found.device, found.dtype)
-    return found
 
 
 class Case:

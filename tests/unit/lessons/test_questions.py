@@ -1,7 +1,5 @@
 """Stems and numbers of answers of questions; tokens that count as changed against the full cache."""
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,15 +12,8 @@ from app.lessons.parse import read_lesson, settings_of
 from app.lessons.questions.forgetting import changes
 from app.lessons.questions.rules import MAX_OPTIONS, Evidence, Option, Question, few
 from app.lessons.words import worded
-from app.models.engine_face import BuildEngine
-from app.models.live_engine import engine_builder
 from engine.config import EngineConfig, SamplingParams
-from engine.model.loader import load_model
-
-
-@cache
-def builder(name: str) -> BuildEngine:
-    return engine_builder(load_model(name), 1 << 30)
+from tests.unit.lessons.models import builder
 
 
 @given(keys=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())

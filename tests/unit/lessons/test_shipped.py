@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
-from app.ground.settings import ServerSettings
 from app.lessons.answers import AskItem, MendItem, WorkItem
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
@@ -22,26 +20,9 @@ from app.lessons.prompt_order import Mending
 from app.lessons.questions import RULES
 from app.lessons.race import STRATEGIES
 from app.lessons.words import question_texts, worded
-from app.models.engine_face import BuildEngine
-from app.models.live_engine import engine_builder
 from app.page.words import languages
-from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
-from engine.setup.machine import measure_roofs
 from engine.trace.operations import Lookup
-
-MAX = ServerSettings().max_pool_bytes
-
-
-@cache
-def loaded(name: str) -> LoadedModel:
-    found = load_model(name)
-    measure_roofs(found.device, found.dtype)
-    return found
-
-
-def builder(name: str) -> BuildEngine:
-    return engine_builder(loaded(name), MAX)
+from tests.unit.lessons.models import builder
 
 
 def lesson_engine_of(lesson: Lesson) -> BareLessonEngine:

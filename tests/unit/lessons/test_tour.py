@@ -12,7 +12,7 @@ TOUR = (JS / "control" / "tour.js").read_text(encoding="utf-8")
 
 
 def constant(name: str) -> str:
-    found = re.search(rf"export const {name} = \"?([\w-]+)\"?;", TOUR)
+    found = re.search(rf"const {name} = \"?([\w-]+)\"?;", TOUR)
     assert found
     return found[1]
 

@@ -9,12 +9,12 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.simulate.cost import Linear
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.simulation import Simulation
 from engine.trace.operations import Preempt
 from engine.trace.records import StepRecord
 from tests.load.beside_vllm import BLOCK_SIZE, CASES, DEFAULTS, MAX_MODEL_LEN, requests
 from tests.unit.accounting.model_facts import facts
-from tests.unit.simulate.asks import Ask
 
 CAPTURED = Path(__file__).with_name("vllm")
 SECOND = Linear([1], [1.0], 0.0, 0.0, 0.0, "a second for each step")
@@ -44,7 +44,7 @@ def test_every_step_is_vllms(path: Path) -> None:
             )
 
     simulation = Simulation(facts(2, 32, 4), config, SECOND, keep_log=False, watch=take)
-    simulation.run([Ask(one["prompt"], one["max_tokens"]) for one in requests(60, 0)])
+    simulation.run([SimulatedRequest(one["prompt"], one["max_tokens"]) for one in requests(60, 0)])
     simulation.close()
     assert len(found) == len(wanted)
     for number, (here, there) in enumerate(zip(found, wanted, strict=True)):

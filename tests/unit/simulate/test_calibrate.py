@@ -6,10 +6,10 @@ import pytest
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, Linear, StepShape, knots_up_to
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.simulation import Simulation
 from engine.trace.records import StepRecord
 from tests.unit.engine.runs import tiny_llama
-from tests.unit.simulate.asks import Ask
 
 TRUE = Linear([1, 16, 64], [0.002, 0.004, 0.01], 1e-4, 2e-6, 1e-7, "given", 3e-4)
 
@@ -27,8 +27,8 @@ def _log_of(seed: int) -> list[StepRecord]:
     return records
 
 
-def _ask(draw: np.random.Generator, at: float) -> Ask:
-    return Ask(draw.integers(0, 90, int(draw.integers(1, 40))).tolist(), int(draw.integers(2, 20)), at)
+def _ask(draw: np.random.Generator, at: float) -> SimulatedRequest:
+    return SimulatedRequest(draw.integers(0, 90, int(draw.integers(1, 40))).tolist(), int(draw.integers(2, 20)), at)
 
 
 def test_the_times_of_steps_are_found_again() -> None:

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from engine.config import EngineConfig
 from engine.simulate.cost import Fixed
+from engine.simulate.outcome import SimulatedRequest
 from engine.simulate.simulation import Simulation
 from engine.trace.operations import Lookup
 from engine.trace.records import StepRecord
@@ -18,15 +18,6 @@ FOUND = json.loads(Path(__file__).with_name("dynamo_hits.json").read_text())
 TRACE = Path(__file__).parents[3] / "engine" / "bench" / "traces" / f"{FOUND['trace']}.jsonl"
 BLOCK_SIZE, VOCABULARY = FOUND["block_size"], 50_000
 APART = 1e5  # seconds: each request is done before the next one comes
-
-
-class Request(NamedTuple):
-    prompt: list[int]
-    output_tokens: int
-    at: float
-    after: int | None = None
-    think: float = 0.0
-    is_whole: bool = False
 
 
 def block(hash_id: int) -> list[int]:
@@ -39,7 +30,7 @@ def test_every_request_hits_what_it_hits_there(num_blocks: int) -> None:
     rows = [json.loads(line) for line in TRACE.read_text().splitlines()]
     tokens = {hash_id: block(hash_id) for row in rows for hash_id in row["hash_ids"]}
     requests = [
-        Request(
+        SimulatedRequest(
             [token for hash_id in row["hash_ids"] for token in tokens[hash_id]][: row["input_length"]],
             row["output_length"],
             i * APART,

@@ -13,7 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
 from engine.simulate.cost import Fixed, Linear
-from engine.simulate.outcome import LinkSpeed
+from engine.simulate.outcome import LinkSpeed, SimulatedRequest
 from engine.simulate.queues import Arrangement, Prefill, mean_ttft
 from engine.simulate.simulation import Simulation
 from engine.trace.check import check
@@ -21,7 +21,6 @@ from engine.trace.compare import compare
 from engine.trace.log import TraceReader
 from engine.trace.operations import Op
 from tests.unit.engine.runs import tiny_llama
-from tests.unit.simulate.asks import Ask
 
 
 class Said:
@@ -47,11 +46,13 @@ CONFIGS = {
 }
 
 
-def _asks(vocab_size: int, seed: int = 3) -> list[Ask]:
+def _asks(vocab_size: int, seed: int = 3) -> list[SimulatedRequest]:
     draw = np.random.default_rng(seed)
     shared = draw.integers(0, vocab_size, 12).tolist()
     return [
-        Ask([*shared[: 12 * (i % 2)], *draw.integers(0, vocab_size, int(draw.integers(3, 20))).tolist()], 10 + i)
+        SimulatedRequest(
+            [*shared[: 12 * (i % 2)], *draw.integers(0, vocab_size, int(draw.integers(3, 20))).tolist()], 10 + i
+        )
         for i in range(8)
     ]
 
@@ -156,7 +157,7 @@ def test_a_network_carries_one_thing_at_a_time_at_either_end(
     facts = tiny_llama().facts
     link = LinkSpeed(stored_bytes_per_token(facts))
     simulation = Simulation(facts, config, Fixed(0.001), link=link, nodes=nodes)
-    outcome = simulation.run([Ask(list(range(300 + 20 * i, 317 + 20 * i)), 2) for i in range(2)])
+    outcome = simulation.run([SimulatedRequest(list(range(300 + 20 * i, 317 + 20 * i)), 2) for i in range(2)])
     simulation.close()
     assert outcome.moved_bytes == 2 * 16 * stored_bytes_per_token(facts)
     assert (outcome.seconds > 32) == queues and outcome.seconds > 16
@@ -182,7 +183,7 @@ def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
 
 def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
     """The same requests: alike with the same settings; without prefix caching the first lookup is what differs."""
-    asks = [Ask(list(range(300, 320)), 4), Ask(list(range(300, 320)), 4, after=0)]
+    asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(300, 320)), 4, after=0)]
     config = EngineConfig(block_size=4, num_blocks=64)
     paths = [tmp_path / f"{name}.kvtrace" for name in "abc"]
     for path, settings in zip(paths, (config, config, replace(config, enable_prefix_caching=False)), strict=True):
@@ -196,7 +197,7 @@ def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
 
 
 def test_a_turn_goes_on_from_what_was_answered() -> None:
-    asks = [Ask(list(range(300, 320)), 4), Ask(list(range(400, 408)), 4, after=0)]
+    asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(400, 408)), 4, after=0)]
     simulation = Simulation(tiny_llama().facts, EngineConfig(block_size=4, num_blocks=64), Fixed(0.5))
     first, second = simulation.run(asks).requests
     simulation.close()
@@ -223,7 +224,7 @@ def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, 
     for seed in range(20):
         draw = np.random.default_rng([seed, 11])
         at = np.cumsum(draw.exponential(1 / rate, number))
-        asks = [Ask([300 + i % 7], 1, float(t)) for i, t in enumerate(at)]
+        asks = [SimulatedRequest([300 + i % 7], 1, float(t)) for i, t in enumerate(at)]
         simulation = Simulation(tiny_llama().facts, config, cost, stages={"mixed": stages}, keep_log=False)
         requests = simulation.run(asks).requests
         simulation.close()
@@ -241,24 +242,24 @@ def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
         block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False, mixed=8, routing_policy="round_robin"
     )
     simulation = Simulation(tiny_llama().facts, config, Fixed(4.0), stages={"mixed": 4})
-    outcome = simulation.run([Ask([300 + i], 1) for i in range(9)])
+    outcome = simulation.run([SimulatedRequest([300 + i], 1) for i in range(9)])
     simulation.close()
     assert [one.ttft for one in outcome.requests] == [4, 5, 6, 7, 4, 5, 6, 7, 8]
     with pytest.raises(ValueError, match="8 instances of mixed are not a multiple of the 3 stages of a pipeline"):
         Simulation(tiny_llama().facts, config, Fixed(4.0), stages={"mixed": 3})
 
 
-def _sessions(seed: int) -> list[Ask]:
+def _sessions(seed: int) -> list[SimulatedRequest]:
     """Requests of several sessions, in any order, some with a time of their own and some whole."""
     draw = np.random.default_rng(seed)
-    asks, last = list[Ask](), dict[int, int]()
+    asks, last = list[SimulatedRequest](), dict[int, int]()
     for index in range(24):
         session = int(draw.integers(0, 6))
         prompt = draw.integers(0, 200, int(draw.integers(1, 12))).tolist()
         at, think = float(draw.integers(0, 3)) * 5, float(draw.integers(0, 3)) / 2
         after = last.get(session)
         is_whole = bool(draw.integers(0, 2)) and after is not None
-        asks.append(Ask(prompt, int(draw.integers(1, 5)), at, after, think, is_whole))
+        asks.append(SimulatedRequest(prompt, int(draw.integers(1, 5)), at, after, think, is_whole))
         last[session] = index
     return asks
 

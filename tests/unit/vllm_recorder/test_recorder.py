@@ -11,7 +11,7 @@ import pytest
 from engine.observe.vllm_recorder import WatchError, watched
 from engine.observe.vllm_recorder.recorder import Recorder
 from engine.observe.vllm_recorder.request import public_name
-from engine.observe.vllm_recorder.settings import Settings
+from engine.observe.vllm_recorder.terms import Settings
 from engine.trace.check import check
 from engine.trace.log import TraceWriter
 from engine.trace.operations import Evict, Finish, Free, Op, Release, Requeue

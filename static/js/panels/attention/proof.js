@@ -68,7 +68,7 @@ async function prove() {
     proof.value = mine = { ...mine, ...more };
     return true;
   };
-  const { compare } = await import("./proof_compare.js");
+  const { compare } = await import("./proof_result.js");
   const passes = num_layers * heads.length * tokens ** 2 <= ONE_PASS ? [null] : [...Array(num_layers).keys()];
   for (const layer of passes) {
     const asked = { seq_id: mine.seq_id, layer, heads, num_tokens: tokens };

@@ -1,16 +1,21 @@
 // Result of the comparison with a run without a cache: the shown layer in numbers, all layers as bars, and a summary.
 
+import { canFetch, comparePosition, nothingCompared, rowSources } from "../../core/attention.js";
 import { labelText } from "../../core/labels.js";
 import { firstDifferent, largestOf } from "../../core/layer_differences.js";
+import { sequenceViewAt } from "../../core/sequence_view.js";
 import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { tips } from "../../kit/tooltip.js";
+import { wantLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 
+/** @import {LayerCapture} from "../../core/trace.js" */
 /** @import {ComparedLayer, Comparison} from "./proof.js" */
+/** @import {View} from "../../state/store.js" */
 
 /**
  * Numbers and bars. `one`: results for the shown layer.
@@ -85,3 +90,29 @@ const dtypeOf = (log) => {
 
 /** @param {number} value */
 const exact = (value) => Number(value.toPrecision(8));
+
+const SLICE_MS = 12; // time slice before yielding to the page
+
+/**
+ * @param {View} now
+ * @param {LayerCapture} whole recomputed layer with all tokens
+ * @param {number[]} heads
+ * @returns {Promise<ComparedLayer>}
+ */
+export async function compare(now, whole, heads) {
+  const { layer } = whole;
+  const found = { layer, weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
+  const view = sequenceViewAt(now.log, now.index, now.seq.seq_id, layer, now.head);
+  const sources = view ? rowSources(view) : [];
+  await Promise.all(
+    sources.map((source) => (source && canFetch(now.log, source, layer) ? wantLayer(source.record, layer) : null)),
+  );
+  let turn = performance.now();
+  for (const [position, source] of sources.entries()) {
+    if (source && comparePosition(found, now.log, source, position, whole, heads)) found.rows += 1;
+    if (performance.now() - turn < SLICE_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    turn = performance.now();
+  }
+  return /** @type {ComparedLayer} */ (found);
+}

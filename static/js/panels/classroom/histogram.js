@@ -54,7 +54,7 @@ const same = (a, b) =>
  * @param {Poll["tallies"]} rounds
  * @returns {{value: Answer, counts: number[], kind: "answer" | "unsure" | "others"}[]}
  */
-export function rowsOf(rounds) {
+function rowsOf(rounds) {
   /** @type {Map<Answer, number[]>} */
   const found = new Map();
   rounds.forEach((tally, round) => {

@@ -2,18 +2,35 @@
 // the cost.
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
-import { formOpen, goOnAt } from "../../control/fork.js";
+import { batch } from "../../../vendor/signals/signals.js";
+import { canFork, formOpen, goOnAt } from "../../control/fork.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { useEnlarged } from "../../runs/enlarged.js";
+import { Icon } from "../../kit/icon.js";
+import { useEnlarged } from "../../runs/side_by_side.js";
+import { settings } from "../../state/settings.js";
+import { busy } from "../../state/store.js";
 import { Differences, FirstToken } from "./differences.js";
 import { Tables } from "./figures.js";
 import { ForkForm } from "./fork_form.js";
-import { Head } from "./head.js";
-import { chosen, comparison, followComparison, problem } from "./model.js";
+import {
+  canContinue,
+  chosen,
+  comparison,
+  continueBoth,
+  continuing,
+  followComparison,
+  onStage,
+  problem,
+  runs,
+} from "./model.js";
+import { runName, settingsThatDiffer } from "./names.js";
 import { TokenRows } from "./token_rows.js";
 import { verdictText } from "./verdict.js";
+
+/** @import {Side} from "./comparison.js" */
+/** @import {Run} from "./model.js" */
 
 export function Panel() {
   useEffect(followComparison, []);
@@ -50,4 +67,92 @@ function Missing() {
   if (problem.value) return html`<p class="compare-problem" id="compare-problem">${problem.value}</p>`;
   const text = t(chosen.value.b ? "compare.loading" : "compare.empty");
   return html`<p class="hint compare-empty" id="compare-empty">${text}</p>`;
+}
+
+const ALL = 10_000; // steps; more than any run has left
+
+function Head() {
+  const swapping = t("compare.swap");
+  const open = formOpen.value;
+  return html`<div class="compare-head">
+    <${Pick} side="a" /> <${Pick} side="b" />
+    <button
+      class="tool small"
+      id="compare-swap"
+      disabled=${!chosen.value.b}
+      aria-label=${swapping}
+      title=${swapping}
+      onClick=${swap}
+    >⇄</button>
+    ${canContinue.value ? html`<${Continue} name="step" count=${1} /><${Continue} name="finish" count=${ALL} />` : null}
+    <button
+      class="command"
+      id="compare-fork"
+      aria-expanded=${open}
+      disabled=${!canFork.value}
+      title=${t("fork.hint")}
+      onClick=${() => (formOpen.value = !open)}
+    >
+      <${Icon} name="fork" /><span>${t("fork.open")}</span>
+    </button>
+  </div>`;
+}
+
+/** Button that steps both runs. @param {{name: "step" | "finish", count: number}} props `count`: steps */
+function Continue({ name, count }) {
+  const text = t(`compare.${name}_both`);
+  return html`<button
+    class="command"
+    id=${`compare-${name}`}
+    disabled=${busy.value || !continuing.value.length}
+    title=${text}
+    onClick=${() => continueBoth(count)}
+  ><${Icon} name=${name} /><span>${text}</span></button>`;
+}
+
+function swap() {
+  const { a, b } = chosen.peek();
+  batch(() => ((settings.run_a.value = b), (settings.run_b.value = a)));
+}
+
+/** @param {{side: Side}} props */
+function Pick({ side }) {
+  const id = chosen.value[side];
+  const known = runs.value.some((run) => run.id === id);
+  const choose = (/** @type {Event & {currentTarget: HTMLSelectElement}} */ event) => {
+    const { a } = chosen.peek();
+    if (side === "b" && !settings.run_a.peek()) settings.run_a.value = a;
+    settings[`run_${side}`].value = event.currentTarget.value || null;
+  };
+  const name = side.toUpperCase();
+  const label = t("compare.pick", { side: name });
+  return html`<label class=${`compare-pick ${side}`}>
+    <span class="compare-side">${name}</span>
+    <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${label} onChange=${choose}>
+      ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
+      ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
+      ${GROUPS.map((group) => html`<${Choices} key=${group} group=${group} id=${id} />`)}
+    </select>
+  </label>`;
+}
+
+/** @type {Run["group"][]} */
+const GROUPS = ["own", "shipped", "other"];
+
+/**
+ * Options of one group of runs; null if the group is empty.
+ * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
+ */
+function Choices({ group, id }) {
+  const there = runs.value.filter((run) => run.group === group);
+  if (!there.length) return null;
+  const differing = settingsThatDiffer(there, runs.value);
+  return html`<optgroup label=${t(`compare.group.${group}`)}>
+    ${there.map(
+      (run) =>
+        html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${
+          run.id === onStage.value ? t("compare.here") : ""
+        }${runName(run, differing)}</option>`,
+    )}
+  </optgroup>`;
 }

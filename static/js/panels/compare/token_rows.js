@@ -5,7 +5,7 @@ import { grouped, langOf, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { placeClass } from "../../runs/columns.js";
+import { placeClass } from "../../runs/side_by_side.js";
 import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";

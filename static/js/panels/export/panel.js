@@ -9,8 +9,8 @@ import { html } from "../../kit/html.js";
 import { Numeric, withValue } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
-import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
+import { embeddedTrace, hasTrace } from "../../state/without_server.js";
 import { pngOf, save, sharply, sheetOf } from "./sheet.js";
 import { MAX, zipOfRecords } from "./steps.js";
 
@@ -217,7 +217,7 @@ export function panels() {
 }
 
 /** @param {string} key */
-export const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
+const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
 
 /** @param {Element} element */
 const visible = (element) => element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;

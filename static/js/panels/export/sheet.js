@@ -8,7 +8,7 @@ import { escaped, wrap } from "./text.js";
 
 const MARGIN = 16;
 const LINE = 20;
-export const SCALE = 2; // PNG pixels per CSS pixel
+const SCALE = 2; // PNG pixels per CSS pixel
 
 /** @typedef {{title: string, facts: string, sentence: string}} Caption */
 

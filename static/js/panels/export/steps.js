@@ -14,7 +14,7 @@ const PATIENCE = 8000; // ms per record; arrays that do not arrive in time stay 
  * Wait until record `index` is painted, no animation runs and no array of it is being fetched.
  * @param {number} index
  */
-export async function drawn(index) {
+async function drawn(index) {
   const until = performance.now() + PATIENCE;
   let quiet = 0;
   while (quiet < 3 && performance.now() < until) {

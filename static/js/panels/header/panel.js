@@ -13,9 +13,7 @@ import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
 import { classState, startOpen } from "../../state/classroom.js";
-import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
-import { isSite } from "../../state/site.js";
 import {
   connection,
   exhibits,
@@ -31,6 +29,7 @@ import {
   toast,
   viewIndex,
 } from "../../state/store.js";
+import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
 import { putAway } from "./notice.js";
 
 function RecordMark() {

@@ -7,8 +7,7 @@ import { findTerms, groupsOfTerms, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
-import { isEmbedded } from "../../state/embedded.js";
-import { isSite } from "../../state/site.js";
+import { isEmbedded, isSite } from "../../state/without_server.js";
 
 export function Panel() {
   return helpOpen.value ? html`<${Open} />` : null;

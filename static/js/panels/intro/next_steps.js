@@ -10,10 +10,9 @@ import { withValue } from "../../kit/inputs.js";
 import { isForeign } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { attends, classState, startOpen } from "../../state/classroom.js";
-import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
-import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
+import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
 
 const LONGEST = 2000; // maximum characters of a prompt
 

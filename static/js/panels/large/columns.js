@@ -1,7 +1,7 @@
 // Columns of the request table of a long run: their contents, their widths, and which of them fit.
 
 import { grouped, secondsText } from "../../i18n/words.js";
-import { fitting, widthOf } from "../../kit/table.js";
+import { fitting, widthOf } from "../../kit/request_table.js";
 
 /** @import {SequenceRow} from "../../core/log_index.js" */
 

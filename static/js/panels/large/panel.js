@@ -63,14 +63,14 @@ function Prefixes({ branches, observed }) {
 
 /**
  * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored
- * server), `monitorHeader` (header of its run), `queries` (queries over the whole log), `branches` (largest branches of
+ * server), `monitorTitle` (title of its run), `queries` (queries over the whole log), `branches` (largest branches of
  * the prefix cache).
  * @param {{
- *   library: Component | undefined, monitor: Component, monitorHeader: Component, queries: Component,
+ *   library: Component | undefined, monitor: Component, monitorTitle: Component, queries: Component,
  *   branches: Component,
  * }} props
  */
-export function Panel({ library, monitor, monitorHeader, queries, branches }) {
+export function Panel({ library, monitor, monitorTitle, queries, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -87,7 +87,7 @@ export function Panel({ library, monitor, monitorHeader, queries, branches }) {
     <header class="large-head">
       <div>${
         observed
-          ? html`<${monitorHeader} header=${large.header} />`
+          ? html`<${monitorTitle} header=${large.header} />`
           : html`<h2>${t("large.of", { model: model.name })}</h2>`
       }</div>
       <button class="tool" id="large-library" aria-pressed=${listed}

@@ -10,7 +10,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
-import { useEnlargedWhereLow } from "../../runs/enlarged.js";
+import { useEnlargedWhereLow } from "../../runs/side_by_side.js";
 import { settings } from "../../state/settings.js";
 import { answeredKey, askSoon, nextToken, shown, wanted } from "./model.js";
 import { Picture } from "./picture.js";

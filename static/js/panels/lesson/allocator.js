@@ -18,7 +18,7 @@ import { useNews } from "./follow.js";
 const list = signal(/** @type {{item: number, moves: BlockMove[]}} */ ({ item: -1, moves: [] }));
 
 /** Return the current list of an item. @param {WorkItem} item */
-export const movesOf = (item) => (list.value.item === item.index ? list.value.moves : []);
+const movesOf = (item) => (list.value.item === item.index ? list.value.moves : []);
 
 /** @type {Record<Verdict["grade"], string>} */
 const SIGNS = { right: "✓", other: "≈", illegal: "✗", differs: "≠" };
@@ -124,4 +124,4 @@ function Engines({ item }) {
 }
 
 /** Text of an operation. @param {BlockMove} move */
-export const moveText = ({ kind, block, seq, source }) => t(`lesson.work.move.${kind}`, { block, seq, source });
+const moveText = ({ kind, block, seq, source }) => t(`lesson.work.move.${kind}`, { block, seq, source });

@@ -15,7 +15,7 @@ const CALM = 500; // ms without a key press before the run is recomputed
 const LADDERS = { block_size: [1, 2, 4, 8, 16, 32] };
 
 /** Return the value `by` steps away. @param {string} name @param {number} value @param {number} by */
-export function away(name, value, by) {
+function away(name, value, by) {
   const ladder = LADDERS[name];
   if (!ladder) return Math.max(1, value + by);
   const at = ladder.findIndex((one) => one >= value);

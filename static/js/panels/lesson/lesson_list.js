@@ -6,9 +6,9 @@ import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
 import { csvText } from "../../core/csv.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { isEmbedded } from "../../state/embedded.js";
 import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
+import { isEmbedded } from "../../state/without_server.js";
 
 /** @import {Result} from "../../state/lessons.js" */
 

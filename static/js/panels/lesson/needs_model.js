@@ -3,7 +3,7 @@
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { currentLesson } from "../../state/lessons.js";
-import { isSite } from "../../state/site.js";
+import { isSite } from "../../state/without_server.js";
 
 const COMMAND = "kvtheater serve";
 

@@ -5,7 +5,7 @@ import { inLanguage, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
-import { isSite, siteRecording } from "../../state/site.js";
+import { isSite, siteRecording } from "../../state/without_server.js";
 
 /** @import {Entry} from "../../net/library.js" */
 

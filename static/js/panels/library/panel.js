@@ -7,7 +7,7 @@ import { bytesText, grouped, inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
-import { useEnlargedWhereLow } from "../../runs/enlarged.js";
+import { useEnlargedWhereLow } from "../../runs/side_by_side.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { Details, shownName } from "./details.js";

@@ -5,10 +5,9 @@ import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { isEmbedded } from "../../state/embedded.js";
 import { factorsOf, PRESETS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
-import { isSite } from "../../state/site.js";
+import { isEmbedded, isSite } from "../../state/without_server.js";
 
 /**
  * @param {{tokens: number, perToken: number}} props `tokens`: tokens with K and V in held blocks, each counted once;

@@ -4,7 +4,7 @@
 import { tokenLabels } from "../../core/labels.js";
 import { roundRect } from "../../kit/canvas.js";
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
-import { fittedOnCanvas } from "../../kit/fitted_text.js";
+import { fittedOnCanvas } from "../../kit/measure.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/playhead.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.js";

@@ -167,7 +167,7 @@ export function partsOf({ facts, weights_bytes: weights, pools_bytes: pools }) {
 }
 
 /** @param {{memory: Memory}} props */
-export function Device({ memory }) {
+function Device({ memory }) {
   const { facts, logs_bytes: logs } = memory;
   const parts = partsOf(memory);
   const whole = parts.reduce((sum, [, bytes]) => sum + bytes, 0);

@@ -11,7 +11,6 @@ import { html } from "../../kit/html.js";
 import { useQuery } from "../../kit/use_query.js";
 import { observedCache as indexedCache, place } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
-import { Panel as Head } from "./header.js";
 import { AskedFor, WhyNoHits } from "./questions.js";
 
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
@@ -85,11 +84,18 @@ export function Panel({ queries, branches }) {
   if (large) return html`<${Everywhere} cache=${indexedCache} header=${large.header} index=${place.value} />`;
   if (!shown?.header.observed || !state.value) return null;
   return html`<section class="monitor" id="region-monitor" aria-label=${t("monitor.title")} tabindex="0">
-    <header class="monitor-head"><${Head} header=${shown.header} /></header>
+    <header class="monitor-head"><${Title} header=${shown.header} /></header>
     <${Everywhere} cache=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
       branches=${branches} />
   </section>`;
 }
+
+/** Title of a monitored run, also for logs that are read in windows. @param {{header: Header}} props */
+export const Title = ({ header: { observed, model } }) => html`<h2>${t("monitor.of", {
+  source: observed?.source ?? "?",
+  model: model.name || "?",
+})}</h2>
+  <p>${t("monitor.read_only")}</p>`;
 
 /**
  * Reports of all ranks up to a record. If the complete log is loaded, the pool's contents, `queries` and `branches` are

@@ -9,8 +9,7 @@ import { html } from "../../kit/html.js";
 import { tookStep } from "../../runs/steps.js";
 import { tokensWord } from "../../runs/words.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "./arrays.js";
-import { differingDecisions, sharedDecisions } from "./decisions.js";
-import { contradictions, lastWrites } from "./evidence.js";
+import { contradictions, differingDecisions, lastWrites, sharedDecisions } from "./evidence.js";
 import { LANES } from "./model.js";
 import { figure, objectedAt } from "./words.js";
 

@@ -4,8 +4,7 @@ import { entryText, objectionWords, sequenceName } from "../../i18n/operations.j
 import { sentences, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { differingDecisions, firstDecisionDifference } from "./decisions.js";
-import { objections } from "./evidence.js";
+import { differingDecisions, firstDecisionDifference, objections } from "./evidence.js";
 import { contradictionWords } from "./facts.js";
 import { names, player } from "./model.js";
 import { figure, tokenWord } from "./words.js";

@@ -5,12 +5,11 @@ import { inLanguage, langOf, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { LaneNames, TokenColumns } from "../../runs/columns.js";
-import { Nothing, useLanes } from "../../runs/enlarged.js";
+import { LaneNames, Nothing, TokenColumns, useLanes } from "../../runs/side_by_side.js";
 import { verdict } from "../../runs/words.js";
 import { markPlace, settings } from "../../state/settings.js";
-import { isSite } from "../../state/site.js";
 import { connection, exhibits, modelFacts } from "../../state/store.js";
+import { isSite } from "../../state/without_server.js";
 import { Facts } from "./facts.js";
 import { chosenSeq, exhibit, follow, lanes, names, player, scene } from "./model.js";
 import { Notices } from "./notices.js";
@@ -130,7 +129,7 @@ function Label({ shown }) {
  * The lanes by name, side by side; the one on stage is pressed.
  * @param {{player: import("../../runs/player.js").LanesPlayer, names: string[]}} props
  */
-export const LaneChoice = ({ player, names }) => html`<span
+const LaneChoice = ({ player, names }) => html`<span
   class="segmented-small runs-choice"
   role="group"
   aria-label=${t("runs.choose")}

@@ -102,7 +102,7 @@ export function nextOut(state, nodes) {
 }
 
 /** Describe the state of a row. @param {State} state @param {Node[]} nodes */
-export function standingText(state, nodes) {
+function standingText(state, nodes) {
   const [{ kind, findable, refs }] = nodes;
   if (kind === "held") {
     const names = ownersIn(state, nodes).map((id) => t("sequence.name", { id }));

@@ -1,11 +1,14 @@
-// Queries over the whole log: SQL, a simulation of another pool size, and requests by class compared with another run.
-// Monitored servers have only SQL, since they do not report requests.
+// Queries over the whole log, predefined or in SQL. They need a server.
 
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { jumpTo } from "../../control/playback.js";
+import { language } from "../../i18n/language.js";
+import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
-import { log, own } from "../../state/store.js";
+import { log, numRecords, own } from "../../state/store.js";
 import { ByClass } from "./by_class.js";
-import { QueryForm } from "./query_form.js";
+import { pollAnswer } from "./poll_answer.js";
 import { WhatIf } from "./what_if.js";
 
 /** Panel for runs that the server has. */
@@ -17,4 +20,116 @@ export function Panel() {
     <${QueryForm} observed=${observed} />
     ${observed ? null : html`<${WhatIf} address=${address} /><${ByClass} address=${runAddress("survey/classes")} />`}
   </div>`;
+}
+
+const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links
+const WIDEST = 24; // maximum characters of a cell; the tooltip has all
+
+/**
+ * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
+ * @typedef {string | number | null} Value
+ * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
+ * @typedef {{answer: Answer | null, problem: string | null, waits: string | null}} QueryState `waits`: reason
+ *   for waiting
+ */
+
+/** @type {QueryState} */
+const NOTHING = { answer: null, problem: null, waits: null };
+
+/** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */
+function QueryForm({ observed }) {
+  const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
+  const [sql, setSql] = useState("");
+  const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
+  const [{ answer, problem, waits }, setFound] = useState(NOTHING);
+  const address = runAddress("query");
+  useEffect(() => {
+    if (address === null) return;
+    fetch("api/questions")
+      .then((found) => found.json())
+      .then(({ questions }) => setKept(questions))
+      .catch((error) => setFound({ ...NOTHING, problem: error.message }));
+  }, [address === null]);
+  useEffect(() => {
+    if (!asked || address === null) return undefined;
+    setFound({ ...NOTHING, waits: t("queries.ask.waits") });
+    return pollAnswer(
+      `${address}?${new URLSearchParams(asked)}`,
+      (found) => {
+        setFound({ ...NOTHING, answer: found });
+        return true;
+      },
+      (sentence) => setFound({ ...NOTHING, problem: sentence }),
+      () => setFound({ ...NOTHING, waits: t("queries.ask.making") }),
+    );
+  }, [asked]);
+  if (address === null) return null;
+  const ask = (/** @type {string} */ text) => {
+    setSql(text);
+    setAsked({ sql: text });
+  };
+  const isAsking = waits !== null;
+  return html`<section aria-labelledby="queries-ask" id="ask-log">
+    <h3 class="panel-title" id="queries-ask">${t("queries.ask")}</h3>
+    <p class="hint">${t(observed ? "queries.ask.hint.observed" : "queries.ask.hint")}</p>
+    <ul class="ask-kept">
+      ${kept
+        .filter((one) => one.observed === observed)
+        .map(
+          (one) => html`<li key=${one.id}>
+          <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${isAsking}
+            onClick=${() => ask(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
+        </li>`,
+        )}
+    </ul>
+    <form class="ask-sql" onSubmit=${(/** @type {Event} */ event) => {
+      event.preventDefault();
+      ask(sql);
+    }}>
+      <textarea rows="4" spellcheck=${false} aria-label=${t("queries.ask.sql")} value=${sql}
+        placeholder="SELECT type, count(*) AS n FROM events GROUP BY type"
+        onInput=${(/** @type {any} */ { target }) => setSql(target.value)}></textarea>
+      <button class="quiet" disabled=${isAsking || !sql.trim()} aria-busy=${isAsking}>${t("queries.ask.do")}</button>
+    </form>
+    ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
+    ${problem ? html`<p class="ask-problem" role="alert">${problem}</p>` : null}
+    ${answer ? html`<${Found} answer=${answer} />` : null}
+  </section>`;
+}
+
+/** Number of records of the shown log, loaded or indexed. */
+const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.value);
+
+/** @param {{answer: Answer}} props */
+function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
+  const said = t(isCut ? "queries.ask.cut" : "queries.ask.found", { n: grouped(rows.length), count: rows.length });
+  const older = recordCount() > count ? ` ${t("queries.ask.older", { n: grouped(count) })}` : "";
+  return html`<p class="hint" role="status">${said}${older}</p>
+    ${
+      rows.length
+        ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="queries-ask"><table>
+          <thead><tr>${columns.map(
+            (name, i) => html`<th key=${i} scope="col" data-number=${typeof rows[0][i] === "number"}>${name}</th>`,
+          )}</tr></thead>
+          <tbody>${rows.map(
+            (row, i) =>
+              html`<tr key=${i}>${row.map(
+                (value, column) => html`<td key=${column} data-number=${typeof value === "number"}>
+                <${Cell} name=${columns[column]} value=${value} />
+              </td>`,
+              )}</tr>`,
+          )}</tbody>
+        </table></div>`
+        : null
+    }`;
+}
+
+/** @param {{name: string, value: Value}} props */
+function Cell({ name, value }) {
+  if (value === null) return html`–`;
+  const text = String(value);
+  if (RECORD.test(name) && typeof value === "number" && value < recordCount())
+    return html`<button class="ask-record" title=${t("queries.ask.go", { n: grouped(value + 1) })}
+      onClick=${() => jumpTo(value)}>${text}</button>`;
+  return text.length > WIDEST ? html`<span title=${text}>${text.slice(0, WIDEST - 1)}…</span>` : text;
 }

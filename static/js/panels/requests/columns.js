@@ -4,7 +4,7 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { bytesText, grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { fitting, widthOf } from "../../kit/table.js";
+import { fitting, widthOf } from "../../kit/request_table.js";
 
 /** @import {Row} from "../../core/requests.js" */
 

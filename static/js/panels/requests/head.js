@@ -6,7 +6,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { onlyRule, RequestChoices } from "../../kit/request_choices.js";
+import { onlyRule, RequestChoices } from "../../kit/request_table.js";
 import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";

@@ -7,7 +7,7 @@ import { isElsewhere } from "../../core/slot_origins.js";
 import { keysText } from "../../i18n/groups.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
-import { fittedSize } from "../../kit/fitted_text.js";
+import { fittedSize } from "../../kit/measure.js";
 import { PHASES } from "../../state/playhead.js";
 import { columns, fittedColumn, rows } from "./geometry.js";
 import { lensText } from "./lens.js";
@@ -200,7 +200,7 @@ export function shownCell(now, kind, position, sub) {
  * @param {number} position
  * @param {number | null} sub
  */
-export function weightAt(now, position, sub) {
+function weightAt(now, position, sub) {
   const row = now.attention;
   if (!row || !done(sub, "attend") || position < row.keyStart) return null;
   return row.weights[position - row.keyStart] ?? null;

@@ -9,8 +9,7 @@ import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
 import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
 import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
-import { paintNames } from "./token_row_names.js";
-import { images, paintPromise, paintVectors } from "./token_row_vectors.js";
+import { images, paintNames, paintPromise, paintVectors } from "./token_row_vectors.js";
 
 /** @import {View} from "../../state/store.js" */
 /** @import {Band, Columns} from "./geometry.js" */

@@ -14,7 +14,7 @@ const SHOWN = 64; // numbers of a vector that are listed
 const figure = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
 
 /** Return the Euclidean norm of a vector, √Σx². @param {Float32Array} vector */
-export function norm(vector) {
+function norm(vector) {
   let sum = 0;
   for (const value of vector) sum += value * value;
   return Math.sqrt(sum);
@@ -25,7 +25,7 @@ export function norm(vector) {
  * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header
  * @param {Kind} kind
  */
-export function elementType({ model, engine }, kind) {
+function elementType({ model, engine }, kind) {
   return kind === "q" || !engine.kv_cache_dtype || engine.kv_cache_dtype === "auto"
     ? model.dtype
     : engine.kv_cache_dtype;

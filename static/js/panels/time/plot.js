@@ -7,9 +7,9 @@ import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, CONFIG, loadPlotly } from "../../kit/plotly.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { goTo } from "../../state/store.js";
+import { isEmbedded } from "../../state/without_server.js";
 import { CHARTS } from "./charts.js";
 
 /** @import {At, ChartName} from "./charts.js" */

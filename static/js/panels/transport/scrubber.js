@@ -18,7 +18,7 @@ const INSET = 8; // half a thumb's width; the range input's ends
 const SIGN = 8; // px of a sign's side
 const LEVELS = [6, 15, 35]; // px of each level's centre from the top
 const LINE = 25;
-export const HEIGHT = 40;
+const HEIGHT = 40;
 
 export function Scrubber() {
   const ref = usePainter(

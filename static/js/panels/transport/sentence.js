@@ -12,11 +12,11 @@ import { sentencesOf } from "../../i18n/sentence.js";
 import { sentences } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
-import { isEmbedded } from "../../state/embedded.js";
 import { addLazyWords } from "../../state/lazy_words.js";
 import { drawnIndex, PHASES, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
+import { isEmbedded } from "../../state/without_server.js";
 
 /** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
 

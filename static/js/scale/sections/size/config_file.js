@@ -1,13 +1,36 @@
 // Input of the user's own model by its config.json: dropped, chosen or pasted. The server parses it and stores nothing.
 
 import { useState } from "../../../../vendor/preact/hooks.js";
+import { signal } from "../../../../vendor/signals/signals.js";
 import { t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
+import { shortened } from "../../inputs.js";
 
 /**
  * @typedef {{text: string, name: string}} Held
  * @typedef {{value: Held | null}} Config
  */
+
+/**
+ * Return the current config.json; one short enough for a link is stored only there.
+ * @param {import("../../../../vendor/signals/signals.js").Signal<string>} linked
+ * @returns {Config}
+ */
+export function configIn(linked) {
+  const large = signal(/** @type {Held | null} */ (null));
+  const called = signal("");
+  return {
+    get value() {
+      return large.value ?? (linked.value ? { text: linked.value, name: called.value } : null);
+    },
+    set value(found) {
+      const short = found && shortened(found.text);
+      called.value = found?.name ?? "";
+      linked.value = short ?? "";
+      large.value = short ? null : found;
+    },
+  };
+}
 
 /** @param {{config: Config}} props */
 export function ConfigFile({ config }) {

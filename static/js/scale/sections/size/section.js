@@ -1,15 +1,14 @@
 // Section "What it costs": weights, cache and activations of a model under a load, the capacity of each GPU, the
 // traffic of each link.
 
-import { signal } from "../../../../vendor/signals/signals.js";
 import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
 import { Choose, Count, Slider } from "../../controls.js";
-import { inputs, name, numberOf, packed, shortened } from "../../inputs.js";
+import { inputs, name, numberOf, packed } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
 import { useResult } from "../../use_result.js";
-import { ConfigFile } from "./config_file.js";
+import { ConfigFile, configIn } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 import { Ranks } from "./ranks.js";
 
@@ -94,23 +93,7 @@ const MIB = 2 ** 20;
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns; the last may be missing
 const values = inputs(TABLE);
 
-/** A config.json too long for a link, and the name of the current one. */
-const large = signal(/** @type {import("./config_file.js").Held | null} */ (null));
-const called = signal("");
-
-/** The current config.json; a short one is stored only in the link. */
-const config = {
-  get value() {
-    const text = values.config.value;
-    return large.value ?? (text ? { text, name: called.value } : null);
-  },
-  set value(found) {
-    const short = found && shortened(found.text);
-    called.value = found?.name ?? "";
-    values.config.value = short ?? "";
-    large.value = short ? null : found;
-  },
-};
+const config = configIn(values.config);
 
 /**
  * As defined in `app/scale/size.py`.

@@ -1,4 +1,7 @@
-// Access to the log or lesson embedded in a single-file page, which has no server.
+// Pages without a server: a single file that embeds a log or a lesson, and a static site (`kvtheater export --site`)
+// with recordings as files beside it.
+
+import { settings } from "./settings.js";
 
 /** @import {Transcript} from "../core/lesson_replay.js" */
 
@@ -38,3 +41,28 @@ export const embeddedRun = (code, run) => inflated(`${LESSON}-${code}-${run}`);
 
 /** Return the embedded words of a language. @param {string} code */
 export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words")?.textContent ?? "{}")[code];
+
+/** Whether the page belongs to a static site. */
+export const isSite = globalThis.document?.getElementById("kvtheater-site") != null;
+
+/** Return the address of a recording on a site. @param {string} id */
+export const siteRecording = (id) => `runs/${id}.kvtrace`;
+
+/**
+ * Return the address of a recorded lesson's transcript on a site.
+ * @param {string} lesson
+ * @param {string} code of a language
+ */
+export const siteLesson = (lesson, code) => `lessons/${lesson}.${code}.json`;
+
+/** @param {string} lesson @param {string} code @param {number} run */
+export const siteLessonRun = (lesson, code, run) => `lessons/${lesson}.${code}.${run}.kvtrace`;
+
+/** Return the recording that a site shows if the link names none. */
+export const firstOfSite = () => `rec-opening-${settings.lang.value}`;
+
+/**
+ * A recorded what-if branch: the run `of` continued with `token_id` for sequence `seq` in `record`.
+ *
+ * @typedef {{of: string, record: number, seq: number, token_id: number, id: string}} Future
+ */

@@ -1,15 +1,15 @@
 // Decisions of the shown record as sentences with their numbers; each links to its target.
 
-import { kindOf } from "../core/operation_kinds.js";
-import { operationsOf } from "../core/operations.js";
-import { entryText } from "../i18n/operations.js";
-import { grouped, t } from "../i18n/words.js";
-import { log, record, select, selected } from "../state/store.js";
-import { Swatch } from "./colour.js";
-import { Fidelity } from "./fidelity.js";
-import { html } from "./html.js";
+import { kindOf } from "../../core/operation_kinds.js";
+import { operationsOf } from "../../core/operations.js";
+import { entryText } from "../../i18n/operations.js";
+import { grouped, t } from "../../i18n/words.js";
+import { Swatch } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { log, record, select, selected } from "../../state/store.js";
 
-/** @import {StepRecord} from "../core/trace.js" */
+/** @import {StepRecord} from "../../core/trace.js" */
 
 export function Decisions() {
   const now = record.value;
