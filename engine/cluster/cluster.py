@@ -276,10 +276,10 @@ class Cluster:
         settings = self.config.kv_cache_dtype, self.config.policy
         return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End all transfers that wait for a link. No step may follow."""
         for one in self.instances:
-            one.let_go()
+            one.release()
 
     def close(self) -> None:
         """Close the instances, then the log. Idempotent."""

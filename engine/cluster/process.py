@@ -203,7 +203,7 @@ class ProcessInstance(Instance):
             self._worker.kill()
             self._end()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         pass  # its transfers wait in its own process
 
     def close(self) -> None:

@@ -261,12 +261,12 @@ class Simulation:
 
         def arrived() -> None:
             self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
-            self._let_go(pull)
+            self._release_offer(pull)
 
         self._between[receiver].append(arrived)
         self._wake(receiver)
 
-    def _let_go(self, pull: Pull) -> None:
+    def _release_offer(self, pull: Pull) -> None:
         """Allow the sender to free blocks that were received or are not needed."""
         held, sender = pull.offered, pull.offered.instance
 
@@ -288,7 +288,7 @@ class Simulation:
             first_swap = sum(one.swap_space * len(one.groups) for one in before)
             place = IdNamespace(first_block, first_swap, index, len(roles))
             connector = SimulatedConnector(
-                index, lambda pull: self._begin_move(index, pull), lambda pull: self._let_go(pull)
+                index, lambda pull: self._begin_move(index, pull), lambda pull: self._release_offer(pull)
             )
 
         return SimulatedInstance(

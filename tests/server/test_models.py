@@ -265,7 +265,7 @@ def live() -> Iterator[Callable[[], tuple[Models, LiveOpener, Client]]]:
         end()
 
 
-def test_theaters_share_weights_and_what_is_let_go_is_free(
+def test_sessions_share_weights_and_an_unloaded_model_is_free(
     live: Callable[[], tuple[Models, LiveOpener, Client]],
 ) -> None:
     """Real engines: two theaters compute on one module; after the last run on it nothing holds it."""
@@ -325,7 +325,7 @@ def test_what_a_model_takes_is_known_before_it_is_read() -> None:
         assert 0.97 * found <= expected <= found, "norms are kept a second time"
 
 
-def test_a_model_is_let_go_when_somebody_asks_and_nothing_runs_on_it(server: Several, client: Client) -> None:
+def test_a_model_is_unloaded_on_request_when_nothing_runs_on_it(server: Several, client: Client) -> None:
     def ask(name: str) -> requests.Response:
         return requests.delete(f"{server.url}/api/models/{name}")
 

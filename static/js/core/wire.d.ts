@@ -281,7 +281,7 @@ export interface ClassWish {
 }
 
 export interface Closed {
-  cause: "deleted" | "displaced" | "grown" | "lab_idle" | "lab_over" | "let_go" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
+  cause: "deleted" | "displaced" | "grown" | "lab_idle" | "lab_over" | "mistake" | "over" | "shutdown" | "unbuilt" | "unloaded" | "unused";
   detail: string;
   reason: string;
   theater: string;

@@ -140,7 +140,7 @@ function PromptLine({ turn, lines, at, isMovable, diverges, onMove }) {
     step(by, Number(button.dataset.by));
   };
   /** @param {Element | null} under @param {number} y */
-  const letGo = (under, y) => {
+  const onDrop = (under, y) => {
     const line = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=part]") ?? null);
     if (!line && !under?.closest("[data-drop=end]")) return;
     const box = line?.getBoundingClientRect();
@@ -155,7 +155,7 @@ function PromptLine({ turn, lines, at, isMovable, diverges, onMove }) {
   const button = (by) => html`<button class="mend-step" data-by=${by} aria-disabled=${!canGo(by)}
     aria-label=${t(by < 0 ? "lesson.mend.up" : "lesson.mend.down", { part, n: turn + 1 })}
     aria-keyshortcuts="ArrowUp ArrowDown" onClick=${() => step(by)}>${by < 0 ? "▲" : "▼"}</button>`;
-  const dragged = draggable(lines[at], letGo);
+  const dragged = draggable(lines[at], onDrop);
   return html`<li class="mend-part" data-movable="true" ...${own} ...${dragged} onKeyDown=${onKey}>
     <span>${lines[at]}</span>${mark}<i data-grip aria-hidden="true">⠿</i>${button(-1)}${button(1)}</li>`;
 }
