@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from app.bench.records import BenchAnswer
 from app.bench.runs import RunStatus
-from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, KeptClassesAnswer, Mine
+from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassState, KeptClassesAnswer, Mine
 from app.lessons.answers import LessonsAnswer
 from app.log_index.comparisons import ComparedRun
 from app.models.model_entry import ModelStatus
@@ -179,7 +179,7 @@ def wire_types() -> str:
         "closed": answers.Closed,
         "model": ModelStatus,
         "bench_progress": RunStatus,
-        "class": ClassTold,
+        "class": ClassState,
         "class_desk": ClassDesk,
         "class_mine": Mine,
         "class_left": ClassLeft,

@@ -135,7 +135,7 @@ def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
         return {**said, "id": "", "sources": [], "layers": layers}
-    return {**said, "id": preset.id, "sources": preset.told(OF_MODELS), "layers": layers}
+    return {**said, "id": preset.id, "sources": preset.source_facts(OF_MODELS), "layers": layers}
 
 
 def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: Load) -> Derived | None:
@@ -148,11 +148,11 @@ def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: 
 def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
     given = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
     memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes}
-    return {**given, **memory, "sources": gpu.told({"gpu_memory": gpu.room_figure}), "numbers": numbers}
+    return {**given, **memory, "sources": gpu.source_facts({"gpu_memory": gpu.room_figure}), "numbers": numbers}
 
 
 def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
-    sources = link.told({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
+    sources = link.source_facts({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
     given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
     found = {**given, "bytes_per_second": link.bytes_per_second}
     numbers = cost.over(link.bytes_per_second, link.both_directions)

@@ -88,8 +88,8 @@ class Simulation:
         resolved = resolve_for(config, facts)
         self._resolved = {role: resolve_for((settings or {}).get(role, config), facts) for role in set(roles)}
         self._is_alone = not config.num_instances
-        is_told = watch is not None or keep_log
-        self.instances = [self._instance(i, roles, facts, is_told) for i in range(len(roles))]
+        is_recorded = watch is not None or keep_log
+        self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make between steps
         self._idle: list[simpy.Event | None] = [None] * len(roles)
@@ -277,7 +277,7 @@ class Simulation:
         self._wake(sender)
 
     def _instance(
-        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, is_told: bool
+        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, is_recorded: bool
     ) -> SimulatedInstance:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
         resolved, before = self._resolved[role], [self._resolved[one] for one in roles[:index]]
@@ -299,7 +299,7 @@ class Simulation:
             self._costs(role),
             self._tokens,
             place=place,
-            records=(lambda record: self._take(index, record)) if is_told or not self._is_alone else None,
+            records=(lambda record: self._take(index, record)) if is_recorded or not self._is_alone else None,
             connector=connector,
         )
 

@@ -40,7 +40,7 @@ export function followClassLesson() {
 
 /**
  * Answer the class's question in its current round; null: not sure.
- * @param {import("../core/wire.js").PollTold["right"]} given
+ * @param {import("../core/wire.js").PollState["right"]} given
  */
 export async function answerToClass(given) {
   const poll = classState.peek()?.poll;

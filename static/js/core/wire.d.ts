@@ -152,8 +152,8 @@ export interface ClassDesk {
   labs_why: LabsWhy;
   lost: number[][];
   open: boolean;
-  origins: OriginTold[];
-  seats: SeatTold[];
+  origins: OriginCount[];
+  seats: SeatState[];
   seconds: number;
   tallies: Tally[];
   waiting: number;
@@ -170,7 +170,7 @@ export interface ClassEnter {
 
 export interface ClassEntered {
   mine: Mine;
-  told: ClassTold;
+  state: ClassState;
 }
 
 export interface ClassHand {
@@ -260,7 +260,7 @@ export interface ClassSendAway {
   seat: number;
 }
 
-export interface ClassTold {
+export interface ClassState {
   driver: number | null;
   driver_name: string | null;
   held: boolean;
@@ -269,7 +269,7 @@ export interface ClassTold {
   lesson: LessonAt | null;
   names: "none" | "optional";
   over: boolean;
-  poll: PollTold | null;
+  poll: PollState | null;
   theater: string | null;
   title: string;
   version: number;
@@ -852,7 +852,7 @@ export interface OptionsPayload {
   words: Record<string, Record<string, OptionWords>>;
 }
 
-export interface OriginTold {
+export interface OriginCount {
   here: number;
   origin: string;
   seats: number;
@@ -882,7 +882,7 @@ export interface Point {
   seconds: number;
 }
 
-export interface PollTold {
+export interface PollState {
   id: number;
   kind: "choice" | "lesson" | "number" | "slot" | "token";
   text: string;
@@ -907,7 +907,7 @@ export interface Presenting {
   desk: ClassDesk;
   doors: Door[];
   join: string;
-  told: ClassTold;
+  state: ClassState;
 }
 
 export interface Preset {
@@ -1071,7 +1071,7 @@ export interface SandboxItem {
   section: number;
 }
 
-export interface SeatTold {
+export interface SeatState {
   answered: boolean;
   here: boolean;
   lab: boolean;
@@ -1370,7 +1370,7 @@ export interface ServerEvents {
   closed: Closed;
   model: ModelStatus;
   bench_progress: RunStatus;
-  class: ClassTold;
+  class: ClassState;
   class_desk: ClassDesk;
   class_mine: Mine;
   class_left: ClassLeft;

@@ -46,7 +46,7 @@ export async function runOfClass(client, own) {
     if (await asPresenter(client, id)) return isLed.peek() ? (classState.peek()?.theater ?? own) : own;
     const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
     batch(() => {
-      receiveState(entered.told);
+      receiveState(entered.state);
       ownSeat.value = entered.mine;
       presenting.value = attendance.value = null;
     });
@@ -129,7 +129,7 @@ export function take(now) {
   batch(() => {
     forgotten.value = false;
     presenting.value = now;
-    receiveState(now.told);
+    receiveState(now.state);
     attendance.value = now.desk;
     ownSeat.value = null;
   });

@@ -4,11 +4,11 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
-/** @import {ClassDesk, ClassTold, Mine, Presenting} from "../core/wire.js" */
+/** @import {ClassDesk, ClassState, Mine, Presenting} from "../core/wire.js" */
 
 /** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
-/** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
+/** State shared by every member; null while the page is in no class. @type {Signal<ClassState | null>} */
 export const classState = signal(null);
 let receivedAt = 0; // ms of this page's clock at which `classState` arrived
 classState.subscribe(() => (receivedAt = performance.now()));
@@ -64,7 +64,7 @@ export const isLed = computed(() => classState.value !== null && !classState.val
 
 /**
  * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
- * @param {ClassTold} message
+ * @param {ClassState} message
  */
 export function receiveState(message) {
   const now = classState.peek();

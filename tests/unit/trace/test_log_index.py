@@ -191,7 +191,7 @@ def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path
     """Gauges as they were looked at last, of all ranks; of counters what they grew; unknown before they were said."""
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     running, preempted = "vllm:num_requests_running", "vllm:num_preemptions_total"
     for looks in (
         {0: {running: 3.0, preempted: 10.0}},

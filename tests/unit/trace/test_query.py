@@ -196,13 +196,13 @@ def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     told = [
         *((first,), (second,), (removed([b"b"]),)),  # a copy: b is still there
         *((removed([b"b"]), moved), (second, removed([b"a"])), (stored([b"a"], [1, 2], 2),)),
     ]
     for number, events in enumerate(told):
-        observed.told(0, Message(number, message(*events), False))
+        observed.receive(0, Message(number, message(*events), False))
     observed.numbers({0: {"vllm:num_preemptions_total": 4.0}})
     with LogDatabase(observed.log) as database:
 

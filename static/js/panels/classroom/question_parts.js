@@ -8,7 +8,7 @@ import { lessonQuestion, secondsLeft } from "../../state/classroom.js";
 import { currentLesson } from "../../state/lessons.js";
 import { ownText } from "./histogram.js";
 
-/** @param {{poll: import("../../core/wire.js").PollTold}} props */
+/** @param {{poll: import("../../core/wire.js").PollState}} props */
 export function Clock({ poll }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -27,7 +27,7 @@ export function Clock({ poll }) {
 }
 
 /**
- * @typedef {import("../../core/wire.js").PollTold} Poll
+ * @typedef {import("../../core/wire.js").PollState} Poll
  * @typedef {Poll["right"]} Answer
  */
 
