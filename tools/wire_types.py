@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from app.bench.records import BenchAnswer
 from app.bench.runs import RunStatus
-from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassState, KeptClassesAnswer, Mine
+from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassState, Mine, StoredClassesAnswer
 from app.lessons.answers import LessonsAnswer
 from app.log_index.comparisons import ComparedRun
 from app.models.model_entry import ModelStatus
@@ -195,7 +195,7 @@ def wire_types() -> str:
         "/api/recordings": wire.type_of(RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(ComparedRun)}[] }}",
         "/api/lessons": wire.type_of(LessonsAnswer),
-        "/api/classes": wire.type_of(KeptClassesAnswer),
+        "/api/classes": wire.type_of(StoredClassesAnswer),
         "/api/bench": wire.type_of(BenchAnswer),
     }
     more = [

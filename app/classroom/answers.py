@@ -157,7 +157,7 @@ class ClassLeft(TypedDict):
     id: str
 
 
-class KeptClass(TypedDict):
+class StoredClass(TypedDict):
     """A class stored until a date."""
 
     id: str
@@ -170,8 +170,8 @@ class KeptClass(TypedDict):
     questions: int
 
 
-class KeptClassesAnswer(TypedDict):
+class StoredClassesAnswer(TypedDict):
     """/api/classes."""
 
-    classes: list[KeptClass]
+    classes: list[StoredClass]
     can_keep: bool

@@ -20,7 +20,7 @@ from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
-from engine.accounting.layer_bytes import Kept
+from engine.accounting.layer_bytes import CacheBytes
 from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -142,7 +142,7 @@ def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: 
     if preset is None or preset.mistaken_for not in known.models:
         return None
     other = known.models[preset.mistaken_for]
-    return Kept(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
+    return CacheBytes(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
 
 
 def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:

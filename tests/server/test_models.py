@@ -76,7 +76,7 @@ class Several(Server):
         return {one["status"]["name"]: one for one in requests.get(f"{self.url}/api/models").json()["models"]}
 
 
-class Heard(Client):
+class StatusViewer(Client):
     """Client that stores the models' status messages."""
 
     def _listen(self) -> None:
@@ -201,7 +201,7 @@ def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Sever
 
 
 def test_everybody_hears_how_far_it_is(server: Several) -> None:
-    viewer = Heard(server.url)
+    viewer = StatusViewer(server.url)
     server.clients.append(viewer)
     wait_for(lambda: len(viewer.models) == 3)
     assert [(m["name"], m["place"], m["state"]) for m in viewer.models] == [

@@ -569,22 +569,6 @@ export interface Joined {
   theater: string;
 }
 
-export interface KeptClass {
-  began: number;
-  ended: number | null;
-  id: string;
-  names: "none" | "optional";
-  questions: number;
-  students: number;
-  title: string;
-  until: string;
-}
-
-export interface KeptClassesAnswer {
-  can_keep: boolean;
-  classes: KeptClass[];
-}
-
 export interface LabsWhy {
   by: "memory" | "most" | "speed" | "stage" | "unmeasured";
   free_bytes: number;
@@ -1160,6 +1144,22 @@ export interface StepMessage {
   expect?: number | null;
 }
 
+export interface StoredClass {
+  began: number;
+  ended: number | null;
+  id: string;
+  names: "none" | "optional";
+  questions: number;
+  students: number;
+  title: string;
+  until: string;
+}
+
+export interface StoredClassesAnswer {
+  can_keep: boolean;
+  classes: StoredClass[];
+}
+
 export interface SubmitMessage {
   theater: string;
   prompts: SubmittedPrompt[];
@@ -1395,6 +1395,6 @@ export interface Answers {
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
   "/api/lessons": InJson<LessonsAnswer>;
-  "/api/classes": InJson<KeptClassesAnswer>;
+  "/api/classes": InJson<StoredClassesAnswer>;
   "/api/bench": InJson<BenchAnswer>;
 }

@@ -150,10 +150,10 @@ export async function fileOf(name) {
 }
 
 /** @param {string} id of a class @returns {string | null} */
-const secretOf = (id) => secrets[id] ?? readKept()[id] ?? null;
+const secretOf = (id) => secrets[id] ?? readSecrets()[id] ?? null;
 
 /** @returns {Record<string, string>} */
-function readKept() {
+function readSecrets() {
   try {
     return JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
   } catch {
@@ -167,7 +167,7 @@ function readKept() {
  * @param {string | null} secret
  */
 export function keep(id, secret) {
-  const { [id]: _, ...others } = readKept();
+  const { [id]: _, ...others } = readSecrets();
   delete secrets[id];
   if (secret) secrets[id] = secret;
   const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MAX_KEPT);

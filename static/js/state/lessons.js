@@ -21,7 +21,7 @@ import { settings } from "./settings.js";
  * @typedef {{
  *   at: number, answers: Record<string, Given[]>, over: boolean, theater: string | null,
  *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
- * }} Kept `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
+ * }} StoredLesson `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
  * `recalled`: questions of earlier lessons that were asked again
  * @typedef {"right" | "wrong" | "unsure"} Result
  */
@@ -91,7 +91,7 @@ export const shownPart = computed(() => {
 
 const MEMORY_KEY = "kvtheater.lessons";
 
-/** Stored progress and answers, by lesson. @type {Signal<Record<string, Kept>>} */
+/** Stored progress and answers, by lesson. @type {Signal<Record<string, StoredLesson>>} */
 export const storedProgress = signal({});
 
 /** @param {Pick<Storage, "getItem"> | null} storage */
@@ -108,9 +108,9 @@ export function readStoredProgress(storage) {
 export function storeProgress(storage) {
   const now = currentLesson.peek();
   if (!now || Object.keys(now.changes).length) return;
-  /** @type {Kept["answers"]} */
+  /** @type {StoredLesson["answers"]} */
   const answers = {};
-  /** @type {Kept["results"]} */
+  /** @type {StoredLesson["results"]} */
   const results = {};
   /** @type {number[]} */
   const missed = [];

@@ -36,8 +36,8 @@ function asked(poll) {
   const now = currentLesson.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
   if (item?.kind === "ask") return item;
-  const heard = lessonQuestion.value;
-  return heard?.theater === poll.theater && heard?.item.index === poll.item ? heard.item : null;
+  const question = lessonQuestion.value;
+  return question?.theater === poll.theater && question?.item.index === poll.item ? question.item : null;
 }
 
 /** @param {Poll} poll */

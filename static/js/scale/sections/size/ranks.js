@@ -37,12 +37,12 @@ function Gpu({ rank, ranks: { queries, kinds } }) {
   return html`<section class="scale-rank" aria-label=${t("scale.size.ranks.gpu", { rank })}>
     <b>${t("scale.size.ranks.gpu", { rank })}</b>
     ${own ? html`<p><i class="scale-head query"></i> ${own}</p>` : null}
-    ${kinds.map((kind) => html`<${Kept} key=${kind.kind} rank=${rank} kind=${kind} />`)}
+    ${kinds.map((kind) => html`<${HeldHeads} key=${kind.kind} rank=${rank} kind=${kind} />`)}
   </section>`;
 }
 
 /** @param {{rank: number, kind: KindRanks}} props */
-function Kept({ rank, kind: { kind, num_layers, num_heads, copies, held } }) {
+function HeldHeads({ rank, kind: { kind, num_layers, num_heads, copies, held } }) {
   const layers = t("scale.size.ranks.layers", { layers: num_layers, kind: kindText(kind) });
   if (!held) return html`<p><i class="scale-head latent"></i> ${t("scale.size.ranks.latent")} ${layers}</p>`;
   const [first, count] = held[rank];
