@@ -349,7 +349,7 @@ class Classroom:
             return list(self._marks)
 
     def end(self) -> None:
-        """End the class. Its pages show the end, and it admits nobody."""
+        """End the class. Its pages show the end, and it admits no new members."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
             self.ended = self.ended or time.time()
