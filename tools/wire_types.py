@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from app.bench.records import BenchAnswer
 from app.bench.runs import RunStatus
-from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, KeptClassesAnswer, Mine
+from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassState, Mine, StoredClassesAnswer
 from app.lessons.answers import LessonsAnswer
 from app.log_index.comparisons import ComparedRun
 from app.models.model_entry import ModelStatus
@@ -171,7 +171,7 @@ def wire_types() -> str:
         f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
         for name, event in ALL_EVENTS.items()
     ]
-    told = {
+    pushed = {
         "records": answers.Records,
         "status": answers.Status,
         "reset": answers.Reset,
@@ -179,7 +179,7 @@ def wire_types() -> str:
         "closed": answers.Closed,
         "model": ModelStatus,
         "bench_progress": RunStatus,
-        "class": ClassTold,
+        "class": ClassState,
         "class_desk": ClassDesk,
         "class_mine": Mine,
         "class_left": ClassLeft,
@@ -195,14 +195,14 @@ def wire_types() -> str:
         "/api/recordings": wire.type_of(RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(ComparedRun)}[] }}",
         "/api/lessons": wire.type_of(LessonsAnswer),
-        "/api/classes": wire.type_of(KeptClassesAnswer),
+        "/api/classes": wire.type_of(StoredClassesAnswer),
         "/api/bench": wire.type_of(BenchAnswer),
     }
     more = [
         "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",
         f"export interface Events {{\n{''.join(events)}}}\n\n",
-        "/** What the server says without being asked. */\nexport interface Told {\n",
-        *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in told.items()),
+        "/** Events that the server pushes. */\nexport interface ServerEvents {\n",
+        *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in pushed.items()),
         f"}}\n\n{IN_JSON}/** What is answered at an address. */\nexport interface Answers {{\n",
         *(f'  "{address}": InJson<{kind}>;\n' for address, kind in addresses.items()),
         "}\n",

@@ -13,7 +13,7 @@ from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
-from app.ground.callers import NOBODY, Pass, Person
+from app.ground.callers import ANONYMOUS, Pass, Person
 
 
 class Access:
@@ -35,7 +35,7 @@ class Access:
         self._classrooms.forget(sid)
 
     def person(self, sid: str) -> Person:
-        return self._people.get(sid, NOBODY)
+        return self._people.get(sid, ANONYMOUS)
 
     def own(self, sid: str) -> None:
         """Check that the client is an owner.

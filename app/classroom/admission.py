@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from app.classroom.answers import OriginTold
+from app.classroom.answers import OriginCount
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
 from app.ground.errors import AppError
@@ -73,7 +73,7 @@ def coarse(address: str) -> str:
     return f"{str(found).rpartition('.')[0]}.x"
 
 
-def origins(seats: Iterable[Seat]) -> list[OriginTold]:
+def origins(seats: Iterable[Seat]) -> list[OriginCount]:
     """Return the number of seats by network, the largest first."""
     everyone = list(seats)
     counts = Counter(coarse(seat.address) for seat in everyone)

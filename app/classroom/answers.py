@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
-from app.classroom.polls import Answer, PollTold, Tally
+from app.classroom.polls import Answer, PollState, Tally
 
 Names = Literal["optional", "none"]
 Wish = Literal["drive", "remote"]
@@ -21,7 +21,7 @@ class LessonAt(TypedDict):
     version: int  # counts every change
 
 
-class ClassTold(TypedDict):
+class ClassState(TypedDict):
     """The `class` event: the public state of a class, sent whole at every change."""
 
     id: str  # of the class
@@ -34,7 +34,7 @@ class ClassTold(TypedDict):
     theater: str | None  # the run on stage: a session or a recording
     view: dict[str, str]  # settings of the view, as in a link
     lesson: LessonAt | None
-    poll: Annotated[dict[str, Any], Meta(extra={"fields_of": PollTold})] | None
+    poll: Annotated[dict[str, Any], Meta(extra={"fields_of": PollState})] | None
     labs: bool  # whether followers may have runs of their own
     over: bool
 
@@ -64,11 +64,11 @@ class Mine(TypedDict):
 class ClassEntered(TypedDict):
     """State for a follower's page."""
 
-    told: ClassTold
+    state: ClassState
     mine: Mine
 
 
-class SeatTold(TypedDict):
+class SeatState(TypedDict):
     """A seat, for the presenter."""
 
     seat: int
@@ -81,7 +81,7 @@ class SeatTold(TypedDict):
     lab: bool
 
 
-class OriginTold(TypedDict):
+class OriginCount(TypedDict):
     """Number of seats by origin, for the presenter."""
 
     origin: str  # an address without its last part: 192.168.1.x
@@ -103,8 +103,8 @@ class ClassDesk(TypedDict):
 
     id: str
     open: bool  # whether newcomers may take a seat
-    origins: list[OriginTold]  # those with the most seats
-    seats: list[SeatTold]
+    origins: list[OriginCount]  # those with the most seats
+    seats: list[SeatState]
     lost: list[list[float]]  # [seconds since the class began, shown record] of each mark
     seconds: float  # since it began
     asked: int  # questions
@@ -129,7 +129,7 @@ class Door(TypedDict):
 class Presenting(TypedDict):
     """State for a presenter's page."""
 
-    told: ClassTold
+    state: ClassState
     desk: ClassDesk
     code: str
     doors: list[Door]  # the likeliest first; empty: other devices cannot reach this server
@@ -157,7 +157,7 @@ class ClassLeft(TypedDict):
     id: str
 
 
-class KeptClass(TypedDict):
+class StoredClass(TypedDict):
     """A class stored until a date."""
 
     id: str
@@ -170,8 +170,8 @@ class KeptClass(TypedDict):
     questions: int
 
 
-class KeptClassesAnswer(TypedDict):
+class StoredClassesAnswer(TypedDict):
     """/api/classes."""
 
-    classes: list[KeptClass]
+    classes: list[StoredClass]
     can_keep: bool

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from app.classroom import admission
-from app.classroom.answers import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
+from app.classroom.answers import ClassDesk, ClassState, LessonAt, Mine, Names, SeatState, Wish
 from app.classroom.codes import Secret, new_code
 from app.classroom.lab_places import LabPlaces
 from app.classroom.polls import Answer, Kind, LessonQuestion, Phase, Poll
@@ -349,7 +349,7 @@ class Classroom:
             return list(self._marks)
 
     def end(self) -> None:
-        """End the class. Its pages show the end, and it admits nobody."""
+        """End the class. Its pages show the end, and it admits no new members."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
             self.ended = self.ended or time.time()
@@ -357,7 +357,7 @@ class Classroom:
 
     # Messages
 
-    def told(self) -> ClassTold:
+    def state(self) -> ClassState:
         """Return the message to all members."""
         with self._lock:
             poll = self.poll
@@ -372,7 +372,7 @@ class Classroom:
                 "theater": self._session,
                 "view": self._view,
                 "lesson": self._lesson,
-                "poll": plain(poll.told()) if poll else None,
+                "poll": plain(poll.state()) if poll else None,
                 "labs": self.labs.is_on,
                 "over": self._over,
             }
@@ -407,7 +407,7 @@ class Classroom:
             self._expire()
             votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
             labs = dict(self.labs.runs())
-            seats: list[SeatTold] = [
+            seats: list[SeatState] = [
                 {
                     "seat": seat.number,
                     "name": seat.name,

@@ -181,7 +181,7 @@ class Classrooms:
             classes = dict(self._classes)
         for class_id in due & classes.keys():
             one = classes[class_id]
-            self._say("class", one.told, one.sids(), self._was_sent)
+            self._say("class", one.state, one.sids(), self._was_sent)
         for class_id in desks & classes.keys():
             one = classes[class_id]
             if not one.is_over:

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from app.classroom.answers import KeptClass
+from app.classroom.answers import StoredClass
 from app.classroom.refusing import refusal
 from app.classroom.results import ClassResults, QuestionResult
 from app.ground.errors import AppError, one_sentence
@@ -139,7 +139,7 @@ class Database:
                 ],
             )
 
-    def all(self) -> list[KeptClass]:
+    def all(self) -> list[StoredClass]:
         """Return the stored classes, the latest first."""
         with self._reading() as connection:
             if connection is None:

@@ -171,7 +171,7 @@ class ClassEvents:
 
     def enter(self, sid: str, message: messages.ClassEnter, found: Classroom, key: str) -> ClassEntered:
         seat = found.enter(key, sid, message.language, self._access.person(sid).address)
-        return {"told": found.told(), "mine": found.mine(seat)}
+        return {"state": found.state(), "mine": found.mine(seat)}
 
     def rename(self, sid: str, message: messages.ClassRename, found: Classroom, seat: Seat) -> Mine:
         found.rename(seat, message.name)
@@ -223,7 +223,7 @@ class ClassEvents:
     def _presenting(self, found: Classroom, base: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"
         return {
-            "told": found.told(),
+            "state": found.state(),
             "desk": found.desk(),
             "code": found.code,
             "doors": [door(one, join) for one in bases(base, self._settings.host)],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app.classroom.answers import KeptClassesAnswer
+from app.classroom.answers import StoredClassesAnswer
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.record_page import class_page
@@ -52,7 +52,7 @@ def page(here: ExportsContext, request: Request, class_id: str) -> Response:
 def kept(here: ExportsContext, request: Request) -> Response:
     """Return the list of stored classes."""
     _own(request)
-    answer: KeptClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
+    answer: StoredClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
     return json_answer(answer)
 
 

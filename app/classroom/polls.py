@@ -47,7 +47,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     others: int  # answers that are not listed
 
 
-class PollTold(Struct, frozen=True, kw_only=True):
+class PollState(Struct, frozen=True, kw_only=True):
     """Public state of a poll."""
 
     id: int
@@ -142,10 +142,10 @@ class Poll:
         self.seconds = seconds
         self._start_clock()
 
-    def told(self) -> PollTold:
+    def state(self) -> PollState:
         shown = self.phase == "shown"
         left = None if self._ends is None or not self.takes_answers else max(0.0, self._ends - time.monotonic())
-        return PollTold(
+        return PollState(
             id=self.number,
             kind=self.kind,
             text=self.text,

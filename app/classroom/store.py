@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.classroom.answers import KeptClass
+from app.classroom.answers import StoredClass
 from app.classroom.refusing import refusal
 from app.classroom.results import ClassResults
 from app.ground.errors import one_sentence
@@ -56,7 +56,7 @@ class Store:
             raise refusal("refused", "class.keeps_nothing")
         self._opened().keep(results, until)
 
-    def all(self) -> list[KeptClass]:
+    def all(self) -> list[StoredClass]:
         """Return the stored classes, the latest first."""
         found = self._existing()
         return found.all() if found else []

@@ -199,12 +199,14 @@ def timed_card(model: str, gpu: str, known: Presets) -> Card:
     """Return the times of a model's layers on a GPU.
 
     Raises:
-        UserError: there is none of that name, or nobody measured its layers.
+        UserError: none has that name, or its layers were not measured.
     """
     for name, given, choices in (("--model", model, known.timed_models), ("--gpu", gpu, known.timed_gpus)):
         ids = [one.id for one in choices]
         if given not in ids:
-            raise UserError(f"{name} {given!r} is unknown, or nobody measured its layers; use one of {', '.join(ids)}")
+            raise UserError(
+                f"{name} {given!r} is unknown, or its layers were not measured; use one of {', '.join(ids)}"
+            )
     return card_of(model, gpu, known)
 
 

@@ -17,7 +17,7 @@ from engine.trace.log import TraceReader
 from engine.trace.messages import languages
 from engine.trace.query.database import MAX_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import DATA, LONG, SUFFIX, KeptTables, make
+from engine.trace.query.table_cache import DATA, LONG, SUFFIX, CachedTables, make
 
 WIDEST = 44  # characters of a column
 
@@ -28,13 +28,13 @@ def add_parser(what: Any) -> None:
         what,
         "query",
         "ask a whole log: evicted and needed again, preempted twice, worth pinning, or your own SQL",
-        "  kvtheater trace query run.kvtrace                                   the questions that are kept\n"
+        "  kvtheater trace query run.kvtrace                                   the questions that are saved\n"
         "  kvtheater trace query run.kvtrace preempted_twice\n"
         '  kvtheater trace query run.kvtrace --sql "SELECT type, count(*) FROM events GROUP BY type"\n'
         "  kvtheater trace query run.kvtrace slowest_steps --json | jq .rows\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="one that is kept")
+    parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="a saved one")
     parser.add_argument(
         "--sql",
         help="one of your own, over the tables steps, events, requests and contents; of a watched server messages, "
@@ -77,20 +77,20 @@ def _sql_of(name: str, observed: bool) -> str:
 def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
     """Query a log. A short log is read for each query; a long one's tables are cached, as the page does."""
     try:
-        if log.num_bytes > LONG and (kept := _kept(log, file)) is not None:
-            return kept.ask(sql, limit)
+        if log.num_bytes > LONG and (cached := _cached(log, file)) is not None:
+            return cached.ask(sql, limit)
         with LogDatabase(log) as database:
             return database.ask(sql, limit)
     except QueryError as error:
         raise UserError(str(error)) from error
 
 
-def _kept(log: TraceReader, file: Path) -> KeptTables | None:
+def _cached(log: TraceReader, file: Path) -> CachedTables | None:
     """Return the cached tables; None if they cannot be cached, so the log is read for this query."""
     folder = folder_in(data_dir())
     target = folder / f"{name_of(file)}{SUFFIX}"
     try:
-        return KeptTables(target, log)
+        return CachedTables(target, log)
     except DerivedFileError:
         pass
     terminal = sys.stderr.isatty()
@@ -107,19 +107,19 @@ def _kept(log: TraceReader, file: Path) -> KeptTables | None:
             sys.stderr.write("\n")
         if index.problem:
             say(f"kvtheater: {file} contradicts itself: {index.problem}", to=sys.stderr)
-        return KeptTables(target, log)
+        return CachedTables(target, log)
     except (OSError, DerivedFileError) as error:
-        say(f"kvtheater: the tables are not kept: {error}", to=sys.stderr)
+        say(f"kvtheater: the tables are not cached: {error}", to=sys.stderr)
         return None
 
 
 def _list(language: str, as_json: bool, observed: bool) -> None:
-    kept = [one for one in questions().values() if one.observed is observed]
+    saved = [one for one in questions().values() if one.observed is observed]
     if as_json:
-        say_json([{"id": one.id, "text": getattr(one, language), "sql": one.sql.strip()} for one in kept])
+        say_json([{"id": one.id, "text": getattr(one, language), "sql": one.sql.strip()} for one in saved])
         return
-    width = max(len(one.id) for one in kept)
-    for one in kept:
+    width = max(len(one.id) for one in saved)
+    for one in saved:
         say(f"{one.id:<{width}}  {getattr(one, language)}")
 
 

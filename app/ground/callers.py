@@ -45,7 +45,7 @@ class Person(NamedTuple):
     address: str = ""
 
 
-NOBODY = Person(is_owner=False, seat=None)
+ANONYMOUS = Person(is_owner=False, seat=None)
 
 
 Environ = dict[str, Any]

@@ -22,21 +22,21 @@ class Moment(Struct, frozen=True, kw_only=True):
     records: int
 
 
-class _Told(Struct, frozen=True, kw_only=True, tag_field="kind"):
+class _PageItem(Struct, frozen=True, kw_only=True, tag_field="kind"):
     index: int  # among the lesson's items
     section: int
 
 
-class ToldText(_Told, frozen=True, kw_only=True, tag="text"):
+class TextItem(_PageItem, frozen=True, kw_only=True, tag="text"):
     blocks: list[Any]  # a tree, see markup.py; links to figures have their record
 
 
-class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
+class ShowItem(_PageItem, frozen=True, kw_only=True, tag="show"):
     part: str
     view: dict[str, str]
 
 
-class ToldRace(Struct, frozen=True, kw_only=True):
+class RaceSetup(Struct, frozen=True, kw_only=True):
     """Race: a prompt under settings of the engine and of sampling, in a set of lanes."""
 
     lanes: str
@@ -46,13 +46,13 @@ class ToldRace(Struct, frozen=True, kw_only=True):
     model: str
 
 
-class ToldDo(_Told, frozen=True, kw_only=True, tag="do"):
+class DoItem(_PageItem, frozen=True, kw_only=True, tag="do"):
     action: Action
     moment: Moment | None  # after it; None: not done yet
-    race: ToldRace | None = None
+    race: RaceSetup | None = None
 
 
-class ToldOption(Struct, frozen=True, kw_only=True):
+class AskOption(Struct, frozen=True, kw_only=True):
     """Answer: key and values of its text, its number if numeric, its position in the picture."""
 
     text: str
@@ -61,10 +61,10 @@ class ToldOption(Struct, frozen=True, kw_only=True):
     place: Place | None
 
 
-class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
+class AskItem(_PageItem, frozen=True, kw_only=True, tag="ask"):
     rule: str
     values: dict[str, Value]
-    options: list[ToldOption]
+    options: list[AskOption]
     given: list[int | None]  # the learner's answers so far; None: not sure
     whys: list[str | None]  # misconception behind each of them
     over: bool
@@ -74,7 +74,7 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     again: str | None = None  # the page's name for a repeated question of an earlier lesson
 
 
-class ToldList(Struct, frozen=True, kw_only=True):
+class GradedList(Struct, frozen=True, kw_only=True):
     """Graded list of a learner's operations."""
 
     moves: list[BlockMove]
@@ -83,19 +83,19 @@ class ToldList(Struct, frozen=True, kw_only=True):
     right: bool
 
 
-def told_list(moves: list[BlockMove], graded: Graded) -> ToldList:
-    return ToldList(moves=moves, verdicts=graded.verdicts, missing=graded.missing, right=graded.right)
+def graded_list(moves: list[BlockMove], graded: Graded) -> GradedList:
+    return GradedList(moves=moves, verdicts=graded.verdicts, missing=graded.missing, right=graded.right)
 
 
-class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
+class WorkItem(_PageItem, frozen=True, kw_only=True, tag="work"):
     tasks: list[Task]
     records: int  # records shown at the beginning of the exercise
-    given: list[ToldList | None]  # the learner's lists so far; None: the solution was requested
+    given: list[GradedList | None]  # the learner's lists so far; None: the solution was requested
     over: bool
     engine: list[Done] | None  # the engine's operations; None until answered
 
 
-class ToldMend(_Told, frozen=True, kw_only=True, tag="mend"):
+class MendItem(_PageItem, frozen=True, kw_only=True, tag="mend"):
     movable: list[str]  # names of parts
     block_size: int
     before: list[TurnRun]
@@ -105,11 +105,11 @@ class ToldMend(_Told, frozen=True, kw_only=True, tag="mend"):
     moment: Moment | None  # after the last run
 
 
-class ToldSandbox(_Told, frozen=True, kw_only=True, tag="sandbox"):
+class SandboxItem(_PageItem, frozen=True, kw_only=True, tag="sandbox"):
     pass
 
 
-Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox
+PageItem = TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class LessonState(TypedDict):
 
     theater: str
     first: int
-    items: list[Told]
+    items: list[PageItem]
     progress: Progress
 
 
@@ -170,7 +170,7 @@ class LessonOpened(LessonState):
     words: dict[str, str]  # of its questions
 
 
-class LessonRetold(LessonOpened):
+class LessonReplayed(LessonOpened):
     """State of a recorded lesson, with records of the current run. `num_records`: records shown."""
 
     run: int

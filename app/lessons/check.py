@@ -43,16 +43,16 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
     engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, engine)
     found: list[LessonError] = []
-    told = 0
+    num_checked = 0
     try:
         course.go_on()
         while True:
             end = min(course.at, len(lesson.items))
-            for index in range(told, end):
+            for index in range(num_checked, end):
                 item = lesson.items[index]
                 if isinstance(item, Text):
                     found += _wrong_claims(course, index, item, language)
-            told = end
+            num_checked = end
             if course.checkpoint is None:
                 return found
             course.answer_right()

@@ -4,63 +4,63 @@ from __future__ import annotations
 
 from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.answers import (
-    Told,
-    ToldAsk,
-    ToldDo,
-    ToldList,
-    ToldMend,
-    ToldOption,
-    ToldSandbox,
-    ToldShow,
-    ToldText,
-    ToldWork,
-    told_list,
+    AskItem,
+    AskOption,
+    DoItem,
+    GradedList,
+    MendItem,
+    PageItem,
+    SandboxItem,
+    ShowItem,
+    TextItem,
+    WorkItem,
+    graded_list,
 )
 from app.lessons.course import Answered, Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.numbers import in_digits, significant
-from app.lessons.race import told_race
+from app.lessons.race import race_setup
 from app.lessons.scene import Undecided
 from app.lessons.words import unnamed
 
 
-def told(course: Course, since: int = 0) -> list[Told]:
+def page_items(course: Course, since: int = 0) -> list[PageItem]:
     """Return the items from `since` up to the checkpoint, for the page."""
-    return [_told(course, index, item, section) for index, item, section in course.items(since)]
+    return [_page_item(course, index, item, section) for index, item, section in course.items(since)]
 
 
-def _told(course: Course, index: int, item: Item, section: int) -> Told:
+def _page_item(course: Course, index: int, item: Item, section: int) -> PageItem:
     match item:
         case Text():
             blocks = _linked(course, tree(item.texts[course.language]), index)
-            return ToldText(index=index, section=section, blocks=blocks)
+            return TextItem(index=index, section=section, blocks=blocks)
         case Show():
-            return ToldShow(index=index, section=section, part=item.part, view=item.view)
+            return ShowItem(index=index, section=section, part=item.part, view=item.view)
         case Do():
-            race = told_race(course.lesson, course.language, item.action) if item.action.verb == "race" else None
+            race = race_setup(course.lesson, course.language, item.action) if item.action.verb == "race" else None
             moment = course.moment_after(index)
-            return ToldDo(index=index, section=section, action=item.action, moment=moment, race=race)
+            return DoItem(index=index, section=section, action=item.action, moment=moment, race=race)
         case Ask():
-            return _told_question(course, index, section, item.again)
+            return _ask_item(course, index, section, item.again)
         case Work(mends=True):
-            return _told_mend(course, index, section)
+            return _mend_item(course, index, section)
         case Work():
-            return _told_work(course, index, section)
+            return _work_item(course, index, section)
         case Sandbox():
-            return ToldSandbox(index=index, section=section)
+            return SandboxItem(index=index, section=section)
 
 
-def _told_question(course: Course, index: int, section: int, again: str | None) -> ToldAsk:
+def _ask_item(course: Course, index: int, section: int, again: str | None) -> AskItem:
     question, answered = course.asked[index], course.answers.get(index, Answered())
     given = [option for option in answered.given if option is None or isinstance(option, int)]
-    return ToldAsk(
+    return AskItem(
         index=index,
         section=section,
         rule=question.rule,
         values=question.values,
-        options=[ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options],
+        options=[AskOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options],
         given=given,
         whys=[None if option is None else question.options[option].why for option in given],
         over=answered.over,
@@ -71,22 +71,22 @@ def _told_question(course: Course, index: int, section: int, again: str | None) 
     )
 
 
-def _told_work(course: Course, index: int, section: int) -> ToldWork:
+def _work_item(course: Course, index: int, section: int) -> WorkItem:
     work, answered = course.works[index], course.answers.get(index, Answered())
-    return ToldWork(
+    return WorkItem(
         index=index,
         section=section,
         tasks=work.tasks,
         records=course.moment_before(index).records,
-        given=[_told_list(course, index, moves) if isinstance(moves, list) else None for moves in answered.given],
+        given=[_graded_list(course, index, moves) if isinstance(moves, list) else None for moves in answered.given],
         over=answered.over,
         engine=work.moves if answered.over else None,
     )
 
 
-def _told_mend(course: Course, index: int, section: int) -> ToldMend:
+def _mend_item(course: Course, index: int, section: int) -> MendItem:
     answered, runs = course.answers.get(index, Answered()), course.mended(index)
-    return ToldMend(
+    return MendItem(
         index=index,
         section=section,
         movable=course.lesson.movable[course.language],
@@ -99,8 +99,8 @@ def _told_mend(course: Course, index: int, section: int) -> ToldMend:
     )
 
 
-def _told_list(course: Course, index: int, moves: list[BlockMove]) -> ToldList:
-    return told_list(moves, course.graded(index, moves))
+def _graded_list(course: Course, index: int, moves: list[BlockMove]) -> GradedList:
+    return graded_list(moves, course.graded(index, moves))
 
 
 def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:

@@ -12,7 +12,17 @@ from msgspec import Struct, structs
 
 from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.allocator.grading import compare
-from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldWork, told_list
+from app.lessons.answers import (
+    AskItem,
+    DoItem,
+    MendItem,
+    Moment,
+    PageItem,
+    Progress,
+    SandboxItem,
+    WorkItem,
+    graded_list,
+)
 from app.lessons.course import Given
 from app.lessons.prompt_order import Mended, Mending, moved, refusal, would_be_right
 from app.lessons.transcript import MendKey, Transcript
@@ -24,7 +34,7 @@ class Way(Struct, frozen=True, kw_only=True):
     """Progress of a learner: at the item `at`, with the run shown up to `moment`."""
 
     at: int
-    items: list[Told]
+    items: list[PageItem]
     progress: Progress
     moment: Moment
 
@@ -37,26 +47,26 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
     while here < len(items) and here < at and _is_over(transcript, here, answers):
         here = next(barriers)
     first = here if here < len(items) and not _is_over(transcript, here, answers) else here + 1  # not answered yet
-    told = [_told(transcript, item, here, answers) for item in items[: here + 1]]
-    done = [item.moment for item in told if isinstance(item, ToldDo | ToldMend) and item.moment]
+    shown = [_item_at(transcript, item, here, answers) for item in items[: here + 1]]
+    done = [item.moment for item in shown if isinstance(item, DoItem | MendItem) and item.moment]
     return Way(
         at=here,
-        items=told,
+        items=shown,
         progress=Progress(
             at=here,
             num_items=len(items),
             num_sections=transcript.num_sections,
             over=here >= len(items),
             num_optional=transcript.num_optional,
-            asks=sorted({one.rule for one in items[first:] if isinstance(one, ToldAsk)}),
+            asks=sorted({one.rule for one in items[first:] if isinstance(one, AskItem)}),
         ),
         moment=done[-1] if done else Moment(run=0, records=0),
     )
 
 
-def _barriers(items: list[Told]) -> Iterator[int]:
+def _barriers(items: list[PageItem]) -> Iterator[int]:
     """Yield the checkpoints, and the end."""
-    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldMend | ToldDo | ToldSandbox))
+    yield from (item.index for item in items if isinstance(item, AskItem | WorkItem | MendItem | DoItem | SandboxItem))
     yield len(items)
 
 
@@ -81,7 +91,7 @@ def _lists(index: int, answers: Answers) -> list[list[BlockMove] | None]:
 def _mendings(transcript: Transcript, index: int, answers: Answers) -> tuple[list[Mended | None], bool]:
     """Return the valid mendings of those given, graded, and whether the exercise is closed."""
     item, key = transcript.items[index], transcript.mended[str(index)]
-    assert isinstance(item, ToldMend)
+    assert isinstance(item, MendItem)
     taken: list[Mended | None] = []
     for given in answers.get(str(index), []):
         if isinstance(given, int | list) or (given and refusal(item.before, item.movable, given.moves)):
@@ -100,7 +110,7 @@ def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
     return str(index) not in transcript.keys or _given(transcript, index, answers)[1]
 
 
-def _graded(item: ToldMend, key: MendKey, given: Mending) -> Mended:
+def _graded(item: MendItem, key: MendKey, given: Mending) -> Mended:
     """Grade a mending, with the recorded run if it makes the same session: there is no engine to run another."""
     prompts = moved([turn.lines for turn in item.before], given.moves)
     is_recorded = prompts == [turn.lines for turn in key.run.turns]
@@ -108,14 +118,14 @@ def _graded(item: ToldMend, key: MendKey, given: Mending) -> Mended:
     return Mended(moves=given.moves, turns=key.run.turns if is_recorded else [], right=right)
 
 
-def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> Told:
-    if isinstance(item, ToldDo):
+def _item_at(transcript: Transcript, item: PageItem, here: int, answers: Answers) -> PageItem:
+    if isinstance(item, DoItem):
         return item if item.index < here else structs.replace(item, moment=None)
-    if isinstance(item, ToldWork):
+    if isinstance(item, WorkItem):
         engine, lists = transcript.works[str(item.index)], _lists(item.index, answers)
-        given = [None if moves is None else told_list(moves, compare(engine, moves)) for moves in lists]
+        given = [None if moves is None else graded_list(moves, compare(engine, moves)) for moves in lists]
         return structs.replace(item, given=given, over=bool(lists), engine=engine if lists else None)
-    if isinstance(item, ToldMend):
+    if isinstance(item, MendItem):
         mendings, is_over = _mendings(transcript, item.index, answers)
         return structs.replace(
             item,
@@ -124,7 +134,7 @@ def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> To
             right=transcript.mended[str(item.index)].run if is_over else None,
             moment=item.moment if is_over else None,
         )
-    if not isinstance(item, ToldAsk):
+    if not isinstance(item, AskItem):
         return item
     key = transcript.keys[str(item.index)]
     taken, is_over = _given(transcript, item.index, answers)

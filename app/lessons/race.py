@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.lessons.answers import ToldRace
+from app.lessons.answers import RaceSetup
 from app.lessons.lesson import Action, Do, Lesson, LessonError
 from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import settings_of
@@ -19,11 +19,11 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {
 }
 
 
-def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
+def race_setup(lesson: Lesson, language: str, action: Action) -> RaceSetup:
     """Return the race for the page, from the lesson's settings, independent of its current run."""
     config = {name: value for name, value in lesson.config.items() if name != "strategy"}
     prompt = lesson.prompts[language][action.prompts[0]]
-    return ToldRace(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
+    return RaceSetup(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
 
 
 def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from app.lessons.allocator.exercise import Done
-from app.lessons.answers import Card, Told, ToldAsk, ToldMend, ToldWork
+from app.lessons.answers import AskItem, Card, MendItem, PageItem, WorkItem
 from app.lessons.course import TRIES, Course
-from app.lessons.item_messages import told
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
 from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.parse import settings_of
@@ -64,7 +64,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     num_sections: int
     tries: int
     words: dict[str, str]  # of its questions
-    items: list[Told]
+    items: list[PageItem]
     keys: dict[str, Key]
     works: dict[str, list[Done]]  # the engine's operations, by the index of an exercise's item
     num_runs: int
@@ -160,11 +160,11 @@ def cards(transcripts: list[Transcript]) -> list[Card]:
 
 def _transcript(course: Course) -> Transcript:
     lesson, language = course.lesson, course.language
-    items = told(course)
+    items = page_items(course)
     keys: dict[str, Key] = {}
-    works = {str(item.index): item.engine for item in items if isinstance(item, ToldWork) and item.engine is not None}
+    works = {str(item.index): item.engine for item in items if isinstance(item, WorkItem) and item.engine is not None}
     for item in items:
-        if isinstance(item, ToldAsk):
+        if isinstance(item, AskItem):
             question = course.asked[item.index]
             whys = [option.why for option in question.options]
             keys[str(item.index)] = Key(right=question.right, evidence=question.evidence, whys=whys)
@@ -187,17 +187,17 @@ def _transcript(course: Course) -> Transcript:
         mended={
             str(item.index): MendKey(run=item.right, tokens=course.line_tokens(item.index))
             for item in items
-            if isinstance(item, ToldMend) and item.right
+            if isinstance(item, MendItem) and item.right
         },
     )
 
 
-def _unanswered(item: Told) -> Told:
-    if isinstance(item, ToldWork):
+def _unanswered(item: PageItem) -> PageItem:
+    if isinstance(item, WorkItem):
         return structs.replace(item, given=[], over=False, engine=None)
-    if isinstance(item, ToldMend):
+    if isinstance(item, MendItem):
         return structs.replace(item, given=[], over=False, right=None)
-    if not isinstance(item, ToldAsk):
+    if not isinstance(item, AskItem):
         return item
     return structs.replace(item, given=[], whys=[], over=False, right=None, evidence=None)
 

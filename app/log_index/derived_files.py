@@ -27,7 +27,7 @@ from engine.system.host import child_environment
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.log_index.log_index import LogIndex
-from engine.trace.query.table_cache import DATA, SUFFIX, KeptTables
+from engine.trace.query.table_cache import DATA, SUFFIX, CachedTables
 
 IDLE = 600.0  # seconds without access after which a live run's files are deleted
 LOOK = 1.0  # seconds between two looks at whether it does
@@ -250,7 +250,7 @@ SHARE = 10  # while a run is live, rebuild at most often enough to spend 1/SHARE
 LEAST = 60.0  # seconds
 
 
-class LogTables(DerivedFiles[KeptTables]):
+class LogTables(DerivedFiles[CachedTables]):
     """Those of a server."""
 
     program = "engine.trace.query.make"
@@ -258,15 +258,15 @@ class LogTables(DerivedFiles[KeptTables]):
     follows = False
     failed = "no tables can be made of the log"
 
-    def open(self, index: Path, log: TraceReader, known: KeptTables | None) -> KeptTables:
+    def open(self, index: Path, log: TraceReader, known: CachedTables | None) -> CachedTables:
         """Raises DerivedFileError."""
-        return KeptTables(index, log)
+        return CachedTables(index, log)
 
-    def is_of(self, made: KeptTables, log: TraceReader) -> bool:
+    def is_of(self, made: CachedTables, log: TraceReader) -> bool:
         """Return whether they are of this log."""
         return made.is_of(log)
 
-    def is_whole(self, made: KeptTables, log: TraceReader) -> bool:
+    def is_whole(self, made: CachedTables, log: TraceReader) -> bool:
         """Return whether they cover the log, or, for a live run, were built recently."""
         index = made.index
         if index.problem or index.num_records == len(log):

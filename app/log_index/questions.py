@@ -13,7 +13,7 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.query.database import LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import LONG, KeptTables
+from engine.trace.query.table_cache import LONG, CachedTables
 from engine.trace.state import TraceStateError
 
 MAX_SECONDS = 5.0
@@ -21,7 +21,7 @@ MAX_ROWS = 200
 FRESH = 5.0  # seconds in which another query of a live run uses the last reading
 
 
-class KeptQuestion(TypedDict):
+class SavedQuestion(TypedDict):
     """Saved question."""
 
     id: str
@@ -34,7 +34,7 @@ class KeptQuestion(TypedDict):
 class QuestionsAnswer(TypedDict):
     """/api/questions."""
 
-    questions: list[KeptQuestion]
+    questions: list[SavedQuestion]
 
 
 class QueryAnswer(TypedDict):
@@ -87,7 +87,7 @@ class LogQuestions:
         rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found.rows]
         return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
 
-    def _of(self, run: OpenLog) -> tuple[int, LogDatabase | KeptTables]:
+    def _of(self, run: OpenLog) -> tuple[int, LogDatabase | CachedTables]:
         """Return how many of its records are in the tables, and these."""
         if run.log.num_bytes > LONG:
             kept = self._tables.find(run)

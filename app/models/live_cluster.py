@@ -67,8 +67,8 @@ class LiveCluster(Observed):
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         raise ConfigError(sentence("instances.rerun"))
 
-    def let_go(self) -> None:
-        self.cluster.let_go()
+    def release(self) -> None:
+        self.cluster.release()
 
     def close(self) -> None:
         self.cluster.close()

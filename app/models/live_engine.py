@@ -106,7 +106,7 @@ class LiveEngine(Observed):
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         return Rerun(self._engine, source, at, change, follow)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free the memory of a GPU now, instead of after the last reader of the log."""
         if devices.ALLOCATOR.has_own_memory(self._engine.model.device):
             self._engine.release()

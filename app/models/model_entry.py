@@ -162,7 +162,7 @@ class ModelEntry:
             self._began = time.monotonic()
             self._changed(self.status())
 
-    def let_go(self) -> None:
+    def unload(self) -> None:
         """Mark as unloaded, until its next use."""
         with self._lock:
             self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"

@@ -158,7 +158,7 @@ class Models:
             raise
         return lease
 
-    def let_go(self, name: str) -> None:
+    def unload(self, name: str) -> None:
         """Unload a model until its next use.
 
         Raises:
@@ -175,7 +175,7 @@ class Models:
                 raise refuse("refused", key, n=served.leases, name=name)
             if served.is_compiling:
                 raise refuse("refused", "model.compiling", name=name)
-            served.let_go()
+            served.unload()
         gc.collect()  # engines and modules refer to each other
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class Models:
             if self.num_bytes + needed <= most:
                 return
             while self.num_bytes + needed > most:
-                idle.pop(0).let_go()
+                idle.pop(0).unload()
         gc.collect()  # engines and modules refer to each other
 
     def _is_idle(self, served: ModelEntry) -> bool:

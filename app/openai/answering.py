@@ -17,7 +17,7 @@ PATIENCE = 15.0  # seconds without a byte of a stream, after which a sign of lif
 
 
 class Answering(AsyncResponse):
-    """Waits for what the log says of the call. Who stops reading loses the call, and nobody else anything."""
+    """Streamed response to one call. A client that stops reading loses only its own call."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class Choice:
         self.is_begun = False  # its first chunk has been sent
         self.finish_reason: str | None = None
         self.stopped_by = ""  # the stop string that ended it, or another detail of `Finish`
-        self.is_told = False  # its last chunk, with finish_reason, has been sent
+        self.is_final_sent = False  # its last chunk, with finish_reason, has been sent
         self.around: tuple[bytes, bytes] | None = None  # bytes around the text in events that differ only in it
 
 
@@ -56,7 +56,7 @@ class SubRequest:
         self.prompt_logprobs: list[PromptLogprob] = []
 
     @property
-    def told_choices(self) -> list[Choice]:
+    def response_choices(self) -> list[Choice]:
         """Choices of the response, in order."""
         n = self.call.request.n
         return (self.ranked or self.choices)[:n]
@@ -123,7 +123,7 @@ class Call:
     def num_output_tokens(self) -> int:
         if self.request.only_echo:
             return 0
-        return sum(choice.num_tokens for sub_request in self.sub_requests for choice in sub_request.told_choices)
+        return sum(choice.num_tokens for sub_request in self.sub_requests for choice in sub_request.response_choices)
 
     def part_ended(self) -> None:
         self._unfinished -= 1

@@ -98,16 +98,16 @@ def responses(context: OpenAIContext, request: Request) -> Response:
     previous = body.previous_response_id
     conversation = context.stored.get(policy.name, previous) if previous is not None else []
     conversation += responses_request.messages(body)
-    told = msgspec.json.encode(responses_request.told_again(body))
+    echoed = msgspec.json.encode(responses_request.echoed_fields(body))
     stored = b"" if body.store is False else msgspec.json.encode(conversation)
 
     def store(response_id: str, message: ChatMessage) -> None:
         if stored:
             context.stored.put(policy.name, response_id, stored[:-1] + b"," + msgspec.json.encode(message) + b"]")
 
-    shape = partial(Responses, told_again=told, store=store)
+    shape = partial(Responses, echoed_fields=echoed, store=store)
     make = partial(responses_request.api_request, body, conversation)
-    held = len(told) + len(stored)
+    held = len(echoed) + len(stored)
     return _answer(context, request, policy, body, make, shape, Responses.id_prefix, held)
 
 
@@ -118,14 +118,14 @@ def embeddings(context: OpenAIContext, request: Request) -> Response:
 
 def models(context: OpenAIContext, request: Request) -> Response:
     """List every model of the server."""
-    return json_answer({"object": "list", "data": [_told(context, served) for served in context.models.all()]})
+    return json_answer({"object": "list", "data": [_model_facts(context, served) for served in context.models.all()]})
 
 
 def model(context: OpenAIContext, request: Request, name: str) -> Response:
     """Return the model `name`; 404 if the server has no such model."""
     for served in context.models.all():
         if served.name == name:
-            return json_answer(_told(context, served))
+            return json_answer(_model_facts(context, served))
     raise ApiError(f"this server has no model {name[:200]!r}", "model", status=404, code="model_not_found")
 
 
@@ -275,7 +275,7 @@ def _check_policy(api_request: ApiRequest, policy: Policy) -> None:
         raise ApiError(f"{name} is {wanted}; this client may ask for {most}", name)
 
 
-def _told(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
+def _model_facts(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
     engine = context.sessions.resolved(served.facts) if served.facts else None
     found: dict[str, Any] = {
         "id": served.name,

@@ -79,8 +79,8 @@ class AsyncEngine:
         self._of_sequence: dict[int, tuple[SubRequest, Choice]] = {}
         self._of_prefill: dict[int, SubRequest] = {}  # by the sequence that prefills it for another instance
         self._instance_of: dict[int, int] = {}  # by sequence
-        self._first_told = threading.Event()
-        self._streams = Streams(urgent_told=self._first_told.set)
+        self._first_sent = threading.Event()
+        self._streams = Streams(urgent_sent=self._first_sent.set)
         self._ended: deque[float] = deque(maxlen=1024)  # monotonic times at which requests ended
 
     # From any thread
@@ -126,10 +126,10 @@ class AsyncEngine:
     def took(self, record: StepRecord, num_waiting: int) -> None:
         if record.kind == "step":
             self._left_waiting = num_waiting
-        self._first_told.clear()
+        self._first_sent.clear()
         self._call_hub(partial(self._delivered, record))
         if len(record.batch) <= FEW and any(one.samples and one.phase == "prefill" for one in record.batch):
-            self._first_told.wait(LEFT_TO_HUB)
+            self._first_sent.wait(LEFT_TO_HUB)
 
     def begun(self) -> None:
         self._call_hub(self._forget_sequences)  # sequence ids begin at 0 again

@@ -37,7 +37,7 @@ def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
     choices = [
         whole(call, sub_request, choice, place, token_bytes)
         for sub_request in call.sub_requests
-        for place, choice in enumerate(sub_request.told_choices, sub_request.first_index)
+        for place, choice in enumerate(sub_request.response_choices, sub_request.first_index)
     ]
     found = {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
     if call.request.kind == "chat" and call.request.prompt_logprobs is not None:  # as in vLLM's response
@@ -55,16 +55,16 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
             choice.outputs = []
             if text:
                 found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
-        elif (told := delta(call, sub_request, choice, token_bytes)) is not None:
-            found.append(_chunk(call, told))
+        elif (chunk_choice := delta(call, sub_request, choice, token_bytes)) is not None:
+            found.append(_chunk(call, chunk_choice))
             request = call.request
             if request.logprobs is None and not (request.only_echo or request.continuous_usage or request.reading):
                 choice.around = _around(call, sub_request, choice, token_bytes)
     return found
 
 
-def _chunk(call: Call, told: dict[str, Any]) -> bytes:
-    chunk = {**_head(call, is_chunk=True), "choices": [told]}
+def _chunk(call: Call, chunk_choice: dict[str, Any]) -> bytes:
+    chunk = {**_head(call, is_chunk=True), "choices": [chunk_choice]}
     if call.request.include_usage:
         chunk["usage"] = usage(call) if call.request.continuous_usage else None
     return event(chunk)
@@ -75,9 +75,9 @@ def _around(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: To
     between = Choice(call, choice.index)
     between.is_begun = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
-    told = delta(call, sub_request, between, token_bytes)
-    assert told is not None
-    before, after = _chunk(call, told).split(msgspec.json.encode(PLACE))
+    chunk_choice = delta(call, sub_request, between, token_bytes)
+    assert chunk_choice is not None
+    before, after = _chunk(call, chunk_choice).split(msgspec.json.encode(PLACE))
     return before, after
 
 
@@ -147,11 +147,11 @@ def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: Toke
         reasoning, text, calls = "", "".join(output.text for output in outputs), Calls()
     echoed = _echo(call, sub_request, token_bytes) if is_first and call.request.kind == "completion" else ""
     is_silent = not (text or reasoning) and (call.request.logprobs is None or not choice.reader)
-    if choice.is_told or (is_silent and not (ended or echoed)):
+    if choice.is_final_sent or (is_silent and not (ended or echoed)):
         choice.outputs = [] if choice.reader else outputs
         return None
     choice.is_begun = True
-    choice.is_told = ended is not None
+    choice.is_final_sent = ended is not None
     said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.request.kind == "chat":
         said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
@@ -197,13 +197,16 @@ def _chat_logprobs(call: Call, outputs: list[Output]) -> dict[str, Any] | None:
     if count is None:
         return None
     content = [
-        {**_told(o.token_bytes, o.logprob), "top_logprobs": [_told(c.token_bytes, c.logprob) for c in o.top[:count]]}
+        {
+            **_token_logprob(o.token_bytes, o.logprob),
+            "top_logprobs": [_token_logprob(c.token_bytes, c.logprob) for c in o.top[:count]],
+        }
         for o in outputs
     ]
     return {"content": content, "refusal": None}
 
 
-def _told(token: bytes, logprob: float) -> dict[str, Any]:
+def _token_logprob(token: bytes, logprob: float) -> dict[str, Any]:
     return {"token": label(token), "logprob": logprob, "bytes": list(token)}
 
 
@@ -228,20 +231,20 @@ def _completion_logprobs(
             rows.append((token_bytes(token_id), *figures))
     rows += [(output.token_bytes, output.logprob, output.top[:count]) for output in outputs]
     at, unfinished = (choice.num_characters, choice.unfinished) if choice else (0, b"")
-    told: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    logprobs: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     for token, logprob, top in rows:
         text = label(token)
-        told["tokens"].append(text)
-        told["token_logprobs"].append(logprob)
+        logprobs["tokens"].append(text)
+        logprobs["token_logprobs"].append(logprob)
         best = None if top is None else {label(c.token_bytes): c.logprob for c in top}
-        told["top_logprobs"].append(best if best is None or logprob is None else {text: logprob} | best)
-        told["text_offset"].append(at)
+        logprobs["top_logprobs"].append(best if best is None or logprob is None else {text: logprob} | best)
+        logprobs["text_offset"].append(at)
         unfinished += token
         characters, used = utf_8_decode(unfinished, "replace", False)  # a character counts once it is complete
         at, unfinished = at + len(characters), unfinished[used:]
     if choice:
         choice.num_characters, choice.unfinished = at, unfinished
-    return told
+    return logprobs
 
 
 def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
@@ -251,7 +254,7 @@ def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenByte
     for one in sorted(sub_request.prompt_logprobs, key=lambda scored: scored.position):
         places = {candidate.token_id: place for place, candidate in enumerate(one.top, 1)}
         own = Candidate(one.token_id, token_bytes(one.token_id), one.logprob)
-        told = [own, *(c for c in one.top[:count] if c.token_id != one.token_id)]
+        shown = [own, *(c for c in one.top[:count] if c.token_id != one.token_id)]
         found.append(
             {
                 str(c.token_id): {
@@ -259,7 +262,7 @@ def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenByte
                     "rank": places.get(c.token_id),  # null: less probable than all recorded ones
                     "decoded_token": label(c.token_bytes),
                 }
-                for c in told
+                for c in shown
             }
         )
     return found

@@ -143,7 +143,7 @@ def api_request(
         settings["reasoning_effort"] = body.reasoning.effort
         if body.reasoning.effort == "none":
             settings["enable_thinking"] = False
-    told = ChatBody(
+    chat_body = ChatBody(
         model=body.model,
         messages=[*first, *conversation],
         tools=[_tool(tool) for tool in body.tools or []],
@@ -155,10 +155,10 @@ def api_request(
         top_p=body.top_p,
         chat_template_kwargs=settings,
     )
-    return request.chat(told, model, max_model_len, NAMES)
+    return request.chat(chat_body, model, max_model_len, NAMES)
 
 
-def told_again(body: ResponsesBody) -> dict[str, Any]:
+def echoed_fields(body: ResponsesBody) -> dict[str, Any]:
     """Return those of its fields that the response has again."""
     return {
         "instructions": body.instructions,

@@ -22,13 +22,13 @@ class Responses(Shape):
     id_prefix: ClassVar[str] = "resp_"
 
     def __init__(
-        self, call: Call, token_bytes: TokenBytes, told_again: bytes, store: Callable[[str, ChatMessage], object]
+        self, call: Call, token_bytes: TokenBytes, echoed_fields: bytes, store: Callable[[str, ChatMessage], object]
     ) -> None:
-        """`told_again`: fields of the request, encoded, that the response has too; `store`: is called at the end with
+        """`echoed_fields`: encoded request fields that the response repeats; `store`: called at the end with
         the response's id and the assistant's message.
         """
         super().__init__(call, token_bytes)
-        self._told_again, self._store = told_again, store
+        self._echoed_fields, self._store = echoed_fields, store
         self._output: list[dict[str, Any]] = []  # items that are done
         self._open: dict[str, Any] | None = None  # the reasoning or the message that is being generated
         self._kind = ""  # of its content
@@ -38,14 +38,14 @@ class Responses(Shape):
         self._reason: str | None = None  # why the choice ended
 
     def whole(self) -> dict[str, Any]:
-        told = response.answer(self.call, self.token_bytes)["choices"][0]
-        message = told["message"]
+        choice = response.answer(self.call, self.token_bytes)["choices"][0]
+        message = choice["message"]
         if "reasoning_content" in message:
             self._output.append(_item("reasoning_text", message["reasoning_content"]))
         if message["content"]:
             self._output.append(_item("output_text", message["content"]))
         self._output += [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
-        return self._ended(told["finish_reason"])
+        return self._ended(choice["finish_reason"])
 
     def chunks(self) -> list[bytes]:
         found: list[bytes] = []
@@ -55,12 +55,12 @@ class Responses(Shape):
             found += [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
         changed, self.call.changed = self.call.changed, {}
         for choice, part in changed.items():
-            told = response.delta(self.call, part, choice, self.token_bytes)
-            if told is not None:
-                found += self._events(told["delta"])
-                if told["finish_reason"] is not None:
+            change = response.delta(self.call, part, choice, self.token_bytes)
+            if change is not None:
+                found += self._events(change["delta"])
+                if change["finish_reason"] is not None:
                     found += self._close()
-                    self._reason = told["finish_reason"]
+                    self._reason = change["finish_reason"]
         return found
 
     def last_chunks(self) -> list[bytes]:
@@ -69,8 +69,8 @@ class Responses(Shape):
 
     def failed(self, error: ApiError) -> list[bytes]:
         ended = self._response("failed") | {"error": {"code": error.code or "server_error", "message": error.message}}
-        told = {"code": error.code, "message": error.message, "param": error.param}
-        return [self._event("error", **told), self._event("response.failed", response=ended)]
+        fields = {"code": error.code, "message": error.message, "param": error.param}
+        return [self._event("error", **fields), self._event("response.failed", response=ended)]
 
     def _events(self, delta: dict[str, Any]) -> list[bytes]:
         found: list[bytes] = []
@@ -156,7 +156,7 @@ class Responses(Shape):
 
     def _response(self, status: str) -> dict[str, Any]:
         call = self.call
-        again: dict[str, msgspec.Raw] = msgspec.json.decode(self._told_again, type=dict[str, msgspec.Raw])
+        again: dict[str, msgspec.Raw] = msgspec.json.decode(self._echoed_fields, type=dict[str, msgspec.Raw])
         return {
             **again,
             "id": call.id,

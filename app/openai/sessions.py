@@ -99,7 +99,7 @@ class ApiSessions:
             served = self._own.get(name)
             if served is not None and not served.engine.num_active and not served.session.is_working:
                 del self._own[name]
-                self._sessions.remove(served.session, Closing("let_go"))
+                self._sessions.remove(served.session, Closing("unloaded"))
 
     def named(self, session_id: str, model: str | None) -> ServedSession:
         """Return the session of the page that a request names.

@@ -22,9 +22,9 @@ SLOWEST = 0.05  # seconds between two rounds: 20 a second still read as a flow
 class Streams:
     """Pacing of all streams, on the hub thread only."""
 
-    def __init__(self, urgent_told: Callable[[], object]) -> None:
-        """`urgent_told`: called when those that may not wait have been told."""
-        self._urgent_told = urgent_told
+    def __init__(self, urgent_sent: Callable[[], object]) -> None:
+        """`urgent_sent`: called when those that may not wait have been sent."""
+        self._urgent_sent = urgent_sent
         self._late: dict[Call, None] = {}  # have something new, and wait for the next round
         self._pace = 0.0  # seconds between two rounds
         self._last = 0.0
@@ -37,8 +37,8 @@ class Streams:
         for call in urgent:
             self._late.pop(call, None)
             call.news()
-        if urgent:  # whoever was woken runs before this, and has written what it had
-            loop.run_callback(self._urgent_told)
+        if urgent:  # the woken greenlets run before this and have written their data
+            loop.run_callback(self._urgent_sent)
         self._late.update(dict.fromkeys(call for call, is_urgent in calls.items() if not is_urgent))
         left = self._last + self._pace - time.monotonic()
         if self._late and left <= 0:
@@ -58,7 +58,7 @@ class Streams:
         now = self._last = time.monotonic()
         for call in calls:
             call.news()
-        gevent.get_hub().loop.run_callback(self._told, now)
+        gevent.get_hub().loop.run_callback(self._set_pace, now)
 
-    def _told(self, began: float) -> None:
+    def _set_pace(self, began: float) -> None:
         self._pace = min((time.monotonic() - began) / SHARE, SLOWEST)

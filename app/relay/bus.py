@@ -31,21 +31,21 @@ class Bus:
         self,
         url: str,
         listens: str,
-        heard: Callable[[bytes], None],
+        received: Callable[[bytes], None],
         came: Callable[[], None],
         lost: Callable[[str], None],
-        unheard: Callable[[str], None],
+        undelivered: Callable[[str], None],
     ) -> None:
         """Connect. `came`: Redis is there, and the channel `listens` is subscribed; `lost(why)`: it is gone, and
         unpublished
-        messages are dropped; `unheard(channel)`: there was no subscriber. All are called on threads of the bus.
+        messages are dropped; `undelivered(channel)`: there was no subscriber. All are called on threads of the bus.
 
         Raises:
             BusError: an invalid address, or a missing package.
         """
         self._redis = _client(url)
         self._channel = listens
-        self._heard, self._came, self._lost, self._unheard = heard, came, lost, unheard
+        self._received, self._came, self._lost, self._undelivered = received, came, lost, undelivered
         self._outgoing: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()
         self._waiting = 0
         self._counting = threading.Lock()
@@ -92,7 +92,7 @@ class Bus:
                             self._up = True
                             self._came()
                         elif message["type"] == "message":
-                            self._heard(message["data"])
+                            self._received(message["data"])
             except (redis.RedisError, OSError) as error:
                 why = str(error)
             if self._up:
@@ -114,7 +114,7 @@ class Bus:
                         pipe.publish(channel, data)
                     told = pipe.execute()
                     for channel in {channel for (channel, _), count in zip(found, told, strict=True) if not count}:
-                        self._unheard(channel)
+                        self._undelivered(channel)
             except (redis.RedisError, OSError) as error:
                 self._broken = str(error) or type(error).__name__
             self._count(-size)

@@ -46,7 +46,7 @@ class Link:
         self._link = 0
         self._is_up = self._is_linked = self._has_told = self._stopped = False
         self._next_in = self._next_out = 0
-        self._heard_at = self._said_at = 0.0
+        self._received_at = self._said_at = 0.0
         self._waiting: list[wire.Up] = []
         self._numbers = itertools.count(1)
         self._client_of: dict[str, int] = {}
@@ -58,10 +58,10 @@ class Link:
         self._bus = Bus(
             url,
             worker_channel(url, self._name),
-            heard=lambda data: hub.call(lambda: self._hear(data)),
+            received=lambda data: hub.call(lambda: self._receive(data)),
             came=lambda: hub.call(self._came_up),
             lost=lambda why: hub.call(lambda: self._went_down(why)),
-            unheard=lambda _: hub.call(self._is_unheard),
+            undelivered=lambda _: hub.call(self._on_undelivered),
         )
 
     def start(self) -> None:
@@ -144,7 +144,7 @@ class Link:
         self._is_up = False
         self._lose(f"the message queue at {without_password(self._url)} is gone ({why})")
 
-    def _is_unheard(self) -> None:
+    def _on_undelivered(self) -> None:
         self._lose(f"no server listens at {without_password(self._url)}")
 
     def _hello(self) -> None:
@@ -171,7 +171,7 @@ class Link:
         for asked in self._who.values():
             asked.set(None)
 
-    def _hear(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         frame = wire.read_down(data)
         if frame is None or frame.link != self._link or self._stopped:
             return
@@ -182,14 +182,14 @@ class Link:
             self._lose("a message was lost")
             return
         self._next_in += 1
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         for message in frame.messages:
             self._take(message)
 
     def _beat(self) -> None:
         while not self._stopped:
             now = time.monotonic()
-            if self._is_linked and now - self._heard_at > SILENCE:
+            if self._is_linked and now - self._received_at > SILENCE:
                 self._lose("the server says nothing any more")
             elif self._is_linked and now - self._said_at > BEAT:
                 self._flush()

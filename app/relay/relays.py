@@ -44,10 +44,10 @@ class Relays:
         self._bus = Bus(
             url,
             server_channel(url),
-            heard=lambda data: hub.call(lambda: self._hear(data)),
+            received=lambda data: hub.call(lambda: self._receive(data)),
             came=lambda: hub.call(self._is_back),
             lost=lambda why: hub.call(lambda: self._is_lost(why)),
-            unheard=lambda channel: hub.call(lambda: self._is_unheard(channel)),
+            undelivered=lambda channel: hub.call(lambda: self._on_undelivered(channel)),
         )
         clients.others = self
 
@@ -104,7 +104,7 @@ class Relays:
 
     # Workers come and go
 
-    def _hear(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         frame = wire.read_up(data)
         if frame is None or self._stopped:
             return
@@ -122,7 +122,7 @@ class Relays:
             self._end(relay)
             return
         relay.next_in += 1
-        relay.heard_at = time.monotonic()
+        relay.received_at = time.monotonic()
         for message in frame.messages:
             self._take(relay, message)
 
@@ -180,7 +180,7 @@ class Relays:
         for relay in list(self._relays.values()):
             self._forget(relay)
 
-    def _is_unheard(self, channel: str) -> None:
+    def _on_undelivered(self, channel: str) -> None:
         """Handle a message without a subscriber: its worker has ended."""
         for relay in list(self._relays.values()):
             if worker_channel(self._url, relay.worker) == channel:
@@ -190,7 +190,7 @@ class Relays:
         while not self._stopped:
             now = time.monotonic()
             for relay in list(self._relays.values()):
-                if now - relay.heard_at > SILENCE:
+                if now - relay.received_at > SILENCE:
                     self._end(relay)
                 elif now - relay.said_at > BEAT:
                     self._flush(relay)
@@ -269,7 +269,7 @@ class Relay:
         self.clients: dict[int, dict[int, Acknowledged]] = {}  # by their numbers: what they are to acknowledge
         self.reports: dict[int, Sent] = {}
         self.next_in = self.next_out = 0
-        self.heard_at = self.said_at = time.monotonic()
+        self.received_at = self.said_at = time.monotonic()
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:

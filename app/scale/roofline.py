@@ -22,7 +22,7 @@ from app.session.session_manager import SessionManager
 from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
-from engine.accounting.sources import OF_MODELS, Told
+from engine.accounting.sources import OF_MODELS, SourceFacts
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.record import RESULTS
 from engine.trace.records import Machine
@@ -71,7 +71,7 @@ def subject(here: RooflineContext, query: Query) -> Subject:
     dtypes: list[str] = []
     served: ServedDtype | None = None
     measured: MeasuredOn | None = None
-    sources: list[Told] = [] if model == HERE else known.models[model].told(OF_MODELS)
+    sources: list[SourceFacts] = [] if model == HERE else known.models[model].source_facts(OF_MODELS)
     if gpu in (HERE, RECORDED):
         found = recorded if gpu == RECORDED else here.sessions.measured(here.models.first.model)
         assert found is not None and found.roofs is not None
@@ -85,7 +85,7 @@ def subject(here: RooflineContext, query: Query) -> Subject:
         served = served_in(shape, dtype)
         measured = measured_on(card, known)
         rates = {"peak_flops": f"flops_per_second.{dtype}", "bandwidth": "bytes_per_second"}
-        sources += card.told(rates)
+        sources += card.source_facts(rates)
         source = "; ".join(dict.fromkeys(card.source_of(figure).says for figure in rates.values()))
         flops, width = card.flops_per_second[dtype], card.bytes_per_second
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)

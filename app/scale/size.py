@@ -20,7 +20,7 @@ from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
-from engine.accounting.layer_bytes import Kept
+from engine.accounting.layer_bytes import CacheBytes
 from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -135,24 +135,24 @@ def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
         return {**said, "id": "", "sources": [], "layers": layers}
-    return {**said, "id": preset.id, "sources": preset.told(OF_MODELS), "layers": layers}
+    return {**said, "id": preset.id, "sources": preset.source_facts(OF_MODELS), "layers": layers}
 
 
 def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: Load) -> Derived | None:
     if preset is None or preset.mistaken_for not in known.models:
         return None
     other = known.models[preset.mistaken_for]
-    return Kept(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
+    return CacheBytes(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
 
 
 def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
     given = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
     memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes}
-    return {**given, **memory, "sources": gpu.told({"gpu_memory": gpu.room_figure}), "numbers": numbers}
+    return {**given, **memory, "sources": gpu.source_facts({"gpu_memory": gpu.room_figure}), "numbers": numbers}
 
 
 def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
-    sources = link.told({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
+    sources = link.source_facts({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
     given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
     found = {**given, "bytes_per_second": link.bytes_per_second}
     numbers = cost.over(link.bytes_per_second, link.both_directions)

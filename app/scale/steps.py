@@ -21,7 +21,7 @@ from engine.accounting.mla import absorbed_flops, expanded_flops
 from engine.accounting.presets import ModelPreset
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
-from engine.accounting.sources import Told
+from engine.accounting.sources import SourceFacts
 from engine.accounting.weights import PUBLISHED
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.prediction_error import PredictionError, prediction_error, sequences_of
@@ -96,7 +96,7 @@ class RooflineAnswer(TypedDict):
     dtype: str
     experts_in: str | None  # format of the published experts' weights, if narrower
     roof: Roof
-    sources: Sequence[Told]  # of the figures of the model and the GPU
+    sources: Sequence[SourceFacts]  # of the figures of the model and the GPU
     ridge: Derived
     is_here: bool  # this model runs on this machine
     decode: list[DecodeLine]
@@ -146,7 +146,7 @@ class Subject(NamedTuple):
     dtypes: Sequence[str] = ()  # supported by the device, if several
     served: ServedDtype | None = None  # None: in the model's own dtype
     measured: MeasuredOn | None = None  # None: this machine
-    sources: Sequence[Told] = ()  # of the figures of preset model and GPU
+    sources: Sequence[SourceFacts] = ()  # of the figures of preset model and GPU
 
 
 def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:

@@ -115,11 +115,11 @@ def _device(context: ModelsContext) -> DeviceMemory:
     }
 
 
-def let_go(context: ModelsContext, request: Request, name: str) -> Response:
+def unload(context: ModelsContext, request: Request, name: str) -> Response:
     """Free a model's memory; an idle run of the API's on it is closed with it."""
     if context.api is not None:
         context.api.leave_model(name)
-    context.models.let_go(name)
+    context.models.unload(name)
     return models(context, request)
 
 
@@ -133,7 +133,7 @@ def machine(context: ModelsContext, request: Request) -> Response:
 ROUTES = [
     Route("GET", "/model", model_facts),
     Route("GET", "/models", models),
-    Route("DELETE", "/models/<path:name>", let_go),
+    Route("DELETE", "/models/<path:name>", unload),
     Route("GET", "/machine", machine),
 ]
 

@@ -12,8 +12,8 @@ from app.classroom.rights import Event
 from app.ground.errors import refused
 from app.ground.plain import plain
 from app.lessons import messages
-from app.lessons.answers import LessonOpened, LessonRetold, LessonState
-from app.lessons.item_messages import told
+from app.lessons.answers import LessonOpened, LessonReplayed, LessonState
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import LessonError
 from app.lessons.lesson_replay import way
 from app.lessons.lesson_sessions import LessonSession, LessonSessions
@@ -73,7 +73,7 @@ class LessonEvents:
             self._classrooms.lesson_is_at(message.session, lesson_session.course.at)
         return _lesson_state(lesson_session, message.item)
 
-    def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonRetold:
+    def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonReplayed:
         lessons = self._lessons.recorded
         transcript = lessons.get(message.lesson, message.language)
         shown = way(transcript, message.at, message.answers)
@@ -136,7 +136,7 @@ def _lesson_state(lesson_session: LessonSession, first: int) -> LessonState:
     return {
         "theater": lesson_session.session.session_id,
         "first": first,
-        "items": plain(told(course, first)),
+        "items": plain(page_items(course, first)),
         "progress": plain(course.progress),
     }
 

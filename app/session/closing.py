@@ -15,7 +15,7 @@ Cause = Literal[
     "grown",
     "over",
     "unbuilt",
-    "let_go",
+    "unloaded",
     "mistake",
     "lab_over",
     "lab_idle",

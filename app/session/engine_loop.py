@@ -93,7 +93,7 @@ class EngineLoop:
         try:
             with self._turns:
                 if gives_up:
-                    self.current.engine.let_go()  # both pools do not fit
+                    self.current.engine.release()  # both pools do not fit
                 engine = model.build(config, None, own)
         except BaseException:
             if gives_up:  # its pool was freed

@@ -139,7 +139,7 @@ class Run(OpenLog):
         """Close the engine and the lease; the log stays open for its readers. Idempotent."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            engine.let_go()
+            engine.release()
         super().retire()
         if self._lease is not None:
             self._lease.close()

@@ -211,7 +211,7 @@ class Clients:
         def went(*_: Any) -> None:
             sid = _sid()
             if client := self._clients.pop(sid, None):
-                client.outbox.let_go()
+                client.outbox.close()
                 client.group.discard(client)
             gone(sid)
 
@@ -355,7 +355,7 @@ class Clients:
         if socket is None:
             return
         socket.close(wait=False, abort=True, reason=self._engine.reason.SERVER_DISCONNECT)
-        socket.queue.let_go()
+        socket.queue.close()
         self._engine.sockets.pop(engine_sid, None)
         if socket.queue.web_socket is not None:
             socket.queue.web_socket.end()

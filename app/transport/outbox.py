@@ -99,10 +99,10 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
     def give_up(self) -> None:
         """Disconnect a client that does not read, and drop its packets."""
         if not self._gone:
-            self.let_go()
+            self.close()
             self.on_give_up()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Drop all packets; nothing more is sent to this client."""
         self._gone = True
         while True:

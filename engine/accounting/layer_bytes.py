@@ -66,7 +66,7 @@ def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id:
     )  # fmt: skip
 
 
-class Kept:
+class CacheBytes:
     """Cache bytes of a sequence on one GPU, as formulas in T, its tokens."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
-from engine.accounting.layer_bytes import Kept
+from engine.accounting.layer_bytes import CacheBytes
 from engine.accounting.size import Cost
 
 PLAIN = 2.0  # bytes per number without quantization
@@ -65,7 +65,7 @@ def _quarter(cost: Cost) -> Mistake | None:
     token, stored = cost.kept.token, cost.stored
     if token is None or not stored.scales:
         return None
-    plain = Kept(cost.model.shapes, PLAIN, 0, cost.load.tensor_parallel).token
+    plain = CacheBytes(cost.model.shapes, PLAIN, 0, cost.load.tensor_parallel).token
     assert plain is not None
     part = Factor("q", stored.element / PLAIN, "bits_share")
     return Mistake("quarter", "kv_token", derive("quarter", "B", "k · q", plain.as_factor("k", "plain_token"), part))

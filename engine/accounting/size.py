@@ -16,7 +16,7 @@ from msgspec import Struct
 from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.impossible import impossible
 from engine.accounting.kv_shape import Architecture
-from engine.accounting.layer_bytes import Kept, derive_with
+from engine.accounting.layer_bytes import CacheBytes, derive_with
 from engine.accounting.weights import KEPT_BYTES, WeightStore
 
 AT_LEAST_ONE = ("batch", "context", "max_model_len", "block_size", "tensor_parallel", "max_num_batched_tokens")
@@ -84,7 +84,7 @@ class Cost:
             Factor("E", load.encoder_tokens, "encoder_tokens"),
         )
         self._block = Factor("S", load.block_size, "block_size")
-        self.kept = Kept(model.shapes, stored.element, stored.scales, tp)
+        self.kept = CacheBytes(model.shapes, stored.element, stored.scales, tp)
         self.request = self.kept.at("kv_request", self._context, self._encoder)
         count = Factor("B", load.batch, "batch")
         self.batch = derive("kv_batch", "B", "B · r", count, self.request.as_factor("r"))
@@ -147,7 +147,7 @@ class Cost:
 
     def moved(self) -> list[Derived]:
         """Return the bytes of a request's cache on all GPUs, and bytes per second if each request is moved once."""
-        whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)
+        whole = CacheBytes(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
         arrivals = Factor("λ", self.load.arrivals, "arrivals")
         each = derive("kv_rate", "B/s", "λ · m", arrivals, one.as_factor("m"))

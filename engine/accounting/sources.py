@@ -35,7 +35,7 @@ class FigureSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     against: str = ""
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class SourceFacts(Struct, frozen=True, kw_only=True):
     """Source with all its figures, and the meanings of factors (`Factor.meaning`) of these figures."""
 
     figures: tuple[str, ...]
@@ -88,11 +88,11 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)
 
-    def told(self, meanings: Mapping[str, str]) -> list[Told]:
+    def source_facts(self, meanings: Mapping[str, str]) -> list[SourceFacts]:
         """Return each source with all its figures. `meanings`: figure by meaning, for the meanings to return."""
         figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
         return [
-            Told(
+            SourceFacts(
                 figures=figures[one],
                 meanings=tuple(meaning for meaning, figure in meanings.items() if figure in figures[one]),
                 says=one.says,

@@ -145,7 +145,7 @@ class Cluster:
         while waited := [flight for flight in flights if flight.seq_id is None]:
             if lost := [flight for flight in waited if flight.request_id not in self._flights]:
                 raise InstanceGoneError(sentence("instances.ended_before", request_id=lost[0].request_id))
-            self._hear(LONGEST_WAIT)
+            self._receive(LONGEST_WAIT)
             for one in in_turn:
                 if not one.num_turns and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):
@@ -231,7 +231,7 @@ class Cluster:
                     break
         self._take_all()
         if self._last is None and beside:
-            self._hear(min(wait, LONGEST_WAIT))
+            self._receive(min(wait, LONGEST_WAIT))
         elif self._last is None and self.num_unfinished:
             time.sleep(min(wait, LONGEST_WAIT / 10))  # wait for a lease or a link
         for one in self.instances:
@@ -243,7 +243,7 @@ class Cluster:
         """Wait for the turns that have begun, and begin no others."""
         self._take_all()
         while any(one.num_turns for one in self.instances):
-            self._hear(LONGEST_WAIT)
+            self._receive(LONGEST_WAIT)
 
     def wake(self) -> None:
         """Wake up a waiting step. May be called on any thread."""
@@ -276,10 +276,10 @@ class Cluster:
         settings = self.config.kv_cache_dtype, self.config.policy
         return recompute_sequence(self.model, seq_id, token_ids, layer, heads, *settings, residual=residual)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End all transfers that wait for a link. No step may follow."""
         for one in self.instances:
-            one.let_go()
+            one.release()
 
     def close(self) -> None:
         """Close the instances, then the log. Idempotent."""
@@ -321,11 +321,11 @@ class Cluster:
         self.dispatch.go_on(flight)
         self._send(flight, remote)
 
-    def _hear(self, seconds: float) -> None:
+    def _receive(self, seconds: float) -> None:
         """Process the messages of instances in processes, and wait at most `seconds` for the first one."""
         files = [one.waits_on for one in self.instances if one.waits_on is not None]
         wait_for_any([*files, self._bell.fileno()], seconds)
-        self._bell.heard()
+        self._bell.drain()
         self._take_all()
 
     def _take_all(self) -> None:

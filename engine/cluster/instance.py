@@ -109,7 +109,7 @@ class Instance(Protocol):
     def kill(self) -> None:
         """Kill the instance; the content of its pool is lost."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End the transfers that wait for a link on threads of this process."""
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class LocalInstance(Instance):
         gone, self._ending = self._ending, None
         return gone
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._connector.close()
 
     def close(self) -> None:

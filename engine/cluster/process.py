@@ -69,7 +69,7 @@ class ProcessInstance(Instance):
         self._produced: list[Produced] = []
         self._load = Load()
         self._num_turns = 0  # unfinished ones
-        self._heard_at = 0.0  # time of its last message, or of the call that one is due for
+        self._received_at = 0.0  # time of its last message, or of the call that one is due for
         self._how: str | None = None  # cause of its end
         self._gone: str | None = None  # the same, until `take_gone`
         self._errors: list[str] = []
@@ -172,7 +172,7 @@ class ProcessInstance(Instance):
         self.wait_until_ready()
         self._send(Turn())
         if not self._num_turns:
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
         self._num_turns += 1
 
     @property
@@ -184,7 +184,7 @@ class ProcessInstance(Instance):
         return None if self.has_ended else self.fileno()
 
     def take(self) -> list[Produced]:
-        if not self._listen() and self._num_turns and time.monotonic() - self._heard_at > ANSWER_SECONDS:
+        if not self._listen() and self._num_turns and time.monotonic() - self._received_at > ANSWER_SECONDS:
             self._end(f"it said nothing for {ANSWER_SECONDS:g} s")
         produced, self._produced = self._produced, []
         return produced
@@ -203,7 +203,7 @@ class ProcessInstance(Instance):
             self._worker.kill()
             self._end()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         pass  # its transfers wait in its own process
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class ProcessInstance(Instance):
             self._end()
             return False
         if messages:
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
         for message in messages:
             self._note(message)
         return bool(messages)

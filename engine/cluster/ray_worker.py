@@ -152,7 +152,7 @@ class RayPeer:
     def receive(self, timeout: float | None = None) -> ToCluster:
         until = None if timeout is None else time.monotonic() + timeout
         while not self._messages:
-            self._messages.extend(self._heard())
+            self._messages.extend(self._receive())
             if self._messages:
                 break
             left = None if until is None else until - time.monotonic()
@@ -161,7 +161,7 @@ class RayPeer:
         return self._messages.popleft()
 
     def receive_all(self) -> list[ToCluster]:
-        messages = [*self._messages, *self._heard(bool(self._messages))]
+        messages = [*self._messages, *self._receive(bool(self._messages))]
         self._messages.clear()
         return messages
 
@@ -173,22 +173,22 @@ class RayPeer:
         self.ended.cancel()
         self._bell.close()
 
-    def _heard(self, is_some: bool = False) -> list[ToCluster]:
+    def _receive(self, is_some: bool = False) -> list[ToCluster]:
         """Return the messages of finished calls, in call order."""
-        self._bell.heard()
-        heard = list[ToCluster]()
+        self._bell.drain()
+        received = list[ToCluster]()
         while self._asked and self._asked[0].done():
             try:
                 said = self._asked[0].result()
             except ray.exceptions.RayError as error:
-                if heard or is_some:
+                if received or is_some:
                     break
                 raise PeerGoneError(str(error)) from error
-            heard += [_to_cluster.decode(one) for one in said]
+            received += [_to_cluster.decode(one) for one in said]
             self._asked.popleft()
-        if not heard and not is_some and not self._asked and self.ended.done():
+        if not received and not is_some and not self._asked and self.ended.done():
             raise PeerGoneError("the actor has ended")
-        return heard
+        return received
 
     def _leave(self) -> None:
         meeting = self._actors.get(self._meeting, {})

@@ -22,7 +22,16 @@ from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved, resolve_for
 from engine.simulate.drawn import DrawnTokens
-from engine.simulate.replay_inputs import TOKENS, Arrival, Decided, Inputs, LoggedRequest, ReplayError, Share, Told
+from engine.simulate.replay_inputs import (
+    TOKENS,
+    Arrival,
+    Decided,
+    Inputs,
+    LoggedRequest,
+    LoggedSequence,
+    ReplayError,
+    Share,
+)
 from engine.trace.operations import FinishReason, Op
 from engine.trace.records import Header, ModelFacts, RecordKind
 
@@ -43,7 +52,9 @@ class Replay:
         self._cache = _cache(header.model, resolved, self._ops)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, None)
         self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
-        self._live: dict[int, tuple[Sequence, LoggedRequest, Told | None]] = {}  # by seq_id; Told None: not in the log
+        self._live: dict[
+            int, tuple[Sequence, LoggedRequest, LoggedSequence | None]
+        ] = {}  # by seq_id; None: not in the log
         self._next_seq_id = self._num_records = self._num_steps = 0
         self._skipped = 0  # idle steps of the log
         self._due: list[tuple[int, int]] = []  # heap of arrivals: step, index
@@ -128,7 +139,7 @@ class Replay:
             self._happen(asked, "ended")
             return
         self._next_seq_id += 1
-        self._live[seq_id] = (sequence, asked, asked.told[0])
+        self._live[seq_id] = (sequence, asked, asked.sequences[0])
         self._happen(asked, "came")
 
     def _step(self) -> Decided:
@@ -158,20 +169,20 @@ class Replay:
         _, asked, _ = self._live[parent.seq_id]
         member = 1 + asked.num_forks - parent.num_forks
         child = self._scheduler.fork(parent, self._next_seq_id, asked.request_id)
-        told = asked.told[member] if member < len(asked.told) else None
-        self._live[child.seq_id] = (child, asked, told)
+        logged = asked.sequences[member] if member < len(asked.sequences) else None
+        self._live[child.seq_id] = (child, asked, logged)
         self._next_seq_id += 1
         return child
 
     def _append(self, sequence: Sequence) -> None:
-        _, asked, told = self._live[sequence.seq_id]
-        said = told.token_ids if told is not None else array(TOKENS)
+        _, asked, logged = self._live[sequence.seq_id]
+        said = logged.token_ids if logged is not None else array(TOKENS)
         at = len(sequence.token_ids) - sequence.num_prompt_tokens
         position = len(sequence.token_ids)
-        token_id = said[at] if at < len(said) else self._drawn.at(f"{asked.request_id}/{id(told)}", position)
+        token_id = said[at] if at < len(said) else self._drawn.at(f"{asked.request_id}/{id(logged)}", position)
         self._scheduler.append_token(sequence, token_id)
-        if told is not None and told.reason is not None and at + 1 == len(said):
-            self._finish(sequence, told.reason, told.detail)
+        if logged is not None and logged.reason is not None and at + 1 == len(said):
+            self._finish(sequence, logged.reason, logged.detail)
         elif at + 1 >= sequence.max_tokens:
             self._finish(sequence, "length", f"max_tokens {sequence.max_tokens}")
 

@@ -50,7 +50,7 @@ class Decided(Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Told:
+class LoggedSequence:
     """Logged sequence: its tokens and finish reason (None: unfinished or aborted)."""
 
     token_ids: array[int] = field(default_factory=lambda: array(TOKENS))
@@ -60,7 +60,7 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class LoggedRequest:
-    """Submitted request. `told`: its sequences in order of forking."""
+    """Submitted request. `sequences`: its sequences in order of forking."""
 
     request_id: str
     prompt: array[int]
@@ -69,7 +69,7 @@ class LoggedRequest:
     cache_salt: str | None
     num_forks: int
     scores_prompt: bool  # prompt log probabilities are requested, so no cached block is used
-    told: list[Told]
+    sequences: list[LoggedSequence]
     came: int = 0  # step of the log in which it arrived; `ended`: in which its last sequence finished
     ended: int = 0
     after: LoggedRequest | None = None  # the previous turn: this prompt begins with its prompt and output
@@ -144,8 +144,8 @@ def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -
 class _Reading:
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
-        self.of_seq: dict[int, tuple[LoggedRequest, Told]] = {}  # unfinished sequences
-        self._ended: dict[bytes, deque[tuple[LoggedRequest, Told]]] = {}  # by the first tokens of the prompt
+        self.of_seq: dict[int, tuple[LoggedRequest, LoggedSequence]] = {}  # unfinished sequences
+        self._ended: dict[bytes, deque[tuple[LoggedRequest, LoggedSequence]]] = {}  # by the first tokens of the prompt
 
     def read(self, record: Decided) -> None:
         asked: dict[int, LoggedRequest] = {}  # by id(): requests of the record
@@ -157,7 +157,7 @@ class _Reading:
                 case Submit():
                     one = _asked(op)
                     one.came, one.after = record.step, self._before(one.prompt)
-                    self.of_seq[op.seq_id] = (one, one.told[0])
+                    self.of_seq[op.seq_id] = (one, one.sequences[0])
                     asked[id(one)] = one
                 case Fork():
                     if op.reason == "beam":
@@ -165,14 +165,14 @@ class _Reading:
                             f"record {record.index} is of beams of {op.request_id!r}: which go on only a model says"
                         )
                     one, _ = self.of_seq[op.parent_seq_id]
-                    one.told.append(Told())
-                    self.of_seq[op.seq_id] = (one, one.told[-1])
+                    one.sequences.append(LoggedSequence())
+                    self.of_seq[op.seq_id] = (one, one.sequences[-1])
                 case Finish():
-                    one, told = self.of_seq.pop(op.seq_id)
+                    one, logged = self.of_seq.pop(op.seq_id)
                     asked[id(one)] = one
                     if op.reason != "abort":
-                        told.reason, told.detail = op.reason, op.detail
-                        self._end(one, told, record.step)
+                        logged.reason, logged.detail = op.reason, op.detail
+                        self._end(one, logged, record.step)
                 case Adjust():
                     one, _ = self.of_seq[op.seq_ids[0]]
                     asked[id(one)], max_tokens = one, op.max_tokens
@@ -186,20 +186,20 @@ class _Reading:
         if record.kind != "step":
             self.arrivals.append(Arrival(record.kind, record.step, list(asked.values()), max_tokens))
 
-    def _end(self, one: LoggedRequest, told: Told, step: int) -> None:
+    def _end(self, one: LoggedRequest, logged: LoggedSequence, step: int) -> None:
         if any(other is one for other, _ in self.of_seq.values()):
             return
         one.ended = step
-        self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, told))
+        self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, logged))
 
     def _before(self, prompt: array[int]) -> LoggedRequest | None:
         """Return the previous turn of a prompt: the prompt begins with all its tokens but the last."""
         found, longest = None, 0
-        for one, told in self._ended.get(_key(prompt), ()):
+        for one, logged in self._ended.get(_key(prompt), ()):
             begin = len(one.prompt)
-            end = begin + len(told.token_ids) - 1
+            end = begin + len(logged.token_ids) - 1
             fits = begin < end and longest <= end < len(prompt)
-            if fits and prompt[:begin] == one.prompt and prompt[begin:end] == told.token_ids[:-1]:
+            if fits and prompt[:begin] == one.prompt and prompt[begin:end] == logged.token_ids[:-1]:
                 found, longest = one, end
         return found
 
@@ -221,5 +221,5 @@ def _asked(op: Submit) -> LoggedRequest:
         cache_salt=op.cache_salt,
         num_forks=count - 1 if isinstance(count, int) else 0,
         scores_prompt=sampling.get("prompt_logprobs") is not None and len(op.prompt_token_ids) > 1,
-        told=[Told()],
+        sequences=[LoggedSequence()],
     )

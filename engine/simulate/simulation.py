@@ -88,8 +88,8 @@ class Simulation:
         resolved = resolve_for(config, facts)
         self._resolved = {role: resolve_for((settings or {}).get(role, config), facts) for role in set(roles)}
         self._is_alone = not config.num_instances
-        is_told = watch is not None or keep_log
-        self.instances = [self._instance(i, roles, facts, is_told) for i in range(len(roles))]
+        is_recorded = watch is not None or keep_log
+        self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make between steps
         self._idle: list[simpy.Event | None] = [None] * len(roles)
@@ -261,12 +261,12 @@ class Simulation:
 
         def arrived() -> None:
             self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
-            self._let_go(pull)
+            self._release_offer(pull)
 
         self._between[receiver].append(arrived)
         self._wake(receiver)
 
-    def _let_go(self, pull: Pull) -> None:
+    def _release_offer(self, pull: Pull) -> None:
         """Allow the sender to free blocks that were received or are not needed."""
         held, sender = pull.offered, pull.offered.instance
 
@@ -277,7 +277,7 @@ class Simulation:
         self._wake(sender)
 
     def _instance(
-        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, is_told: bool
+        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, is_recorded: bool
     ) -> SimulatedInstance:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
         resolved, before = self._resolved[role], [self._resolved[one] for one in roles[:index]]
@@ -288,7 +288,7 @@ class Simulation:
             first_swap = sum(one.swap_space * len(one.groups) for one in before)
             place = IdNamespace(first_block, first_swap, index, len(roles))
             connector = SimulatedConnector(
-                index, lambda pull: self._begin_move(index, pull), lambda pull: self._let_go(pull)
+                index, lambda pull: self._begin_move(index, pull), lambda pull: self._release_offer(pull)
             )
 
         return SimulatedInstance(
@@ -299,7 +299,7 @@ class Simulation:
             self._costs(role),
             self._tokens,
             place=place,
-            records=(lambda record: self._take(index, record)) if is_told or not self._is_alone else None,
+            records=(lambda record: self._take(index, record)) if is_recorded or not self._is_alone else None,
             connector=connector,
         )
 

@@ -39,9 +39,9 @@ class Pull(NamedTuple):
 class SimulatedConnector:
     """Connector of an instance. `pull` begins a transfer; the simulation ends it."""
 
-    def __init__(self, instance: int, pull: Callable[[Pull], None], let_go: Callable[[Pull], None]) -> None:
-        """`let_go`: called when no offered block is needed."""
-        self._instance, self._pull, self._let_go = instance, pull, let_go
+    def __init__(self, instance: int, pull: Callable[[Pull], None], release_offer: Callable[[Pull], None]) -> None:
+        """`release_offer`: called when no offered block is needed."""
+        self._instance, self._pull, self._release_offer = instance, pull, release_offer
         self._expected: dict[str, Offered] = {}
         self._matched: dict[int, Loading | None] = {}
         self.offers: list[Offered] = []  # since they were last collected
@@ -65,7 +65,7 @@ class SimulatedConnector:
         end = min(offered.num_tokens, request.num_tokens - 1)  # the last token is computed, for its logits
         if end <= num_computed_tokens:
             del self._expected[offered.transfer]
-            self._let_go(Pull(request.seq_id, offered, [], 0))
+            self._release_offer(Pull(request.seq_id, offered, [], 0))
             return 0, False
         needed = [self._cache.needed_blocks(group, end) for group in range(len(self._bytes_per_block))]
         size = self._cache.block_size

@@ -35,13 +35,13 @@ def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
 def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
     """Check reasons that need an earlier operation: the admission before the first blocks, the cause of a free."""
     resumed: dict[int, bool] = {}  # by sequence: `resumed` of its admission in this record
-    let_go: dict[int, FreeReason] = {}  # by sequence: why the blocks that it held for another instance are freed
+    free_reasons: dict[int, FreeReason] = {}  # by sequence: why the blocks that it held for another instance are freed
     for place, op in enumerate(ops):
         if isinstance(op, Admit):
             resumed[op.seq_id] = op.resumed
         elif isinstance(op, Send | Expire):
-            let_go[op.seq_id] = "sent" if isinstance(op, Send) else "expired"
-        elif isinstance(op, Free) and op.reason in ("sent", "expired") and let_go.get(op.seq_id) != op.reason:
+            free_reasons[op.seq_id] = "sent" if isinstance(op, Send) else "expired"
+        elif isinstance(op, Free) and op.reason in ("sent", "expired") and free_reasons.get(op.seq_id) != op.reason:
             yield place, f"free: the reason is {op.reason}, and no such operation of sequence {op.seq_id} comes before"
         elif isinstance(op, Allocate) and op.reason in ("admission", "resume"):
             found = resumed.get(op.seq_id)

@@ -54,7 +54,7 @@ class TransferBook:
         self._coming: dict[int, list[Receive]] = {}  # by sequence
         self._awaited: dict[str, int] = {}  # by transfer: the receiving instance
         self._silent: set[str] = set()  # transfers whose receiver ended while it awaited them
-        self._let_go: dict[str, tuple[_Held, float]] = {}  # freed without a reply of the receiver, and when
+        self._freed_early: dict[str, tuple[_Held, float]] = {}  # freed without a reply of the receiver, and when
         self._last_at: dict[int, float] = {}  # by instance
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
@@ -114,7 +114,7 @@ class TransferBook:
     def _forget(self, transfer: str, held: _Held | None, record: StepRecord) -> None:
         self._got.pop(transfer, None)
         if held is not None:
-            self._let_go[transfer] = (held, record.timing.at)
+            self._freed_early[transfer] = (held, record.timing.at)
 
     def _arrives(self, op: Arrive, record: StepRecord) -> Iterator[str]:
         self._awaited.pop(op.transfer, None)
@@ -124,8 +124,8 @@ class TransferBook:
             yield f"{op.num_bytes} bytes arrived, and the blocks received have {sum(one.num_bytes for one in came)}"
         if not op.began <= op.ended <= record.timing.at:
             yield f"it began at {op.began} s and ended at {op.ended} s, and the record is of {record.timing.at} s"
-        if held is None and op.transfer in self._let_go:  # the blocks may have been read before they were freed
-            held, at = self._let_go[op.transfer]
+        if held is None and op.transfer in self._freed_early:  # the blocks may have been read before they were freed
+            held, at = self._freed_early[op.transfer]
             if op.began > at:  # `ended` is the receiver's reading, perhaps later
                 held = None
         if held is None:

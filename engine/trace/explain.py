@@ -40,7 +40,7 @@ from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 
 NUM_SLOW = 5  # steps that an overview shows
-Told = (
+TimelineOp = (
     Submit | Fork | Lookup | LookupExternal | Await | Arrive | TransferFailed | Admit | Preempt | Adjust | Finish
     | Hold | Send | Expire | Lost
 )  # fmt: skip
@@ -130,7 +130,7 @@ class TimelineEvent(Struct, frozen=True, kw_only=True):
 
     record: int
     step: int
-    op: Told
+    op: TimelineOp
     wait: Wait | None = None
     computed_again: int = 0  # of an admission after a preemption: tokens to recompute
 
@@ -327,7 +327,7 @@ class _Stories:
         wait.steps = max(0, steps - self._waits_from[story.seq_id])
         wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
 
-    def _tell(self, seq_id: int, record: StepRecord, op: Told, computed_again: int = 0) -> None:
+    def _tell(self, seq_id: int, record: StepRecord, op: TimelineOp, computed_again: int = 0) -> None:
         story = self._stories.get(seq_id)
         if story is None:
             return

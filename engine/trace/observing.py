@@ -27,7 +27,7 @@ def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> 
     # content longer than the pool's blocks is of a group with larger blocks; the operation has all of it
     block.token_ids = list(op.token_ids) if len(op.token_ids) <= state.block_size else []
     if isinstance(block, Block):
-        expect(block.ref_count == 0, f"block {block.block_id} has owners, which nobody knows of a watched server")
+        expect(block.ref_count == 0, f"block {block.block_id} has owners, which a monitored server does not report")
         block.allocated_in, block.last_hit_in, block.num_hits = index, None, 0
     else:
         block.medium = op.medium
@@ -52,7 +52,7 @@ def forget(state: State, instance: int, budget: Budget) -> None:
         budget.spend(group.num_blocks)
         for block_id in range(group.first_block, group.first_block + group.num_blocks):
             block = state.blocks[block_id]
-            expect(block.ref_count == 0, f"block {block_id} has owners, which nobody knows of a watched server")
+            expect(block.ref_count == 0, f"block {block_id} has owners, which a monitored server does not report")
             if block.block_hash is not None:
                 state.blocks[block_id] = Block(block_id=block_id)
     for place, outside in enumerate(state.outside):

@@ -77,7 +77,7 @@ from engine.trace.tables import (
     free_cpu_block,
     group_of,
     is_of_states,
-    let_go,
+    remove_owner,
     requeue,
     reserve_piece,
     set_table,
@@ -122,7 +122,7 @@ def _free(state: State, op: Free, step: Folded) -> None:
     table.pop()
     while table and table[-1] == RELEASED:
         table.pop()
-    let_go(state, op.block_id, op.to)
+    remove_owner(state, op.block_id, op.to)
 
 
 @_on(Allocate)
@@ -270,7 +270,7 @@ def _release(state: State, op: Release, step: Folded) -> None:
     table = entry_of(state, op.seq_id, op.block_id, op.logical)
     expect(op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")
     table[op.logical] = RELEASED
-    let_go(state, op.block_id, op.to)
+    remove_owner(state, op.block_id, op.to)
 
 
 @_on(Forget)

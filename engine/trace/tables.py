@@ -67,7 +67,7 @@ def set_table(
     return None if replaced == RELEASED else replaced
 
 
-def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
+def remove_owner(state: State, block_id: int, to: QueueEnd | None) -> None:
     """Remove an owner; an unowned block enters its free queue at `to` and retains its content if it has a hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1

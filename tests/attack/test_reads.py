@@ -102,7 +102,7 @@ def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: Attacked
     owner = Member(attacked.url, headers=OWNER)
     presenting = owner.do("class_open", title="", names="none", base=attacked.url)["presenting"]
     theater = owner.do("create", captures=False)["theater"]
-    owner.do("class_cast", id=presenting["told"]["id"], theater=theater, view={})
+    owner.do("class_cast", id=presenting["state"]["id"], theater=theater, view={})
     owner.do("submit", theater=theater, prompts=[{"text": "x" * 1000}])
     owner.do("prefill", theater=theater)  # 1,000 tokens, 2 layers, q k v of 4 · 128 float16: 2,048,000 bytes
     for _ in range(3):

@@ -7,7 +7,7 @@ from tests.conftest import ROOT
 from tests.preloaded import PreloadedPopen
 
 
-class ToldServer:
+class CommandedServer:
     """Runs `program`, which prints its port and then reads words, a line each."""
 
     def __init__(self, program: str) -> None:

@@ -399,10 +399,10 @@ def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: Op
     chip.click()
     page.locator('.desk-row[data-seq="2"] button.desk-name').click()
     page.click("#work-give")
-    grades = page.locator(".work-told li")
+    grades = page.locator(".work-result li")
     expect(grades.nth(0)).to_have_attribute("data-grade", "right")
     expect(grades.nth(1)).to_have_attribute("data-grade", "other")
-    expect(page.locator(".work-told")).to_contain_text("3 operations are missing")
+    expect(page.locator(".work-result")).to_contain_text("3 operations are missing")
     expect(page.locator("html")).to_have_attribute("data-num-records", records)
     page.locator(".work-back").last.click()
     for seq in (0, 1, 3):
@@ -411,11 +411,11 @@ def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: Op
         page.locator(f'.desk-row[data-seq="{seq}"] button.desk-name').focus()
         page.keyboard.press("Enter")
     page.click("#work-give")
-    expect(page.locator(".work-told").nth(1)).to_contain_text("Every operation is what the engine did.")
+    expect(page.locator(".work-result").nth(1)).to_contain_text("Every operation is what the engine did.")
     page.click("#lesson-go")
-    expect(page.locator(".work-told .lesson-link").first).to_be_visible()
+    expect(page.locator(".work-result .lesson-link").first).to_be_visible()
     page.reload()
-    expect(page.locator(".work-told")).to_have_count(3)
+    expect(page.locator(".work-result")).to_have_count(3)
 
 
 def test_the_allocators_desk_stands_in_nobodys_way(open_page: OpenPage) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, violations
 from tests.browser.driving import OpenPage, prefill, wait_until
-from tests.browser.message_server import ToldServer
+from tests.browser.message_server import CommandedServer
 
 # What comes on its standard input becomes of the model: a stage, `ready`, `compiling`, `compiled`, or anything else as
 # why it failed.
@@ -46,9 +46,9 @@ listener.close()
 
 
 @pytest.fixture
-def held() -> Iterator[ToldServer]:
+def held() -> Iterator[CommandedServer]:
     """A server whose model comes when the test says so."""
-    server = ToldServer(SERVE)
+    server = CommandedServer(SERVE)
     yield server
     server.end()
 
@@ -59,7 +59,7 @@ def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
 
 
 def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
-    open_page: OpenPage, held: ToldServer
+    open_page: OpenPage, held: CommandedServer
 ) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
@@ -96,7 +96,7 @@ def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
     ],
 )
 def test_nothing_serious_while_the_model_is_on_its_way(
-    open_page: OpenPage, held: ToldServer, path: str, scheme: str, locale: str, width: int
+    open_page: OpenPage, held: CommandedServer, path: str, scheme: str, locale: str, width: int
 ) -> None:
     held.say("weights")
     page = opened(open_page, held.url + path, color_scheme=scheme, locale=locale, width=width, bypass_csp=True)
@@ -107,7 +107,7 @@ def test_nothing_serious_while_the_model_is_on_its_way(
 
 
 def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
-    open_page: OpenPage, held: ToldServer
+    open_page: OpenPage, held: CommandedServer
 ) -> None:
     page = open_page(opening=True, motion=True)
     page.evaluate("localStorage.clear()")
@@ -126,7 +126,7 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
     wait_until(page, "Number(document.getElementById('intro').dataset.records) > 0")
 
 
-def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: ToldServer) -> None:
+def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: CommandedServer) -> None:
     """However long that takes: longer here than a word of the fan would wait for it."""
     page = open_page(opening=True)
     page.evaluate("localStorage.clear()")
@@ -142,13 +142,13 @@ def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: T
     expect(page.locator(".intro-text .prompt")).to_have_text("once upon a time")
 
 
-def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: ToldServer) -> None:
+def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: CommandedServer) -> None:
     page = opened(open_page, f"{held.url}/?recording=rec-moon&step=6")
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-painted", "6")
 
 
-def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: ToldServer) -> None:
+def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: CommandedServer) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
     expect(page.locator("#model-way")).to_be_visible()

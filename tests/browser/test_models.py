@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, wait_until
-from tests.browser.message_server import ToldServer
+from tests.browser.message_server import CommandedServer
 
 MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
 MHA, GQA, MQA = "bundled-mha", "bundled-gqa", "bundled-mqa"
@@ -129,14 +129,14 @@ threading.Event().wait()
 
 
 @pytest.fixture
-def slow() -> Iterator[ToldServer]:
+def slow() -> Iterator[CommandedServer]:
     """A server whose other models are read when the test says so."""
-    server = ToldServer(SERVE)
+    server = CommandedServer(SERVE)
     yield server
     server.end()
 
 
-def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: ToldServer) -> None:
+def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: CommandedServer) -> None:
     """By a link, and by choice beside the running run; a model that cannot be loaded leaves the run unchanged."""
     page = open_page(f"{slow.url}/?model=second", until="#model-way")
     expect(page.locator("#model-way")).to_contain_text("second is getting ready:")

@@ -25,7 +25,7 @@ def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_ru
     part(page, 2, "Time").drag_to(part(page, 2, "Then ask"), target_position={"x": 20, "y": 25})
     assert [lines(page, turn)[-1] for turn in (1, 2, 3, 4)] == ["Time: nine", "Time: ten", "Time: eleven", "Time: noon"]
     page.click("#work-give")
-    expect(page.locator(".work-told")).to_contain_text("44 tokens saved: 92 hit, 48 before. Whole blocks are still")
+    expect(page.locator(".work-result")).to_contain_text("44 tokens saved: 92 hit, 48 before. Whole blocks are still")
     up, down = (part(page, 3, "Read").locator(".mend-step").nth(0), part(page, 4, "Note").locator(".mend-step").nth(1))
     up.focus()
     page.keyboard.press("Enter")
@@ -46,12 +46,12 @@ def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_ru
         expect(down).to_be_focused()
     expect(page.locator(".work-list li")).to_have_count(3)
     page.click("#work-give")
-    expect(page.locator(".work-told").last).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block is")
+    expect(page.locator(".work-result").last).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block is")
     expect(page.locator(".lesson-figure").last).to_have_text("145")
     expect(page.locator(".token-text").last).to_be_visible()
     page.reload()
-    expect(page.locator(".work-told")).to_have_count(2)
-    expect(page.locator(".work-told").last).to_contain_text("128 tokens saved")
+    expect(page.locator(".work-result")).to_have_count(2)
+    expect(page.locator(".work-result").last).to_contain_text("128 tokens saved")
 
 
 def test_a_part_moved_before_one_that_a_turn_lacks_is_moved_there_too(open_page: OpenPage) -> None:

@@ -182,14 +182,14 @@ def test_a_file_grades_another_right_session_than_the_recorded_one(mending: str,
 
     to_end("Time", 4)
     page.click("#work-give")
-    expect(page.locator(".work-told")).to_contain_text(
+    expect(page.locator(".work-result")).to_contain_text(
         "By the rule of the prefix cache, whole blocks would be computed"
     )
     to_end("Note", 4)  # behind the clock, where the recorded session has it before
     page.locator(".mend-turn").nth(2).locator(".mend-part[data-part=Read] .mend-step").first.click()
     page.click("#work-give")
-    expect(page.locator(".work-told").nth(1)).to_contain_text("no whole block would be computed again")
-    expect(page.locator(".work-told").nth(2)).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block")
+    expect(page.locator(".work-result").nth(1)).to_contain_text("no whole block would be computed again")
+    expect(page.locator(".work-result").nth(2)).to_contain_text("128 tokens saved: 176 hit, 48 before. No whole block")
     assert walk(page) == 0
     expect(page.locator(".lesson-over")).to_contain_text("0 of 5 right")
 

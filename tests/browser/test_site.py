@@ -58,10 +58,10 @@ def visit(browser: Browser, address: str) -> Iterator[Page]:
 
 
 class Held(NamedTuple):
-    """A first visit that moves, and whose recording is on its way until `let_go`."""
+    """A first visit that moves, and whose recording is on its way until `release`."""
 
     page: Page
-    let_go: Callable[[], None]
+    release: Callable[[], None]
 
 
 @pytest.fixture
@@ -72,11 +72,11 @@ def held(browser: Browser) -> Iterator[Held]:
     waiting: list[Route] = []
     page.route("**/runs/rec-opening-en.kvtrace", lambda route: waiting.append(route))
 
-    def let_go() -> None:
+    def release() -> None:
         for route in waiting:
             route.continue_()
 
-    yield Held(page, let_go)
+    yield Held(page, release)
     context.close()
 
 
@@ -152,7 +152,7 @@ def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(ad
     expect(page.locator("#opening")).to_have_attribute("data-ready", "false")
     scrub(page, 9.8)
     page.click("#opening-play")
-    held.let_go()
+    held.release()
     comes_to(page, "document.querySelector('#opening').dataset.beat", "again")
     scrub(page, 8)
     assert settled(page, painted) == before and len(before) > 5000

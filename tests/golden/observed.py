@@ -31,9 +31,9 @@ def make(path: Path) -> None:
     ticks = count()
     header = replace(header, created="2026-11-23T00:00:00+00:00", generator="tests.golden.observed")
     observed = ObservedLog(header, path, clock=lambda: next(ticks) / 8)
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     for number, payload in enumerate(msgspec.msgpack.decode(WIRE.read_bytes())[:NUM_MESSAGES]):
-        observed.told(0, Message(number, payload, replayed=number < 4))
+        observed.receive(0, Message(number, payload, replayed=number < 4))
     observed.numbers({0: {"vllm:num_requests_running": 3.0, "vllm:kv_cache_usage_perc": 0.25}})
     first = stored([b"a", b"b"], list(range(64)), 32, group_idx=0, kv_cache_spec_kind="full_attention")
     last = stored([b"e"], [3] * 32, 32, b"b", group_idx=0, lora_name="poet")
@@ -53,6 +53,6 @@ def make(path: Path) -> None:
         Message(1, message(last, last, moved, stored([b"g", b"i"], [7] * 96, 32, b"b", group_idx=1)), False),
         Message(2, message(removed([b"e"], group_idx=0), stored([b"m"], [9] * 32, 32, b"l", group_idx=0)), False),
     ):
-        observed.told(1, told)
+        observed.receive(1, told)
     observed.problem(0, "metrics", "no metrics from http://rank-0:8000/metrics: Connection refused")
     observed.log.close()

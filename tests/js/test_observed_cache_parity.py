@@ -31,13 +31,13 @@ def chance_log(path: Path, seed: int) -> None:
     observed = ObservedLog(header, path, clock=lambda: next(clock) / 8)
     numbers = [0, 0]
     for rank in (0, 1):
-        observed.told(rank, Break("attached", 0))
+        observed.receive(rank, Break("attached", 0))
     for _ in range(60):
         rank = draw.randrange(2)
         if draw.random() < 0.05:
             reason, lost = draw.choice([("gap", 2), ("restarted", 0)])
             numbers[rank] = 0 if reason == "restarted" else numbers[rank] + lost
-            observed.told(rank, Break(reason, numbers[rank], lost))  # type: ignore[arg-type]
+            observed.receive(rank, Break(reason, numbers[rank], lost))  # type: ignore[arg-type]
             continue
         if draw.random() < 0.2:
             hits = {"vllm:prefix_cache_hits_total": draw.choice([0.0, 3.0])}
@@ -57,7 +57,7 @@ def chance_log(path: Path, seed: int) -> None:
             else:
                 events.append(stored(hashes, tokens, SIZE, extra_keys=salt and [salt[0]] * 2, **more))
         told = message(*events, *([{"type": "AllBlocksCleared"}] if draw.random() < 0.03 else []))
-        observed.told(rank, Message(numbers[rank], told, draw.random() < 0.1))
+        observed.receive(rank, Message(numbers[rank], told, draw.random() < 0.1))
         numbers[rank] += 1
     observed.log.close()
 

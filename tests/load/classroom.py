@@ -75,9 +75,9 @@ class Follower(Viewer):
             self._later.append((now + random.uniform(1.0, 2.0), self))
         elif number == ENTERED:
             self._given = {one["poll"] for one in ack["mine"]["answers"]}
-            self._theater = ack["told"]["theater"]
+            self._theater = ack["state"]["theater"]
             self.join()
-            self.told("class", ack["told"])
+            self.told("class", ack["state"])
         elif number == ANSWERED:
             if ack["ok"]:
                 self._given = {one["poll"] for one in ack["answers"]}
@@ -206,7 +206,7 @@ class Presenter:
         self._io.connect(server.url, transports=["websocket"], headers=OWNER)
         self.answered = 0
         opened = self.ask("class_open", base=server.url)
-        self.secret, self.id = opened["secret"], opened["presenting"]["told"]["id"]
+        self.secret, self.id = opened["secret"], opened["presenting"]["state"]["id"]
         self.join = opened["presenting"]["join"]
         self.theater = self.ask("create")["theater"]
         self.ask("leave", theater=self.theater)  # it only gives orders

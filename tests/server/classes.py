@@ -14,17 +14,17 @@ class Member(Client):
 
     def _listen(self) -> None:
         super()._listen()
-        self.told: list[dict[str, Any]] = []
+        self.states: list[dict[str, Any]] = []
         self.desks: list[dict[str, Any]] = []
         self.pressed: list[dict[str, Any]] = []
         self.mine: list[dict[str, Any]] = []
         self.io.on("class_mine", self.mine.append)
-        self.io.on("class", self.told.append)
+        self.io.on("class", self.states.append)
         self.io.on("class_desk", self.desks.append)
         self.io.on("class_pressed", self.pressed.append)
 
     def last(self) -> dict[str, Any]:
-        return self.told[-1] if self.told else {}
+        return self.states[-1] if self.states else {}
 
 
 class Room:
@@ -36,7 +36,7 @@ class Room:
         opened = self.presenter.do("class_open", title="KV", names=names, base=server.url)
         self.secret: str = opened["secret"]
         self.presenting: dict[str, Any] = opened["presenting"]
-        self.id: str = self.presenting["told"]["id"]
+        self.id: str = self.presenting["state"]["id"]
 
     def member(self, **connect: Any) -> Member:
         found = Member(self.server.url, **connect)

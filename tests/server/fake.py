@@ -214,7 +214,7 @@ class FakeEngine:
     def rerun(self, source, at, change, follow):
         raise ConfigError("a fake engine cannot make a run again")
 
-    def let_go(self) -> None: ...
+    def release(self) -> None: ...
 
     def close(self) -> None:
         self.log.close()

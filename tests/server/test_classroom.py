@@ -74,11 +74,11 @@ def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room
 
 def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None:
     early, entered = room.follower()
-    assert entered["told"]["theater"] is None
+    assert entered["state"]["theater"] is None
     theater = room.on_stage()
     wait_for(lambda: early.last().get("theater") == theater)
     late, entered = room.follower()
-    assert entered["told"]["theater"] == theater and entered["told"]["view"] == {"layer": "1"}
+    assert entered["state"]["theater"] == theater and entered["state"]["view"] == {"layer": "1"}
     for one in (early, late):
         assert one.do("join", theater=theater)["theater"] == theater
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}])
@@ -149,7 +149,7 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
     followers[0].do("class_answer", poll=poll, round=0, given=1)  # while it is open one may change one's mind
     wait_for(lambda: room.presenter.desks and counts(room.presenter.desks[-1]) == [[1, 1]])
     assert (room.presenter.desks[-1]["answered"], room.presenter.desks[-1]["tallies"][0]["unsure"]) == (3, 1)
-    assert not any(told["poll"]["tallies"] for one in followers for told in one.told if told["poll"])
+    assert not any(state["poll"]["tallies"] for one in followers for state in one.states if state["poll"])
     room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
@@ -200,7 +200,7 @@ def test_who_comes_back_has_seat_name_and_answer(room: Room) -> None:
     _, after = room.follower(cookie)
     assert after["mine"]["seat"] == entered["mine"]["seat"] and after["mine"]["name"] == "Ada Lovelace"
     assert after["mine"]["answers"] == [{"poll": poll, "given": [7.0], "has": [True]}]
-    assert after["told"]["poll"]["id"] == poll
+    assert after["state"]["poll"]["id"] == poll
 
 
 def test_names(room: Room) -> None:
@@ -216,7 +216,7 @@ def test_names(room: Room) -> None:
 def test_a_class_without_names(make_server: Callable[..., Server]) -> None:
     room = Room(make_server(token=TOKEN), names="none")
     guest, entered = room.follower()
-    assert entered["told"]["names"] == "none"
+    assert entered["state"]["names"] == "none"
     assert guest.refused("class_rename", name="Ada")["code"] == "refused"
 
 
@@ -289,7 +289,7 @@ def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> 
     assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"
     room.presenter.do("class_lesson", id=room.id, lesson="pages")
     wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": None, "lesson": "pages"}])
-    wait_for(lambda: room.presenter.told and room.presenter.told[-1]["driver"] is None)
+    wait_for(lambda: room.presenter.states and room.presenter.states[-1]["driver"] is None)
     assert not guest.pressed
 
 

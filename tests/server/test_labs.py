@@ -147,7 +147,7 @@ def test_an_idle_lab_goes_to_who_waits_and_one_at_work_does_not(
 def test_labs_end_with_the_class_and_when_the_presenter_says_so(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(1)
     (one, entered), (other, _) = room.follower(), room.follower()
-    assert entered["told"]["labs"]
+    assert entered["state"]["labs"]
     one.do("class_lab", open=True)
     assert one.refused("class_labs", id=room.id, open=False)["code"] == "forbidden"
     assert other.do("class_lab", open=True)["queue"] == 0

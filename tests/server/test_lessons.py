@@ -202,7 +202,7 @@ def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(lea
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
     """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
     opened_class = learner.do("class_open", title="", names="none", base=live_server)
-    class_id = opened_class["presenting"]["told"]["id"]
+    class_id = opened_class["presenting"]["state"]["id"]
     told = to_question(learner, opened(learner))
     theater = told["theater"]
     learner.do("class_cast", id=class_id, theater=theater, view={})

@@ -56,7 +56,7 @@ NEEDS_RUN: dict[str, dict[str, Any]] = {
 NEEDS_NEITHER = {"bench_follow", "bench_run", "bench_stop", "lesson_retell"}
 
 
-class Heard(Client):
+class StatusViewer(Client):
     """Viewer that stores the model's status messages."""
 
     def __init__(self, url: str) -> None:
@@ -77,7 +77,7 @@ class Early:
         self.app = create_app(Models(self.served, [ModelEntry.unloaded("bundled", "at_hand")]), settings)
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"
-        self.viewer = Heard(self.url)
+        self.viewer = StatusViewer(self.url)
         wait_for(lambda: self.viewer.models, "the greeting")
 
     def get(self, address: str) -> requests.Response:
@@ -155,7 +155,7 @@ def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Ear
 
 def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
     early.served.have(FakeModel())
-    late = Heard(early.url)
+    late = StatusViewer(early.url)
     wait_for(lambda: late.models)
     assert late.models[0]["state"] == "ready"
     late.io.disconnect()
@@ -301,7 +301,7 @@ def test_a_load_that_fails_ends_the_command_and_its_viewers_hear_why(
     command: Callable[..., Command], options: list[str], said: str, sentence: str
 ) -> None:
     serve = command(*options)
-    viewer = Heard(serve.address)
+    viewer = StatusViewer(serve.address)
     serve.say(said)
     wait_for(lambda: viewer.models and viewer.models[-1]["state"] == "failed", "the reason")
     assert viewer.models[-1]["error"] == sentence

@@ -119,7 +119,7 @@ def test_what_lies_on_the_device_is_told_beside_the_models(server, client):
 def test_a_pool_gives_way_where_both_have_no_room(server, client, theater, monkeypatch):
     """The old run's blocks go first; where the new run cannot begin then, the old one says what became of it."""
     gone: list[FakeEngine] = []
-    monkeypatch.setattr(FakeEngine, "let_go", lambda self: gone.append(self))
+    monkeypatch.setattr(FakeEngine, "release", lambda self: gone.append(self))
     client.do("reset", theater=theater)
     assert len(gone) == 1, "the old run ends as always"
     server.model.free_bytes = 0

@@ -76,7 +76,7 @@ class Several(Server):
         return {one["status"]["name"]: one for one in requests.get(f"{self.url}/api/models").json()["models"]}
 
 
-class Heard(Client):
+class StatusViewer(Client):
     """Client that stores the models' status messages."""
 
     def _listen(self) -> None:
@@ -201,7 +201,7 @@ def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Sever
 
 
 def test_everybody_hears_how_far_it_is(server: Several) -> None:
-    viewer = Heard(server.url)
+    viewer = StatusViewer(server.url)
     server.clients.append(viewer)
     wait_for(lambda: len(viewer.models) == 3)
     assert [(m["name"], m["place"], m["state"]) for m in viewer.models] == [
@@ -265,7 +265,7 @@ def live() -> Iterator[Callable[[], tuple[Models, LiveOpener, Client]]]:
         end()
 
 
-def test_theaters_share_weights_and_what_is_let_go_is_free(
+def test_sessions_share_weights_and_an_unloaded_model_is_free(
     live: Callable[[], tuple[Models, LiveOpener, Client]],
 ) -> None:
     """Real engines: two theaters compute on one module; after the last run on it nothing holds it."""
@@ -325,7 +325,7 @@ def test_what_a_model_takes_is_known_before_it_is_read() -> None:
         assert 0.97 * found <= expected <= found, "norms are kept a second time"
 
 
-def test_a_model_is_let_go_when_somebody_asks_and_nothing_runs_on_it(server: Several, client: Client) -> None:
+def test_a_model_is_unloaded_on_request_when_nothing_runs_on_it(server: Several, client: Client) -> None:
     def ask(name: str) -> requests.Response:
         return requests.delete(f"{server.url}/api/models/{name}")
 

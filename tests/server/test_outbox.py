@@ -42,7 +42,7 @@ def test_what_is_being_sent_still_counts() -> None:
     assert viewer.size == ledger.total == 100
     viewer.get(timeout=1)
     assert viewer.size == ledger.total == 40
-    viewer.let_go()
+    viewer.close()
     assert viewer.size == ledger.total == 0
 
 
@@ -55,7 +55,7 @@ def test_a_batch_for_many_counts_once_for_all_and_in_full_for_each() -> None:
     assert [viewer.size for viewer in viewers] == [80] * 5 and ledger.total == 80
     for viewer in viewers:
         assert ledger.total == 80
-        viewer.let_go()
+        viewer.close()
     assert ledger.total == 0
 
 
@@ -79,7 +79,7 @@ def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None
     for one in (first, second):
         one.outbox.put(Packet(MESSAGE, bytes(600)))
     assert intake.take(first, 10) and intake.take(second, 10) and not intake.take(other, 10)
-    first.outbox.let_go()
+    first.outbox.close()
     assert [intake.take(second, 10) for _ in range(4)] == [None] * 4
     assert "4 events" in (intake.take(first, 10) or "")
 

@@ -149,7 +149,7 @@ def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_langua
 def test_a_card_that_nobody_measured_this_model_on_is_said() -> None:
     asked = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
     for way in placements(asked)["ways"]:
-        assert "nobody measured the layers of Llama 3.1 8B on H100" in (way["refused"] or {})["en"]
+        assert "the layers of Llama 3.1 8B were not measured on H100" in (way["refused"] or {})["en"]
 
 
 def test_rooflines_over_http_stand_under_the_measured_roofs(server):

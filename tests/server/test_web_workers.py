@@ -201,7 +201,7 @@ def test_a_worker_finds_a_server_that_was_started_anew(
     wait_for(lambda: not worker.link.is_linked and not follower.io.connected)
     anew = Room(make_server(token=TOKEN, message_queue=redis_server.url))
     worker.linked()
-    assert comes_in(anew, worker.url, anew.ticket())[1]["told"]["id"] == anew.id
+    assert comes_in(anew, worker.url, anew.ticket())[1]["state"]["id"] == anew.id
 
 
 @pytest.mark.parametrize("way", ["up", "down"])

@@ -25,6 +25,7 @@ RETIRED_MODULES = {
 
 # words that several kinds of things were called: a class or type is named for what it is
 RETIRED_TYPES = {"Asked", "Choice", "Lane", "Lanes", "Part", "Room", "Served", "Source", "Stage"}
+RETIRED_WORDS = {"Heard", "Told"}  # part of no type's name
 FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}  # OpenAI's choice; one of several runs
 
 
@@ -96,7 +97,9 @@ def retired_types() -> list[str]:
     for folder, suffix in [("app", "py"), ("engine", "py"), ("kvtheater", "py"), ("static/js", "js")]:
         for path in sorted((ROOT / folder).rglob(f"*.{suffix}")):
             name = path.relative_to(ROOT).as_posix()
-            found += [f"{name}: {word}" for word in types_of(path) & RETIRED_TYPES - {FIELD_TYPES.get(name)}]
+            types = types_of(path)
+            found += [f"{name}: {word}" for word in types & RETIRED_TYPES - {FIELD_TYPES.get(name)}]
+            found += [f"{name}: {word}" for word in types if RETIRED_WORDS & set(re.findall("[A-Z][a-z]+", word))]
     return found
 
 

@@ -189,7 +189,7 @@ def left_at_end(scene: Scene) -> Question:
     """Ask for the number of blocks that can hit after all sequences have finished: freed blocks stay cached."""
     after = scene.after
     if after.running or after.waiting:
-        raise Undecided("somebody still runs or waits when the lesson goes on")
+        raise Undecided("a request still runs or waits when the lesson continues")
     memory = scene.log.record(len(scene.log) - 1).memory
     wrong = [("forgotten", 0), ("still_held", memory.num_blocks)]
     if any(sequence.num_computed_tokens % memory.block_size for sequence in after.sequences.values()):

@@ -25,7 +25,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
     first = [one for one in found if one.request_id != name]
     rest = [one for one in found if one.request_id == name]
     if not rest:
-        raise Undecided(f"nobody goes on with request {request} as far as the lesson goes")
+        raise Undecided(f"no instance continues request {request} within the lesson")
     return (first[-1] if first else None), rest[-1]
 
 

@@ -10,7 +10,7 @@ from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Defer, DeferReason, Preempt
 
-NOBODY_PREEMPTED = "nobody is preempted as far as the lesson goes"
+NO_PREEMPTION = "no request is preempted within the lesson"
 
 
 @rule
@@ -61,7 +61,7 @@ def admitted(scene: Scene, seq: int) -> Question:
 @rule
 def victim(scene: Scene) -> Question:
     """Ask for the sequence that is preempted when no blocks are left: the one admitted last."""
-    found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
+    found = need_op(scene.coming(), Preempt, NO_PREEMPTION)
     op = found.op
     running = scene.log.state_at(found.record.index - 1).running
     if op.seq_id not in running:
@@ -89,7 +89,7 @@ def victim(scene: Scene) -> Question:
 @rule
 def recomputed(scene: Scene) -> Question:
     """Ask for the tokens that the preempted sequence has to recompute."""
-    found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
+    found = need_op(scene.coming(), Preempt, NO_PREEMPTION)
     op = found.op
     sequence = scene.log.state_at(found.record.index).sequences[op.seq_id]
     right, prompt = op.num_recompute_tokens, sequence.num_prompt_tokens
@@ -118,7 +118,7 @@ def run_at_once(scene: Scene) -> Question:
         if len(state.running) > most:
             most, where = len(state.running), index
     if not most:
-        raise Undecided("nobody runs as far as the lesson goes")
+        raise Undecided("no request runs within the lesson")
     limit = scene.header.engine.get("max_num_seqs")
     places_ = int(limit) if isinstance(limit, int) else came
     wrong = [("all", came), ("one", 1), ("places", places_), ("no_place" if most == places_ else "more", most + 1)]

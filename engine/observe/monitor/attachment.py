@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from engine.observe.monitor.metrics import Look, MetricsError, look, version_beside
 from engine.observe.monitor.observed_log import MAX_BYTES, ObservedLog, header_of
-from engine.observe.monitor.sequence import Told
+from engine.observe.monitor.sequence import SequenceEvent
 from engine.observe.monitor.subscriber import Subscriber, rank_endpoint, zmq_module
 from engine.trace.limits import MAX_ALL_BLOCKS, MAX_BLOCKS, MAX_GROUPS
 from engine.trace.log import TraceWriter
@@ -105,13 +105,13 @@ class Attachment:
             subscriber.close()
 
     def _subscriber(self, index: int, events: str, replay: str | None) -> Subscriber:
-        def told(one: Told) -> None:
-            self.observed.told(index, one)
+        def received(one: SequenceEvent) -> None:
+            self.observed.receive(index, one)
 
         def failed(sentence: str) -> None:
             self._end(index, "events", sentence)
 
-        return Subscriber(events, replay, self._asked.topic, told, failed)
+        return Subscriber(events, replay, self._asked.topic, received, failed)
 
     def _end(self, index: int, about: str, sentence: str) -> None:
         """Record why a thread stops, if the log can still be written."""

@@ -69,7 +69,7 @@ class Contents:
         self._free, self.num_in_pool = list(self._pool), 0
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
-    def told_anew(self, outside: Places) -> Iterator[Stored]:
+    def restated(self, outside: Places) -> Iterator[Stored]:
         """Yield all known contents, for the beginning of a further log. From then on places outside the pools are
         those of `outside`, so this must be called for every instance.
         """

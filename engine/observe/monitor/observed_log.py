@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from engine import __version__
 from engine.observe.monitor.contents import Contents, Places
 from engine.observe.monitor.events import AllBlocksCleared, EventError, decode
-from engine.observe.monitor.sequence import Break, Message, Told
+from engine.observe.monitor.sequence import Break, Message, SequenceEvent
 from engine.trace.log import TraceWriter
 from engine.trace.operations import KnownSince, Op
 from engine.trace.records import (
@@ -133,29 +133,29 @@ class ObservedLog:
         """
         self._on_next = call
 
-    def told(self, rank: int, told: Told) -> None:
+    def receive(self, rank: int, received: SequenceEvent) -> None:
         """Record the next message or break of a rank's publisher."""
         with self._lock:
             contents = self._ranks[rank]
-            self._next[rank] = told.sequence + isinstance(told, Message)
-            if isinstance(told, Break):
-                self._epochs[rank] += told.reason == "restarted"
-                known = contents.forget(self._epochs[rank], told.sequence, told.reason, told.num_missed)
+            self._next[rank] = received.sequence + isinstance(received, Message)
+            if isinstance(received, Break):
+                self._epochs[rank] += received.reason == "restarted"
+                known = contents.forget(self._epochs[rank], received.sequence, received.reason, received.num_missed)
                 self._append(rank, [known], Seen())
                 return
             ops: list[Op] = []
             published, problem, num_unread = None, "", 0
             contents.num_unmatched = contents.num_unplaced = 0
             try:
-                batch = decode(told.payload)
+                batch = decode(received.payload)
             except EventError as error:  # its effect is unknown
-                problem = f"message {told.sequence}: {error}"
-                ops.append(contents.forget(self._epochs[rank], told.sequence + 1, "gap", 1))
+                problem = f"message {received.sequence}: {error}"
+                ops.append(contents.forget(self._epochs[rank], received.sequence + 1, "gap", 1))
             else:
                 published, num_unread = batch.published, batch.num_unread
                 for event in batch.events:
                     if isinstance(event, AllBlocksCleared):
-                        ops.append(contents.forget(self._epochs[rank], told.sequence, "cleared"))
+                        ops.append(contents.forget(self._epochs[rank], received.sequence, "cleared"))
                     else:
                         ops += contents.ops(event)
                 if contents.num_unplaced:
@@ -165,9 +165,9 @@ class ObservedLog:
                         "takes"
                     )
             seen = Seen(
-                sequence=told.sequence,
+                sequence=received.sequence,
                 published=published,
-                replayed=told.replayed,
+                replayed=received.replayed,
                 num_unmatched=contents.num_unmatched,
                 num_unread=num_unread,
                 problem=problem,
@@ -232,7 +232,7 @@ class ObservedLog:
                 continue  # no message so far
             since = KnownSince(epoch=self._epochs[rank], sequence=sequence, reason="continued")
             self._append(rank, [since], Seen(), num_cached)
-            known = contents.told_anew(outside)
+            known = contents.restated(outside)
             while some := list(islice(known, TOLD_AT_ONCE)):
                 num_cached += sum(not one.outside for one in some)
                 self._append(rank, [*some], Seen(), num_cached)

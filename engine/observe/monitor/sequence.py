@@ -37,7 +37,7 @@ class Break:
     num_missed: int = 0
 
 
-Told = Message | Break
+SequenceEvent = Message | Break
 
 
 class Sequence:
@@ -74,7 +74,7 @@ class Sequence:
         """Whether a replay is pending or running."""
         return self._is_asking
 
-    def live(self, sequence: int, payload: bytes) -> Iterator[Told]:
+    def live(self, sequence: int, payload: bytes) -> Iterator[SequenceEvent]:
         """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
@@ -119,7 +119,7 @@ class Sequence:
         elif self._is_asking:
             self._left_out = True
 
-    def answered(self) -> Iterator[Told]:
+    def answered(self) -> Iterator[SequenceEvent]:
         """Handle the end of a replay."""
         if not self._is_asking:
             return
@@ -136,7 +136,7 @@ class Sequence:
         if (self._pending or left_out) and not self._is_asking and self._next != before:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
-    def unanswered(self) -> Iterator[Told]:
+    def unanswered(self) -> Iterator[SequenceEvent]:
         """Handle a replay without a (further) reply: received messages count, the rest is missing."""
         if self._is_asking:
             self._is_asking = False
@@ -157,7 +157,7 @@ class Sequence:
         if self._is_unsure and self._can_ask and not self._is_asking:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
-    def _settle(self, may_ask: bool = False) -> Iterator[Told]:
+    def _settle(self, may_ask: bool = False) -> Iterator[SequenceEvent]:
         """Process available messages in order. `may_ask`: messages dropped from a replay may be requested again."""
         have = {**{n: (p, True) for n, p in self._answers.items()}, **{n: (p, False) for n, p in self._pending.items()}}
         lowest = min(have, default=None)

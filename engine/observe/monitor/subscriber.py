@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.observe.monitor.sequence import Sequence, Told
+from engine.observe.monitor.sequence import Sequence, SequenceEvent
 
 if TYPE_CHECKING:
     import zmq
@@ -45,11 +45,16 @@ class Subscriber:
     """Thread that receives one publisher's messages and passes them on in order."""
 
     def __init__(
-        self, events: str, replay: str | None, topic: str, told: Callable[[Told], None], failed: Callable[[str], None]
+        self,
+        events: str,
+        replay: str | None,
+        topic: str,
+        received: Callable[[SequenceEvent], None],
+        failed: Callable[[str], None],
     ) -> None:
-        """Subscribe. `told` and `failed` are called on the thread. Raises ValueError for an invalid endpoint."""
+        """Subscribe. `received` and `failed` are called on the thread. Raises ValueError for an invalid endpoint."""
         self._zmq = zmq_module()
-        self._events, self._replay, self._told, self._failed = events, replay, told, failed
+        self._events, self._replay, self._on_received, self._failed = events, replay, received, failed
         self._sequence = Sequence(can_ask=replay is not None)
         self._asked_at: float | None = None
         self._over = threading.Event()
@@ -133,8 +138,8 @@ class Subscriber:
             except self._zmq.Again:
                 return
             if len(frames) >= 2 and len(frames[-2]) == 8:
-                for told in self._sequence.live(int.from_bytes(frames[-2], "big"), frames[-1]):
-                    self._told(told)
+                for received in self._sequence.live(int.from_bytes(frames[-2], "big"), frames[-1]):
+                    self._on_received(received)
 
     def _take_answers(self) -> None:
         """Receive replies: `(seq, payload)` or `(topic, seq, payload)`, after an empty delimiter."""
@@ -149,14 +154,14 @@ class Subscriber:
             sequence = int.from_bytes(frames[-2], "big", signed=True)
             if sequence == END:
                 self._close_dealer()
-                for told in self._sequence.answered():
-                    self._told(told)
+                for received in self._sequence.answered():
+                    self._on_received(received)
             else:
                 self._sequence.answer(sequence, frames[-1])
         if self._asked_at is not None and time.monotonic() - self._asked_at > ANSWER_SECONDS:
             self._close_dealer()
-            for told in self._sequence.unanswered():
-                self._told(told)
+            for received in self._sequence.unanswered():
+                self._on_received(received)
 
     def _close_dealer(self) -> None:
         self._asked_at = None

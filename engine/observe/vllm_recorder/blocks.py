@@ -206,7 +206,7 @@ class Blocks:
             logical = table.block_ids.index(block_id)
             table.block_ids[logical] = RELEASED
             table.num_released += 1
-            to = self._let_go(block_id)
+            to = self._remove_owner(block_id)
             if to == "front":
                 to_front.append(block_id)
             self._emit(Release(seq_id=table.seq_id, block_id=block_id, logical=logical, reason="window", to=to))
@@ -219,7 +219,7 @@ class Blocks:
         _expect(list(block_ids) == held, f"sequence {table.seq_id} frees {list(block_ids)} while it holds {held}")
         to_front = []
         for block_id in held:
-            to = self._let_go(block_id)
+            to = self._remove_owner(block_id)
             if to == "front":
                 to_front.append(block_id)
             self._emit(Free(seq_id=table.seq_id, block_id=block_id, to=to, reason=reason))
@@ -244,7 +244,7 @@ class Blocks:
         if len(to_front) > 1:
             self._emit(Requeue(block_ids=to_front))
 
-    def _let_go(self, block_id: int) -> QueueEnd | None:
+    def _remove_owner(self, block_id: int) -> QueueEnd | None:
         block = self._block(block_id)
         _expect(block.ref_count > 0, f"block {block_id} is freed while no sequence holds it")
         block.ref_count -= 1

@@ -109,11 +109,11 @@ def _before(to: Recorder, target: Any, name: str, listen: Callable[..., None]) -
     own = getattr(target, name)
 
     @functools.wraps(own)
-    def heard(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         to.tell(listen, *arguments, **options)
         return own(*arguments, **options)
 
-    setattr(target, name, heard)
+    setattr(target, name, wrapper)
 
 
 def _after(to: Recorder, target: Any, name: str, listen: Callable[..., None]) -> None:
@@ -121,12 +121,12 @@ def _after(to: Recorder, target: Any, name: str, listen: Callable[..., None]) ->
     own = getattr(target, name)
 
     @functools.wraps(own)
-    def heard(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         answer = own(*arguments, **options)
         to.tell(listen, answer, *arguments, **options)
         return answer
 
-    setattr(target, name, heard)
+    setattr(target, name, wrapper)
 
 
 def _listen_to_manager(manager: Any, to: Recorder) -> None:

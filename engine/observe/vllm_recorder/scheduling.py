@@ -29,7 +29,7 @@ from engine.trace.operations import (
 )
 
 
-class _Heard(NamedTuple):
+class _PoolCall(NamedTuple):
     """Pool call for the current request."""
 
     what: Literal["took", "shared", "released", "cached"]
@@ -46,7 +46,7 @@ class Scheduling:
         self._waiting: list[Watched] = []
         self._running: set[Watched] = set()
         self._asking: Watched | None = None
-        self._heard: list[_Heard] = []
+        self._pool_calls: list[_PoolCall] = []
         self._hits: dict[int, list[int]] = {}  # by sequence: hits of its last lookup
         self._hashes: list[tuple[Watched, int]] = []  # of running sequences, recorded after their allocations
         self._refused: tuple[Watched, int] | None = None  # last refused allocation: request, tokens
@@ -77,28 +77,28 @@ class Scheduling:
 
     def asking(self, one: Watched) -> None:
         """Begin an allocation for the request's next tokens."""
-        self._asking, self._heard = one, []
+        self._asking, self._pool_calls = one, []
 
     def took(self, block_ids: Sequence[int]) -> None:
         """Record new blocks."""
-        self._hear("took", block_ids)
+        self._add_call("took", block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
         """Record blocks that hit."""
-        self._hear("shared", block_ids)
+        self._add_call("shared", block_ids)
 
     def cached(self, one: Watched, logicals: Iterable[int]) -> None:
         """Record logical blocks that got hashes."""
         if one is not self._asking:
             raise WatchError(f"blocks of request {one.name} are cached between two steps, which cannot be recorded")
-        self._hear("cached", logicals)
+        self._add_call("cached", logicals)
 
     def gave_back(self, block_ids: Sequence[int]) -> None:
         """Record freed blocks: all of a freed request, or those of the allocating one outside its window."""
         one = self.freeing
         if one is None:
             if block_ids:
-                self._hear("released", block_ids)
+                self._add_call("released", block_ids)
             return
         if one not in self._running:
             return  # it has no blocks
@@ -110,8 +110,8 @@ class Scheduling:
 
     def answered(self, one: Watched, num_tokens: int, fits: bool) -> None:
         """End an allocation; `fits`: whether it succeeded."""
-        heard, self._asking, self._heard = self._heard, None, []
-        for event in heard:
+        calls, self._asking, self._pool_calls = self._pool_calls, None, []
+        for event in calls:
             if event.what == "released":
                 self._blocks.release(one.table, event.numbers)
         if not fits:
@@ -123,8 +123,8 @@ class Scheduling:
             reason = "append" if phase == "decode" else "chunk"
         else:
             reason = "resume" if one.was_preempted else "admission"
-            self._admit(one, [number for event in heard if event.what == "shared" for number in event.numbers])
-        for event in heard:
+            self._admit(one, [number for event in calls if event.what == "shared" for number in event.numbers])
+        for event in calls:
             if event.what == "took":
                 self._blocks.allocate(one.table, event.numbers, reason)
             elif event.what == "cached":
@@ -174,10 +174,10 @@ class Scheduling:
 
     # inside
 
-    def _hear(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
+    def _add_call(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
         if self._asking is None:
             raise WatchError(f"blocks were {what} outside an allocation")
-        self._heard.append(_Heard(what, list(numbers)))
+        self._pool_calls.append(_PoolCall(what, list(numbers)))
 
     def _tell_hashes(self, only: Watched | None = None) -> None:
         told, self._hashes = self._hashes, []

@@ -18,7 +18,7 @@ from engine.trace.log_index.block_rows import BLOCK, CHANGE, Rows, fresh_rows, p
 from engine.trace.log_index.columns import Patch, put_patch
 from engine.trace.log_index.content_rows import ContentColumns
 from engine.trace.log_index.observed_cache import ObservedCache
-from engine.trace.log_index.observed_ranks import HeardColumns, joined
+from engine.trace.log_index.observed_ranks import ObservedColumns, joined
 from engine.trace.log_index.series import RECORD, Numbers
 from engine.trace.log_index.stored import Index, Piece, read_index
 
@@ -74,7 +74,9 @@ class LogIndex:
             DerivedFileError: they are damaged.
         """
         try:
-            return ObservedCache(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))
+            return ObservedCache(
+                joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in self.index.heard])
+            )
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
 

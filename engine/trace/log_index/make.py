@@ -32,7 +32,7 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
 from engine.trace.log_index.content_rows import ContentRows
 from engine.trace.log_index.log_index import LogIndex
-from engine.trace.log_index.observed_ranks import HeardRows
+from engine.trace.log_index.observed_ranks import ObservedRows
 from engine.trace.log_index.sequence_rows import SequenceRows
 from engine.trace.log_index.series import SeriesRows
 from engine.trace.log_index.stored import LEVEL, Index, IndexWriter, Piece, Update, read_index
@@ -130,10 +130,10 @@ def make(
     """
     if not len(log):
         raise ValueError("the log has no record")
-    state, budget, is_told = initial_state(log.header), Budget(), True
+    state, budget, is_written = initial_state(log.header), Budget(), True
     sequences, contents = SequenceRows(log.header), ContentRows()
-    heard = HeardRows(max(1, len(log.header.instances)))
-    problem, told = "", time.monotonic()
+    observed = ObservedRows(max(1, len(log.header.instances)))
+    problem, written_at = "", time.monotonic()
     series, tiers = SeriesRows(log.header), TierRows()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
@@ -165,7 +165,7 @@ def make(
                     spans=spans,
                     classes=classes,
                     contents=msgspec.Raw(msgspec.msgpack.encode(contents.growing.take())),
-                    heard=msgspec.Raw(msgspec.msgpack.encode(heard.take())),
+                    heard=msgspec.Raw(msgspec.msgpack.encode(observed.take())),
                 )
             )
             on_progress(count)
@@ -183,16 +183,16 @@ def make(
                 sequences.add(record)
                 series.add(record, state)
                 contents.add(record, state)
-                heard.add(record, contents.rows)
+                observed.add(record, contents.rows)
                 changed = tiers.add(record, state, touched(record, state))
                 rows.add(count, changes(count, changed, state, sequences.rows, contents.rows))
                 count += 1
-                is_told = False
+                is_written = False
             else:
                 log.read_on()
-            if not is_told and time.monotonic() - told >= pause:
+            if not is_written and time.monotonic() - written_at >= pause:
                 update(count, False)
-                is_told, told, pause = True, time.monotonic(), TOLD
+                is_written, written_at, pause = True, time.monotonic(), TOLD
         if not count:
             raise ValueError(problem)
         update(count, True)

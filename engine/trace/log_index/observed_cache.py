@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from engine.trace.log import TraceReader
-from engine.trace.log_index.observed_ranks import NONE, TABLES, HeardColumns, digest_of, name_of
+from engine.trace.log_index.observed_ranks import NONE, TABLES, ObservedColumns, digest_of, name_of
 from engine.trace.operations import KnownReason, Stored
 
 MAX_POINTS = 120  # of a metric: two minutes
@@ -134,23 +134,23 @@ class Chains(Struct, frozen=True, kw_only=True):
 class ObservedCache:
     """Reports of a monitored server. Safe for any number of threads."""
 
-    def __init__(self, told: HeardColumns) -> None:
-        """`told`: all columns (`observed_ranks.joined`)."""
-        self._told = told
+    def __init__(self, data: ObservedColumns) -> None:
+        """`data`: all columns (`observed_ranks.joined`)."""
+        self._data = data
         self._tables = {
-            name: {key: np.frombuffer(told.tables[name][key], np.dtype(code)) for key, code in of.items()}
+            name: {key: np.frombuffer(data.tables[name][key], np.dtype(code)) for key, code in of.items()}
             for name, of in TABLES.items()
         }
-        self._is_gpu = np.array([family.is_gpu for family in told.families], bool)
-        self._group = np.array([family.group or 0 for family in told.families], np.int64)
+        self._is_gpu = np.array([family.is_gpu for family in data.families], bool)
+        self._group = np.array([family.group or 0 for family in data.families], np.int64)
 
     @property
     def num_ranks(self) -> int:
-        return len(self._told.groups)
+        return len(self._data.groups)
 
     def said(self, log: TraceReader, rank: int, index: int) -> RankReport:
         """Return the reports of one rank up to record `index` of `log`, the indexed log."""
-        breaks = [one for one in self._told.breaks if one.rank == rank and one.index <= index]
+        breaks = [one for one in self._data.breaks if one.rank == rank and one.index <= index]
         messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
         last = {name: column[-1] for name, column in messages.items() if len(column)}
         is_fresh = len(problems["index"]) and problems["index"][-1] >= last.get("index", NONE)
@@ -200,7 +200,7 @@ class ObservedCache:
         salts = [int(one) for one in np.unique(self._until("roots", rank, index)["salt"]) if one != NONE]
         sizes = sorted({group.size for group in groups if group.size})
         found = list[Chain]()
-        for salt in (None, *(self._told.salts[one] for one in salts)):
+        for salt in (None, *(self._data.salts[one] for one in salts)):
             for size in sizes:
                 rows = self._chain(token_ids, salt, size, index)
                 if rows or salt is None:
@@ -241,7 +241,7 @@ class ObservedCache:
         """Return `readings` and `hits`."""
         rows = self._until("readings", rank, index)
         readings, grown = dict[str, list[tuple[float, float]]](), dict[str, float]()
-        for place, name in enumerate(self._told.metrics):
+        for place, name in enumerate(self._data.metrics):
             own = np.flatnonzero(rows["name"] == place)
             if len(own):
                 some = own[-MAX_POINTS:]
@@ -254,7 +254,7 @@ class ObservedCache:
         columns = self._tables["standings"]
         end = int(np.searchsorted(columns["first"], index, "right"))
         there = (columns["rank"][:end] == rank) & (self._end[:end] > index)
-        counts = np.bincount(columns["family"][:end][there], minlength=len(self._told.families))
+        counts = np.bincount(columns["family"][:end][there], minlength=len(self._data.families))
         found = [
             FamilyCount(
                 medium=one.medium,
@@ -265,14 +265,14 @@ class ObservedCache:
                 lora=one.lora,
                 count=int(count),
             )
-            for one, count in zip(self._told.families, counts, strict=True)
+            for one, count in zip(self._data.families, counts, strict=True)
             if count
         ]
         return sorted(found, key=lambda one: -one.count)
 
     def _groups(self, rank: int) -> list[GroupSaid]:
         return [
-            GroupSaid(id=one.id, kind=one.kind, window=one.window, size=one.size) for one in self._told.groups[rank]
+            GroupSaid(id=one.id, kind=one.kind, window=one.window, size=one.size) for one in self._data.groups[rank]
         ]
 
     def _lacking(self, rank: int, index: int) -> list[Lacking]:
@@ -316,7 +316,7 @@ class ObservedCache:
                     end=number * size,
                     groups=sorted(set(self._group[family[stands & on_gpu]].tolist())),
                     ever=sorted(set(self._group[family[on_gpu]].tolist())),
-                    media=sorted({self._told.families[one].medium for one in family[stands & ~on_gpu].tolist()}),
+                    media=sorted({self._data.families[one].medium for one in family[stands & ~on_gpu].tolist()}),
                 )
             )
         return found

@@ -85,7 +85,7 @@ class Break(Struct, frozen=True, kw_only=True):
     outside: int  # contents outside the GPUs that are unknown from then on
 
 
-class HeardColumns(Struct, kw_only=True, omit_defaults=True):
+class ObservedColumns(Struct, kw_only=True, omit_defaults=True):
     """Columns of one update: additions to lists and tables. Empty for a log that is not of a monitored server."""
 
     families: list[Family] = []
@@ -99,15 +99,15 @@ class HeardColumns(Struct, kw_only=True, omit_defaults=True):
 GROWING = ("families", "breaks", "salts", "metrics")
 
 
-def joined(told: list[HeardColumns]) -> HeardColumns:
+def joined(updates: list[ObservedColumns]) -> ObservedColumns:
     """Concatenate updates. Raises KeyError: a table is missing."""
-    return HeardColumns(
-        groups=told[-1].groups if told else [],
+    return ObservedColumns(
+        groups=updates[-1].groups if updates else [],
         tables={
-            name: {key: b"".join(some.tables[name][key] for some in told if name in some.tables) for key in of}
+            name: {key: b"".join(some.tables[name][key] for some in updates if name in some.tables) for key in of}
             for name, of in TABLES.items()
         },
-        **{name: [one for some in told for one in getattr(some, name)] for name in GROWING},
+        **{name: [one for some in updates for one in getattr(some, name)] for name in GROWING},
     )
 
 
@@ -146,11 +146,11 @@ class _Rank:
         self.numbers: dict[int, tuple[float, float]] = {}  # by metric: the last value, and its growth
 
 
-class HeardRows:
+class ObservedRows:
     """Tables, filled record by record."""
 
     def __init__(self, num_ranks: int) -> None:
-        self._groups_told: list[list[Group]] = [[] for _ in range(num_ranks)]
+        self._groups: list[list[Group]] = [[] for _ in range(num_ranks)]
         self._breaks: list[Break] = []
         self._taken: dict[str, int] = {}  # by list: length at the last `take`
         self._ranks = [_Rank() for _ in range(num_ranks)]
@@ -166,14 +166,14 @@ class HeardRows:
         self._unplaced: dict[int, _Unplaced] = {}
         self._fresh: set[tuple[int, int]] = set()  # content and bit stored in this record
 
-    def take(self) -> HeardColumns:
+    def take(self) -> ObservedColumns:
         """Return the difference since the last call."""
         before = self._taken
         self._taken = {name: len(column) for name, column in self._lists()}
         new = {name: column[before.get(name, 0) :] for name, column in self._lists()}
         tables = {name: {key: new[f"{name}.{key}"].tobytes() for key in of} for name, of in TABLES.items()}
-        return HeardColumns(
-            groups=[list(groups) for groups in self._groups_told],
+        return ObservedColumns(
+            groups=[list(groups) for groups in self._groups],
             tables={name: columns for name, columns in tables.items() if any(columns.values())},
             **{name: new[name] for name in GROWING},
         )
@@ -210,14 +210,14 @@ class HeardRows:
         for group, n in rank.lacking.items():
             if n != lacking.get(group, 0):
                 self._put("lacking", which, group, index, n)
-        self._hear(which, record)
+        self._add_message(which, record)
 
     def _put(self, table: str, *values: float) -> None:
         """Append a row, values in column order."""
         for append, value in zip(self._appends[table], values, strict=True):
             append(value)
 
-    def _hear(self, which: int, record: StepRecord) -> None:
+    def _add_message(self, which: int, record: StepRecord) -> None:
         """Append the server message or metrics reading of a record."""
         seen, rank, index = record.seen, self._ranks[which], record.index
         if seen is None:
@@ -283,7 +283,7 @@ class HeardRows:
 
     def _group(self, which: int, op: Stored) -> int:
         """Return the bit of the content's group on the rank; 0: not on the GPU."""
-        groups, known = self._groups_told[which], self._ranks[which].groups
+        groups, known = self._groups[which], self._ranks[which].groups
         number = op.group or 0
         place = known.get(number)
         if place is None:

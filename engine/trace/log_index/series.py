@@ -72,7 +72,7 @@ class SeriesRows:
 
     def add(self, record: StepRecord, state: State) -> None:
         """Read the next record; `state` is the one after it."""
-        more = self._heard(record) if self._observed else _counted(record, state)
+        more = self._observed_values(record) if self._observed else _counted(record, state)
         moved_from, moved_to = moved_between(record)
         memory, timing = record.memory, record.timing
         values = {
@@ -96,7 +96,7 @@ class SeriesRows:
         rows, self._rows = np.array(self._rows, dtype=RECORD).tobytes(), []
         return rows
 
-    def _heard(self, record: StepRecord) -> dict[str, float]:
+    def _observed_values(self, record: StepRecord) -> dict[str, float]:
         """Return the gauges summed over ranks (usage: their mean), and the increase of counters."""
         more = dict.fromkeys(COUNTERS, 0.0)
         for name, value in record.seen.metrics.items() if record.seen is not None else ():

@@ -60,7 +60,7 @@ class Update(Struct, frozen=True, kw_only=True):
     spans: Patch[SpanColumns]
     classes: Patch[ClassColumns]
     contents: msgspec.Raw  # Patch[ContentColumns]; raw because a server reads updates often and rarely needs these
-    heard: msgspec.Raw  # HeardColumns of a monitored server's log; raw for the same reason
+    heard: msgspec.Raw  # ObservedColumns of a monitored server's log; raw for the same reason
 
 
 class Place(NamedTuple):

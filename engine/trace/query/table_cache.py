@@ -41,7 +41,7 @@ class Index(Struct, frozen=True, kw_only=True):
     checksum: int  # CRC-32 of NAME.sqlite
 
 
-class KeptTables:
+class CachedTables:
     """Cached tables of `log`. Safe for any number of threads; no file stays open between queries.
 
     Raises:
@@ -129,7 +129,7 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
     """Return the index of the complete log that another program has written meanwhile, or None."""
     try:
-        found = KeptTables(target, log).index
+        found = CachedTables(target, log).index
     except DerivedFileError:
         return None
     return found if found.problem or found.num_records == len(log) else None

@@ -12,18 +12,18 @@ import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 export const run = signal(/** @type {RunStatus | null} */ (null));
 
 /** Time of that report, in ms of the page's clock. */
-let heardAt = 0;
+let receivedAt = 0;
 
 /**
  * Return the remaining seconds of the run: the last report minus the elapsed time; null if unknown.
  * @param {RunStatus} status
  */
 export const secondsLeft = ({ seconds_left: left }) =>
-  left === null ? null : Math.max(0, left - (performance.now() - heardAt) / 1000);
+  left === null ? null : Math.max(0, left - (performance.now() - receivedAt) / 1000);
 
 /** @type {Client | null} */
 let client = null;
-let heard = 0; // number of pushed status messages
+let numReceived = 0; // number of pushed status messages
 
 /** Connect and follow running benchmarks. */
 export function followRuns() {
@@ -36,14 +36,14 @@ export function followRuns() {
     closed: nothing,
     records: nothing,
   });
-  client.socket.on("bench_progress", hear);
+  client.socket.on("bench_progress", receiveStatus);
 }
 
 /** @param {RunStatus} status */
-async function hear(status) {
-  heard += 1;
+async function receiveStatus(status) {
+  numReceived += 1;
   const before = run.value;
-  heardAt = performance.now();
+  receivedAt = performance.now();
   run.value = status;
   if (status.state !== "done" || before?.run === status.run) return;
   await fetchIndex();
@@ -65,12 +65,12 @@ export function show(status) {
  * @param {{scenario?: string, rounds?: number}} body
  */
 export async function ask(event, body = {}) {
-  const before = heard;
+  const before = numReceived;
   try {
     if (!client) return false;
     const { status } = await client.ask(event, body);
-    if (heard !== before) return true; // a pushed status is newer, or a newer one will follow
-    heardAt = performance.now();
+    if (numReceived !== before) return true; // a pushed status is newer, or a newer one will follow
+    receivedAt = performance.now();
     run.value = status;
     return true;
   } catch (error) {

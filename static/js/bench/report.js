@@ -71,14 +71,14 @@ function RecordList({ scenario }) {
     return html`<p class="bench-none">${t(runsHere(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
   return html`<fieldset class="bench-records">
     <legend>${t("bench.records")}</legend>
-    ${entries.map((entry) => html`<${Kept} key=${entry.id} entry=${entry} shown=${chosen.includes(entry.id)} />`)}
+    ${entries.map((entry) => html`<${RecordRow} key=${entry.id} entry=${entry} shown=${chosen.includes(entry.id)} />`)}
     ${others.map((one) => html`<${Dropped} key=${one.id} one=${one} />`)}
     ${!chosen.length && !others.length ? html`<p class="hint">${t("bench.none_chosen")}</p>` : null}
   </fieldset>`;
 }
 
 /** A selectable record of the server. @param {{entry: Listed, shown: boolean}} props */
-function Kept({ entry, shown }) {
+function RecordRow({ entry, shown }) {
   const { scenario, id, environment } = entry;
   const chosen = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>
     choose(scenario, id, event.currentTarget.checked);

@@ -40,7 +40,7 @@ export function followClassLesson() {
 
 /**
  * Answer the class's question in its current round; null: not sure.
- * @param {import("../core/wire.js").PollTold["right"]} given
+ * @param {import("../core/wire.js").PollState["right"]} given
  */
 export async function answerToClass(given) {
   const poll = classState.peek()?.poll;
@@ -56,9 +56,9 @@ async function readQuestion(theater, index) {
   const { client } = session;
   try {
     const code = language.peek();
-    const heard = await look(theater);
-    addMoreWords(code, heard.words);
-    const item = heard.items.find((one) => one.index === index);
+    const opened = await look(theater);
+    addMoreWords(code, opened.words);
+    const item = opened.items.find((one) => one.index === index);
     if (item?.kind === "ask") lessonQuestion.value = { theater, language: code, item };
   } catch (error) {
     session.complain(error, client);
@@ -72,15 +72,15 @@ async function read(theater) {
   const { client } = session;
   const own = ++reads;
   try {
-    const heard = await look(theater);
+    const opened = await look(theater);
     if (own !== reads) return;
-    if (classState.peek()?.lesson?.theater !== heard.theater) return;
+    if (classState.peek()?.lesson?.theater !== opened.theater) return;
     const code = language.peek();
-    addMoreWords(code, heard.words);
+    addMoreWords(code, opened.words);
     const source = presents.peek() && settings.viewMode.peek() !== "teacher" ? "live" : "class";
     const { changes, again } = { changes: {}, again: [], ...currentLesson.peek() };
     batch(() => {
-      currentLesson.value = openedAs(heard, { language: code, source, changes, again });
+      currentLesson.value = openedAs(opened, { language: code, source, changes, again });
       markOwn();
     });
   } catch (error) {

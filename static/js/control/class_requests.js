@@ -17,8 +17,8 @@ export async function openClass(wish) {
   if (!client) return false;
   try {
     const opened = await client.ask("class_open", { ...wish, base: address() });
-    keep(opened.presenting.told.id, opened.secret);
-    settings.class.value = opened.presenting.told.id;
+    keep(opened.presenting.state.id, opened.secret);
+    settings.class.value = opened.presenting.state.id;
     take(opened.presenting);
     return true;
   } catch (error) {

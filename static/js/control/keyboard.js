@@ -63,7 +63,7 @@ export const KEYS = [
   { keys: ["s"], shown: ["S"], text: "key.step", run: () => player.peek().step() },
   { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => player.peek().prefill?.() },
   { keys: ["r"], shown: ["R"], text: "key.reset", run: () => player.peek().reset() },
-  { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: letGo },
+  { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: dismiss },
   { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
 ];
 
@@ -73,7 +73,7 @@ function toggleTelling() {
 }
 
 /** Close one thing: a cover of the page, else the help or the jump list, else unpin the selection. */
-function letGo() {
+function dismiss() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
   else if (present.isPresenting()) present.toggle();

@@ -149,8 +149,8 @@ export async function goOn() {
 export async function answer(given) {
   const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
-  const told = await attempt(() => course.answer(now.theater, now.progress.at, given));
-  if (told) take(told);
+  const sent = await attempt(() => course.answer(now.theater, now.progress.at, given));
+  if (sent) take(sent);
 }
 
 /**
@@ -194,35 +194,35 @@ async function open(wanted) {
 async function begin(wish) {
   const code = language.peek();
   const isWanted = () => settings.lesson.peek() === wish.lesson && language.peek() === code;
-  const told = await attempt(() => course.open({ language: code, ...wish }, isWanted));
+  const opened = await attempt(() => course.open({ language: code, ...wish }, isWanted));
   if (!isWanted()) {
     openWanted(false, true); // another lesson or none was chosen meanwhile
     return true;
   }
-  if (!told) return false;
-  addMoreWords(code, told.words);
+  if (!opened) return false;
+  addMoreWords(code, opened.words);
   const { changes, again } = wish;
   batch(() => {
-    currentLesson.value = openedAs(told, { language: code, source: course.source, changes, again });
+    currentLesson.value = openedAs(opened, { language: code, source: course.source, changes, again });
     release ??= takeOver(lessonPlayer);
     look();
   });
   storeProgress(storage);
-  await course.follow(told.theater);
+  await course.follow(opened.theater);
   hold();
   return true;
 }
 
-/** @param {LessonState} told */
-function take(told) {
+/** @param {LessonState} sent */
+function take(sent) {
   const now = currentLesson.peek();
-  if (!now || now.theater !== told.theater) return;
+  if (!now || now.theater !== sent.theater) return;
   const items = [
-    ...now.items.filter((item) => item.index < told.first),
-    .../** @type {import("../state/lessons.js").Item[]} */ (told.items),
+    ...now.items.filter((item) => item.index < sent.first),
+    .../** @type {import("../state/lessons.js").Item[]} */ (sent.items),
   ];
   batch(() => {
-    currentLesson.value = { ...now, items, progress: told.progress };
+    currentLesson.value = { ...now, items, progress: sent.progress };
     look();
   });
   storeProgress(storage);

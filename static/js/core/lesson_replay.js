@@ -3,11 +3,11 @@
 
 import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
-/** @import {BlockMove, Done, Mended, Mending, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow} from "./wire.js" */
-/** @import {ToldText, ToldWork} from "./wire.js" */
+/** @import {BlockMove, Done, Mended, Mending, AskItem, DoItem, MendItem, SandboxItem, ShowItem} from "./wire.js" */
+/** @import {TextItem, WorkItem} from "./wire.js" */
 
 /**
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
+ * @typedef {TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem} Item
  * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, as given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
@@ -38,14 +38,14 @@ export function progressOf(transcript, at, answers) {
     return !(index in keys) || given(transcript, index, answers).over;
   };
   const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
-  const told = items.slice(0, here + 1).map((item) => toldAt(transcript, item, here, answers));
+  const shown = items.slice(0, here + 1).map((item) => itemAt(transcript, item, here, answers));
   const asks = items.slice(isOver(here) ? here + 1 : here).flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
-  const done = told.flatMap((item) =>
+  const done = shown.flatMap((item) =>
     (item.kind === "do" || item.kind === "mend") && item.moment ? [item.moment] : [],
   );
   return {
     at: here,
-    items: told,
+    items: shown,
     progress: {
       ...{ at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
       asks: [...new Set(asks)].sort(),
@@ -90,7 +90,7 @@ const listsOf = (index, answers) =>
  * @param {Answers} answers
  */
 function mendingsOf({ items, mended, tries }, index, answers) {
-  const { before, movable, block_size } = /** @type {ToldMend} */ (items[index]);
+  const { before, movable, block_size } = /** @type {MendItem} */ (items[index]);
   const { run, tokens } = mended[index];
   const asBefore = before.map(({ lines }) => lines);
   const recorded = JSON.stringify(run.turns.map(({ lines }) => lines));
@@ -114,7 +114,7 @@ function mendingsOf({ items, mended, tries }, index, answers) {
  * Compare a list with the engine's operations, position by position.
  * @param {Done[]} engine
  * @param {BlockMove[]} moves
- * @returns {import("./wire.js").ToldList}
+ * @returns {import("./wire.js").GradedList}
  */
 function compared(engine, moves) {
   const verdicts = moves.map((move, i) => {
@@ -128,12 +128,12 @@ function compared(engine, moves) {
 const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
 
 /** @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item} */
-function toldAt(transcript, item, here, answers) {
+function itemAt(transcript, item, here, answers) {
   if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
   if (item.kind === "work") {
     const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
-    const told = lists.map((moves) => moves && compared(engine, moves));
-    return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
+    const graded = lists.map((moves) => moves && compared(engine, moves));
+    return { ...item, given: graded, over: lists.length > 0, engine: lists.length ? engine : null };
   }
   if (item.kind === "mend") {
     const { taken, over } = mendingsOf(transcript, item.index, answers);
@@ -143,6 +143,6 @@ function toldAt(transcript, item, here, answers) {
   if (item.kind !== "ask") return item;
   const { right, evidence, whys } = transcript.keys[item.index];
   const { taken, over } = given(transcript, item.index, answers);
-  const told = { ...item, given: taken, whys: taken.map((one) => (one === null ? null : whys[one])), over };
-  return over ? { ...told, right, evidence } : told;
+  const answered = { ...item, given: taken, whys: taken.map((one) => (one === null ? null : whys[one])), over };
+  return over ? { ...answered, right, evidence } : answered;
 }

@@ -27,7 +27,7 @@ export const OBSERVED = {
     there.token_ids = op.token_ids.length <= state.block_size ? Array.from(op.token_ids) : [];
     if (outside) outside.medium = op.medium;
     if (!block) return;
-    expect(block.ref_count === 0, `block ${block.block_id} has owners, which nobody knows of a watched server`);
+    expect(block.ref_count === 0, `block ${block.block_id} has owners, which a monitored server does not report`);
     block.allocated_in = index;
     block.last_hit_in = null;
     block.num_hits = 0;
@@ -47,7 +47,7 @@ export const OBSERVED = {
       budget.spend(count);
       for (let id = first; id < first + count; id++) {
         const { ref_count: refs, block_hash: hash } = state.blocks[id];
-        expect(refs === 0, `block ${id} has owners, which nobody knows of a watched server`);
+        expect(refs === 0, `block ${id} has owners, which a monitored server does not report`);
         if (hash !== null) state.blocks[id] = emptyBlock(id);
       }
     }

@@ -11,11 +11,11 @@ import {
   expectEntry,
   expectFragmented,
   expectNew,
-  letGo,
   ownTable,
   queue,
   queueOf,
   remove,
+  removeOwner,
   reservePiece,
   sameBytes,
   setTable,
@@ -191,7 +191,7 @@ export const OPERATIONS = {
     expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
     table.pop();
     while (table.at(-1) === RELEASED) table.pop();
-    letGo(state, op.block_id, op.to ?? null);
+    removeOwner(state, op.block_id, op.to ?? null);
   },
 
   release(state, op) {
@@ -199,7 +199,7 @@ export const OPERATIONS = {
     const table = ownTable(state, op.seq_id, op.block_id);
     expect(op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
     table[op.logical] = RELEASED;
-    letGo(state, op.block_id, op.to ?? null);
+    removeOwner(state, op.block_id, op.to ?? null);
   },
 
   preempt(state, op) {

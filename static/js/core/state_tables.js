@@ -141,7 +141,7 @@ export function expectFragmented(state, { needed, available, num_free }, budget)
 }
 
 /** @param {State} state @param {number} id @param {"front" | "back" | null} to */
-export function letGo(state, id, to) {
+export function removeOwner(state, id, to) {
   const block = blockOf(state, id);
   block.ref_count -= 1;
   expect((to === null) === block.ref_count > 0, `block ${id} has ${block.ref_count} owners left`);

@@ -30,6 +30,29 @@ export interface ApiStatus {
   waiting: Record<string, number>;
 }
 
+export interface AskItem {
+  kind: "ask";
+  index: number;
+  section: number;
+  rule: string;
+  values: Record<string, string | number>;
+  options: AskOption[];
+  given: (number | null)[];
+  whys: (string | null)[];
+  over: boolean;
+  right: number | null;
+  evidence: Evidence | null;
+  of: number | null;
+  again: string | null;
+}
+
+export interface AskOption {
+  text: string;
+  values: Record<string, string | number>;
+  number: number | null;
+  place: AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes | null;
+}
+
 export interface AtBlock {
   kind: "block";
   block: number;
@@ -129,8 +152,8 @@ export interface ClassDesk {
   labs_why: LabsWhy;
   lost: number[][];
   open: boolean;
-  origins: OriginTold[];
-  seats: SeatTold[];
+  origins: OriginCount[];
+  seats: SeatState[];
   seconds: number;
   tallies: Tally[];
   waiting: number;
@@ -147,7 +170,7 @@ export interface ClassEnter {
 
 export interface ClassEntered {
   mine: Mine;
-  told: ClassTold;
+  state: ClassState;
 }
 
 export interface ClassHand {
@@ -237,7 +260,7 @@ export interface ClassSendAway {
   seat: number;
 }
 
-export interface ClassTold {
+export interface ClassState {
   driver: number | null;
   driver_name: string | null;
   held: boolean;
@@ -246,7 +269,7 @@ export interface ClassTold {
   lesson: LessonAt | null;
   names: "none" | "optional";
   over: boolean;
-  poll: PollTold | null;
+  poll: PollState | null;
   theater: string | null;
   title: string;
   version: number;
@@ -258,7 +281,7 @@ export interface ClassWish {
 }
 
 export interface Closed {
-  cause: "deleted" | "displaced" | "grown" | "lab_idle" | "lab_over" | "let_go" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
+  cause: "deleted" | "displaced" | "grown" | "lab_idle" | "lab_over" | "mistake" | "over" | "shutdown" | "unbuilt" | "unloaded" | "unused";
   detail: string;
   reason: string;
   theater: string;
@@ -328,6 +351,15 @@ export interface DeviceMemory {
   logs_bytes: number;
   pools_bytes: number;
   weights_bytes: number;
+}
+
+export interface DoItem {
+  kind: "do";
+  index: number;
+  section: number;
+  action: Action;
+  moment: Moment | null;
+  race: RaceSetup | null;
 }
 
 export interface Done {
@@ -512,6 +544,13 @@ export interface Forked {
   theater: string;
 }
 
+export interface GradedList {
+  moves: BlockMove[];
+  verdicts: Verdict[];
+  missing: number;
+  right: boolean;
+}
+
 export interface JoinMessage {
   theater: string;
   from?: number;
@@ -528,22 +567,6 @@ export interface Joined {
   num_records: number;
   status: Status;
   theater: string;
-}
-
-export interface KeptClass {
-  began: number;
-  ended: number | null;
-  id: string;
-  names: "none" | "optional";
-  questions: number;
-  students: number;
-  title: string;
-  until: string;
-}
-
-export interface KeptClassesAnswer {
-  can_keep: boolean;
-  classes: KeptClass[];
 }
 
 export interface LabsWhy {
@@ -600,12 +623,31 @@ export interface LessonOpen {
 
 export interface LessonOpened {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
+  items: (TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem)[];
   kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
   minutes: number;
   progress: Progress;
+  theater: string;
+  title: string;
+  words: Record<string, string>;
+}
+
+export interface LessonReplayed {
+  captures: (Uint8Array | null)[];
+  first: number;
+  first_record: number;
+  header: Uint8Array;
+  items: (TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem)[];
+  kind: "after" | "before" | "lesson";
+  language: string;
+  lesson: string;
+  minutes: number;
+  num_records: number;
+  progress: Progress;
+  records: Uint8Array[];
+  run: number;
   theater: string;
   title: string;
   words: Record<string, string>;
@@ -621,28 +663,9 @@ export interface LessonRetell {
   first?: number;
 }
 
-export interface LessonRetold {
-  captures: (Uint8Array | null)[];
-  first: number;
-  first_record: number;
-  header: Uint8Array;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
-  kind: "after" | "before" | "lesson";
-  language: string;
-  lesson: string;
-  minutes: number;
-  num_records: number;
-  progress: Progress;
-  records: Uint8Array[];
-  run: number;
-  theater: string;
-  title: string;
-  words: Record<string, string>;
-}
-
 export interface LessonState {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox)[];
+  items: (TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem)[];
   progress: Progress;
   theater: string;
 }
@@ -674,6 +697,19 @@ export interface ListedSession {
   status: Status;
   summary: Summary;
   theater: string;
+}
+
+export interface MendItem {
+  kind: "mend";
+  index: number;
+  section: number;
+  movable: string[];
+  block_size: number;
+  before: TurnRun[];
+  given: (Mended | null)[];
+  over: boolean;
+  right: Mended | null;
+  moment: Moment | null;
 }
 
 export interface Mended {
@@ -800,7 +836,7 @@ export interface OptionsPayload {
   words: Record<string, Record<string, OptionWords>>;
 }
 
-export interface OriginTold {
+export interface OriginCount {
   here: number;
   origin: string;
   seats: number;
@@ -830,7 +866,7 @@ export interface Point {
   seconds: number;
 }
 
-export interface PollTold {
+export interface PollState {
   id: number;
   kind: "choice" | "lesson" | "number" | "slot" | "token";
   text: string;
@@ -855,7 +891,7 @@ export interface Presenting {
   desk: ClassDesk;
   doors: Door[];
   join: string;
-  told: ClassTold;
+  state: ClassState;
 }
 
 export interface Preset {
@@ -893,6 +929,14 @@ export interface Projected {
 export interface Projection {
   weight: NdArray;
   bias: NdArray;
+}
+
+export interface RaceSetup {
+  lanes: string;
+  prompt: string;
+  config: Record<string, unknown>;
+  sampling: Record<string, unknown>;
+  model: string;
 }
 
 export interface ReadMessage {
@@ -1005,7 +1049,13 @@ export interface SamplingParams {
   prompt_logprobs: number | null;
 }
 
-export interface SeatTold {
+export interface SandboxItem {
+  kind: "sandbox";
+  index: number;
+  section: number;
+}
+
+export interface SeatState {
   answered: boolean;
   here: boolean;
   lab: boolean;
@@ -1058,6 +1108,14 @@ export interface SettingDifference {
   b: string | number | boolean | null;
 }
 
+export interface ShowItem {
+  kind: "show";
+  index: number;
+  section: number;
+  part: string;
+  view: Record<string, string>;
+}
+
 export interface Status {
   api: ApiStatus | null;
   coming: number[];
@@ -1084,6 +1142,22 @@ export interface StepMessage {
   theater: string;
   count?: number;
   expect?: number | null;
+}
+
+export interface StoredClass {
+  began: number;
+  ended: number | null;
+  id: string;
+  names: "none" | "optional";
+  questions: number;
+  students: number;
+  title: string;
+  until: string;
+}
+
+export interface StoredClassesAnswer {
+  can_keep: boolean;
+  classes: StoredClass[];
 }
 
 export interface SubmitMessage {
@@ -1140,6 +1214,13 @@ export interface Task {
   end: number;
 }
 
+export interface TextItem {
+  kind: "text";
+  index: number;
+  section: number;
+  blocks: unknown[];
+}
+
 export interface Token {
   token_id: number;
   token_bytes: Uint8Array;
@@ -1167,98 +1248,6 @@ export interface Tokenized {
   text: string;
   token_bytes: Uint8Array[];
   token_ids: number[];
-}
-
-export interface ToldAsk {
-  kind: "ask";
-  index: number;
-  section: number;
-  rule: string;
-  values: Record<string, string | number>;
-  options: ToldOption[];
-  given: (number | null)[];
-  whys: (string | null)[];
-  over: boolean;
-  right: number | null;
-  evidence: Evidence | null;
-  of: number | null;
-  again: string | null;
-}
-
-export interface ToldDo {
-  kind: "do";
-  index: number;
-  section: number;
-  action: Action;
-  moment: Moment | null;
-  race: ToldRace | null;
-}
-
-export interface ToldList {
-  moves: BlockMove[];
-  verdicts: Verdict[];
-  missing: number;
-  right: boolean;
-}
-
-export interface ToldMend {
-  kind: "mend";
-  index: number;
-  section: number;
-  movable: string[];
-  block_size: number;
-  before: TurnRun[];
-  given: (Mended | null)[];
-  over: boolean;
-  right: Mended | null;
-  moment: Moment | null;
-}
-
-export interface ToldOption {
-  text: string;
-  values: Record<string, string | number>;
-  number: number | null;
-  place: AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes | null;
-}
-
-export interface ToldRace {
-  lanes: string;
-  prompt: string;
-  config: Record<string, unknown>;
-  sampling: Record<string, unknown>;
-  model: string;
-}
-
-export interface ToldSandbox {
-  kind: "sandbox";
-  index: number;
-  section: number;
-}
-
-export interface ToldShow {
-  kind: "show";
-  index: number;
-  section: number;
-  part: string;
-  view: Record<string, string>;
-}
-
-export interface ToldText {
-  kind: "text";
-  index: number;
-  section: number;
-  blocks: unknown[];
-}
-
-export interface ToldWork {
-  kind: "work";
-  index: number;
-  section: number;
-  tasks: Task[];
-  records: number;
-  given: (ToldList | null)[];
-  over: boolean;
-  engine: Done[] | null;
 }
 
 export interface Totals {
@@ -1307,6 +1296,17 @@ export interface Verdict {
   refs: number;
 }
 
+export interface WorkItem {
+  kind: "work";
+  index: number;
+  section: number;
+  tasks: Task[];
+  records: number;
+  given: (GradedList | null)[];
+  over: boolean;
+  engine: Done[] | null;
+}
+
 /** The socket's events: what a client asks, and what is acknowledged when it is done. */
 export interface Events {
   create: { asked: Create; answer: Joined };
@@ -1335,7 +1335,7 @@ export interface Events {
   lesson_look: { asked: LessonLookMessage; answer: LessonOpened };
   lesson_go: { asked: LessonGoMessage; answer: LessonState };
   lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
-  lesson_retell: { asked: LessonRetell; answer: LessonRetold };
+  lesson_retell: { asked: LessonRetell; answer: LessonReplayed };
   class_open: { asked: ClassOpen; answer: ClassOpened };
   class_present: { asked: ClassPresent; answer: Presenting };
   class_end: { asked: OfClass; answer: Nothing };
@@ -1361,8 +1361,8 @@ export interface Events {
   class_press: { asked: ClassPress; answer: Nothing };
 }
 
-/** What the server says without being asked. */
-export interface Told {
+/** Events that the server pushes. */
+export interface ServerEvents {
   records: Records;
   status: Status;
   reset: Reset;
@@ -1370,7 +1370,7 @@ export interface Told {
   closed: Closed;
   model: ModelStatus;
   bench_progress: RunStatus;
-  class: ClassTold;
+  class: ClassState;
   class_desk: ClassDesk;
   class_mine: Mine;
   class_left: ClassLeft;
@@ -1395,6 +1395,6 @@ export interface Answers {
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
   "/api/lessons": InJson<LessonsAnswer>;
-  "/api/classes": InJson<KeptClassesAnswer>;
+  "/api/classes": InJson<StoredClassesAnswer>;
   "/api/bench": InJson<BenchAnswer>;
 }

@@ -11,13 +11,13 @@ export const shownValues = (values) =>
     }),
   );
 
-/** Return the stem of a question. @param {import("../core/wire.js").ToldAsk} item */
+/** Return the stem of a question. @param {import("../core/wire.js").AskItem} item */
 export function stemText({ rule, values, of = null }) {
   const stem = t(`question.${rule}.stem`, shownValues(values));
   return of === null ? stem : t("question.of_sequence", { seq: of, stem });
 }
 
-/** Return the text of an answer. @param {import("../core/wire.js").ToldOption} option */
+/** Return the text of an answer. @param {import("../core/wire.js").AskOption} option */
 export const optionText = ({ text, values }) =>
   t(text, text === "answer.bytes" ? { n: bytesText(Number(values.n)) } : shownValues(values));
 

@@ -46,7 +46,7 @@ export async function runOfClass(client, own) {
     if (await asPresenter(client, id)) return isLed.peek() ? (classState.peek()?.theater ?? own) : own;
     const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
     batch(() => {
-      receiveState(entered.told);
+      receiveState(entered.state);
       ownSeat.value = entered.mine;
       presenting.value = attendance.value = null;
     });
@@ -129,7 +129,7 @@ export function take(now) {
   batch(() => {
     forgotten.value = false;
     presenting.value = now;
-    receiveState(now.told);
+    receiveState(now.state);
     attendance.value = now.desk;
     ownSeat.value = null;
   });
@@ -150,10 +150,10 @@ export async function fileOf(name) {
 }
 
 /** @param {string} id of a class @returns {string | null} */
-const secretOf = (id) => secrets[id] ?? readKept()[id] ?? null;
+const secretOf = (id) => secrets[id] ?? readSecrets()[id] ?? null;
 
 /** @returns {Record<string, string>} */
-function readKept() {
+function readSecrets() {
   try {
     return JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
   } catch {
@@ -167,7 +167,7 @@ function readKept() {
  * @param {string | null} secret
  */
 export function keep(id, secret) {
-  const { [id]: _, ...others } = readKept();
+  const { [id]: _, ...others } = readSecrets();
   delete secrets[id];
   if (secret) secrets[id] = secret;
   const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MAX_KEPT);

@@ -4,7 +4,7 @@ import { refusalText } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
 
 /** @import {Objection} from "../core/trace.js" */
-/** @import {Events, Told} from "../core/wire.js" */
+/** @import {Events, ServerEvents} from "../core/wire.js" */
 
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
 const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked
@@ -46,7 +46,7 @@ export class NoAnswer extends Error {}
  * Handlers of server events, by name; other events are ignored.
  *
  * @typedef {{connect: () => void, disconnect: (reason: string) => void, barred?: () => void}
- *   & {[E in keyof Told]?: (message: Told[E]) => void}} Handlers
+ *   & {[E in keyof ServerEvents]?: (message: ServerEvents[E]) => void}} Handlers
  */
 
 export class Client {

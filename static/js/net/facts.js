@@ -61,7 +61,7 @@ export function adoptFacts(facts) {
 // ── Loading status ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 let connections = 0; // number of lost connections
-let heard = Promise.resolve();
+let updates = Promise.resolve();
 
 /**
  * Handle a model's loading status. The first model counts as loaded only with its facts, since settings of a run may
@@ -73,7 +73,7 @@ export function receiveModel(message) {
   models.value = Object.fromEntries([...others, message].map((one) => [one.name, one]));
   if (message.place !== "first") return;
   const during = connections;
-  heard = heard.then(async () => {
+  updates = updates.then(async () => {
     if (message.state === "ready") await asked;
     if (message.state === "ready" && !modelFacts.peek()) await askForFacts();
     if (during === connections) serverModel.value = message;

@@ -115,7 +115,7 @@ export class FollowedRun {
   }
 
   /** @param {Status} message */
-  heardStatus(message) {
+  onStatus(message) {
     if (message.fork?.source === this.theater && !message.fork.forked) forking.value = message;
     if (message.theater !== this.theater || message.epoch < this.epoch) return; // sent before a reset
     const before = store.status.value;
@@ -127,7 +127,7 @@ export class FollowedRun {
   }
 
   /** @param {import("../core/wire.js").Reset} message */
-  heardReset(message) {
+  onReset(message) {
     if (message.theater !== this.theater || message.epoch === this.epoch) return;
     const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
     const nextTrace = store.status.value?.mode === "recording"; // a benchmark's next trace is not a reset
@@ -142,7 +142,7 @@ export class FollowedRun {
    * @param {import("../core/wire.js").Large} message
    * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
    */
-  async heardLarge({ theater, epoch }, joinAgain) {
+  async onLarge({ theater, epoch }, joinAgain) {
     const log = store.own.log.peek();
     if (!log || theater !== this.theater || epoch !== this.epoch) return;
     const count = log.length;
@@ -178,7 +178,7 @@ export class FollowedRun {
    * @param {Records} message
    * @returns {boolean} false if the log contradicts itself and must be reloaded
    */
-  heardRecords(message) {
+  onRecords(message) {
     const log = store.own.log.value;
     if (!log || this.#broken || message.theater !== this.theater || message.epoch !== this.epoch) return true;
     try {

@@ -10,12 +10,12 @@ import { extendOwn } from "./followed_run.js";
 import { session } from "./session.js";
 
 /** @import {Transcript} from "../core/lesson_replay.js" */
-/** @import {LessonRetold} from "../core/wire.js" */
+/** @import {LessonReplayed} from "../core/wire.js" */
 /** @import {Course, Given} from "./live_course.js" */
 
 /**
  * @typedef {import("../core/wire.js").LessonRetell} RetellRequest
- * @typedef {(asked: RetellRequest) => Promise<LessonRetold>} Retell
+ * @typedef {(asked: RetellRequest) => Promise<LessonReplayed>} Retell
  */
 
 /** Return the course of recorded lessons, on this server or in the page's files. @param {boolean} hasServer */
@@ -36,19 +36,19 @@ function recorded(source, retell) {
    * @param {number} since
    */
   async function reach(wish, at, since) {
-    const told = await retell({ ...wish, at, since, ...here() });
-    lay(told);
-    while (own.numRecords.peek() < told.num_records) {
+    const state = await retell({ ...wish, at, since, ...here() });
+    lay(state);
+    while (own.numRecords.peek() < state.num_records) {
       const more = await retell({ ...wish, at, since, ...here() });
-      if (!more.records.length) throw new Error(`${told.num_records} records were announced and did not come`);
+      if (!more.records.length) throw new Error(`${state.num_records} records were announced and did not come`);
       lay(more);
     }
     now = wish;
-    return told;
+    return state;
   }
   const here = () =>
     laid && laid.log === own.log.peek() ? { run: laid.run, first: own.numRecords.peek() } : { run: null, first: 0 };
-  /** @param {LessonRetold} told */
+  /** @param {LessonReplayed} state */
   function lay({ run, header, first_record, records, captures }) {
     if (here().run !== run) {
       session.lay(header);

@@ -68,11 +68,11 @@ export class Session {
         barred: () => this.problem.peek()?.key === BARRED || this.#now.lose({ key: BARRED }),
         model: receiveModel,
         ...CLASS_HANDLERS,
-        status: (message) => this.run?.heardStatus(message),
-        reset: (message) => this.run?.heardReset(message),
-        large: (message) => this.run?.heardLarge(message, (known) => link.joinAgain(known, this.#now.enterAgain)),
-        closed: (message) => this.#heardClosed(message),
-        records: (message) => this.run?.heardRecords(message) === false && this.#reread(link),
+        status: (message) => this.run?.onStatus(message),
+        reset: (message) => this.run?.onReset(message),
+        large: (message) => this.run?.onLarge(message, (known) => link.joinAgain(known, this.#now.enterAgain)),
+        closed: (message) => this.#onClosed(message),
+        records: (message) => this.run?.onRecords(message) === false && this.#reread(link),
       },
       // the live run keeps its viewer while a recording is shown
       (theater) =>
@@ -108,7 +108,7 @@ export class Session {
   }
 
   /** @param {import("../core/wire.js").Closed} message */
-  #heardClosed(message) {
+  #onClosed(message) {
     if (message.theater !== this.run?.theater) return;
     if (!this.run.isRecording) this.#now.lose(closedReason(message));
     else if (message.cause === "deleted") this.#removed(); // otherwise it stays readable and is rejoined

@@ -7,34 +7,34 @@ import { html } from "../kit/html.js";
  * As defined in `engine/accounting/sources.py`. `meanings`: of the factors that use its figures.
  *
  * @typedef {{figures: string[], meanings: string[], says: string, dated: string | null, checked: string | null,
- *   against: string}} Told
+ *   against: string}} SourceFacts
  */
 
-/** @param {Told} told */
+/** @param {SourceFacts} cited */
 const checkedText = ({ checked, against }) =>
   checked ? t("scale.source.checked", { day: checked, against }) : t("scale.source.unchecked");
 
-/** @param {Told} told */
+/** @param {SourceFacts} cited */
 const saidText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
 
 /**
  * Sources of the factors of a formula that are figures, each once.
- * @param {{factors: {symbol: string, meaning: string}[], sources: Told[]}} props
+ * @param {{factors: {symbol: string, meaning: string}[], sources: SourceFacts[]}} props
  */
 export function FactorSources({ factors, sources }) {
-  return sources.map((told) => {
-    const own = factors.filter(({ meaning }) => told.meanings.includes(meaning));
+  return sources.map((cited) => {
+    const own = factors.filter(({ meaning }) => cited.meanings.includes(meaning));
     if (!own.length) return null;
     const symbols = own.map(({ symbol }) => symbol).join(", ");
     return html`<p key=${symbols} class="hint" data-source=${symbols}>
-      ${t("scale.source.of", { symbols, said: saidText(told), checked: checkedText(told) })}
+      ${t("scale.source.of", { symbols, said: saidText(cited), checked: checkedText(cited) })}
     </p>`;
   });
 }
 
 /**
  * All figures of several items, by source.
- * @param {{things: {id: string, name: string, announced?: string | null, sources: Told[]}[]}} props
+ * @param {{things: {id: string, name: string, announced?: string | null, sources: SourceFacts[]}[]}} props
  */
 export function Sources({ things }) {
   const columns = ["what", "figures", "stands", "day", "checked"];
@@ -48,14 +48,14 @@ export function Sources({ things }) {
         <tbody>
           ${things.flatMap(({ id, name, announced, sources }) =>
             sources.map(
-              (told, at) => html`<tr key=${`${id} ${at}`} data-figures=${told.figures.join(" ")}>
+              (cited, at) => html`<tr key=${`${id} ${at}`} data-figures=${cited.figures.join(" ")}>
                 <th scope="row">
                   ${announced && !at ? t("scale.source.announced", { name, day: announced }) : name}
                 </th>
-                <td>${told.figures.join(", ")}</td>
-                <td>${told.says}</td>
-                <td>${told.dated ?? "–"}</td>
-                <td>${checkedText(told)}</td>
+                <td>${cited.figures.join(", ")}</td>
+                <td>${cited.says}</td>
+                <td>${cited.dated ?? "–"}</td>
+                <td>${checkedText(cited)}</td>
               </tr>`,
             ),
           )}

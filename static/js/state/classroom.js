@@ -4,11 +4,11 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
-/** @import {ClassDesk, ClassTold, Mine, Presenting} from "../core/wire.js" */
+/** @import {ClassDesk, ClassState, Mine, Presenting} from "../core/wire.js" */
 
 /** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
-/** State shared by every member; null while the page is in no class. @type {Signal<ClassTold | null>} */
+/** State shared by every member; null while the page is in no class. @type {Signal<ClassState | null>} */
 export const classState = signal(null);
 let receivedAt = 0; // ms of this page's clock at which `classState` arrived
 classState.subscribe(() => (receivedAt = performance.now()));
@@ -29,7 +29,7 @@ export const attendance = signal(null);
 export const pressed = signal(null);
 /**
  * Lesson question put to the class, for pages that do not have that lesson open.
- * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
+ * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").AskItem} | null>}
  */
 export const lessonQuestion = signal(null);
 /** Whether the presenter has removed this seat. */
@@ -64,7 +64,7 @@ export const isLed = computed(() => classState.value !== null && !classState.val
 
 /**
  * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
- * @param {ClassTold} message
+ * @param {ClassState} message
  */
 export function receiveState(message) {
   const now = classState.peek();
@@ -96,7 +96,7 @@ export function answersTo(poll) {
  * Handlers of the server's class messages, by event.
  *
  * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} ClassEvent
- * @type {{[E in ClassEvent]: (message: import("../core/wire.js").Told[E]) => void}}
+ * @type {{[E in ClassEvent]: (message: import("../core/wire.js").ServerEvents[E]) => void}}
  */
 export const CLASS_HANDLERS = {
   class: receiveState,

@@ -4,11 +4,11 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
-/** @import {Card, Earlier, ToldAsk, ToldDo, ToldMend, ToldSandbox, ToldShow, ToldText} from "../core/wire.js" */
-/** @import {ToldWork} from "../core/wire.js" */
+/** @import {Card, Earlier, AskItem, DoItem, MendItem, SandboxItem, ShowItem, TextItem} from "../core/wire.js" */
+/** @import {WorkItem} from "../core/wire.js" */
 
 /**
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldMend | ToldSandbox} Item
+ * @typedef {TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem} Item
  * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
  *   sure
  *
@@ -21,7 +21,7 @@ import { settings } from "./settings.js";
  * @typedef {{
  *   at: number, answers: Record<string, Given[]>, over: boolean, theater: string | null,
  *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
- * }} Kept `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
+ * }} StoredLesson `results`: result of the first attempt, by rule of the questions; `missed`: items not answered right;
  * `recalled`: questions of earlier lessons that were asked again
  * @typedef {"right" | "wrong" | "unsure"} Result
  */
@@ -31,7 +31,7 @@ export const currentLesson = signal(null);
 
 /**
  * Return the state of a lesson from the server's description.
- * @param {import("../core/wire.js").LessonOpened} told
+ * @param {import("../core/wire.js").LessonOpened} opened
  * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows about it
  * @returns {Opened}
  */
@@ -86,12 +86,12 @@ export const shownPart = computed(() => {
   const race = lessonRace.value;
   if (race) return { part: "race", view: { lanes: race.lanes } };
   const shows = currentLesson.value?.items.filter((item) => item.kind === "show") ?? [];
-  return /** @type {ToldShow | undefined} */ (shows.at(-1)) ?? null;
+  return /** @type {ShowItem | undefined} */ (shows.at(-1)) ?? null;
 });
 
 const MEMORY_KEY = "kvtheater.lessons";
 
-/** Stored progress and answers, by lesson. @type {Signal<Record<string, Kept>>} */
+/** Stored progress and answers, by lesson. @type {Signal<Record<string, StoredLesson>>} */
 export const storedProgress = signal({});
 
 /** @param {Pick<Storage, "getItem"> | null} storage */
@@ -108,17 +108,17 @@ export function readStoredProgress(storage) {
 export function storeProgress(storage) {
   const now = currentLesson.peek();
   if (!now || Object.keys(now.changes).length) return;
-  /** @type {Kept["answers"]} */
+  /** @type {StoredLesson["answers"]} */
   const answers = {};
-  /** @type {Kept["results"]} */
+  /** @type {StoredLesson["results"]} */
   const results = {};
   /** @type {number[]} */
   const missed = [];
   /** @type {string[]} */
   const recalled = [];
   for (const item of now.items) {
-    if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.moves ?? null);
-    if (item.kind === "mend") answers[item.index] = item.given.map((told) => told && { moves: told.moves });
+    if (item.kind === "work") answers[item.index] = item.given.map((list) => list?.moves ?? null);
+    if (item.kind === "mend") answers[item.index] = item.given.map((attempt) => attempt && { moves: attempt.moves });
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
     if (!item.over) continue;
@@ -197,7 +197,7 @@ export function reviewsFor(id) {
     .slice(-MAX_EARLIER);
 }
 
-/** Return the result of the first attempt. @param {ToldAsk} item @returns {Result} */
+/** Return the result of the first attempt. @param {AskItem} item @returns {Result} */
 const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] === right ? "right" : "wrong");
 
 /** Discard the stored progress of a lesson. @param {string} id */

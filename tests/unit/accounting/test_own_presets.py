@@ -111,7 +111,7 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     assert placed["times_source"] == "measured at my desk"
     assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
-    assert "nobody measured the layers of Mine on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
+    assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
     nobody = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
     here = RooflineContext(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
     steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
@@ -122,7 +122,9 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     assert main([*asked, "--presets", str(file), "--json"]) == 0
     assert "layers of Mine on 1 × My card (measured at my desk)" in json.loads(capsys.readouterr().out)["source"]
     assert main(asked) == 2
-    assert "--model 'mine' is unknown, or nobody measured its layers; use one of llama-2-7b" in capsys.readouterr().err
+    assert (
+        "--model 'mine' is unknown, or its layers were not measured; use one of llama-2-7b" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.accounting.impossible import ImpossibleInput
-from engine.accounting.layer_bytes import Kept
+from engine.accounting.layer_bytes import CacheBytes
 from engine.accounting.presets import model_presets
 from engine.accounting.ranks import ranks_of
 from engine.accounting.size import Cost, Load, Stored
@@ -44,5 +44,5 @@ def test_heads_and_bytes_agree_for_every_preset(name: str, gpus: int) -> None:
         group = model.num_heads // kind.num_heads
         for (first, count), (own, held) in zip(found.queries, kind.held, strict=True):
             assert {query // group for query in range(first, first + count)} == set(range(own, own + held))
-        part = next(one for one in Kept([shape], 2, 0, gpus).parts)
+        part = next(one for one in CacheBytes([shape], 2, 0, gpus).parts)
         assert part.number.value == kind.num_layers * kind.held[0][1] * (shape.head_dim + shape.v_head_dim) * 2

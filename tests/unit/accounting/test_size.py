@@ -9,7 +9,7 @@ from app.scale.size import answer
 from engine.accounting.derived import Derived, Factor
 from engine.accounting.impossible import ImpossibleInput, sentence
 from engine.accounting.kv_shape import Architecture, KvShape
-from engine.accounting.layer_bytes import Kept, kv_token
+from engine.accounting.layer_bytes import CacheBytes, kv_token
 from engine.accounting.presets import gpu_presets, presets
 from engine.accounting.size import Cost, Load, Stored
 from engine.accounting.weights import WeightStore
@@ -128,7 +128,7 @@ def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
     shapes = (
         KvShape(2, 1, 8, 8), KvShape(3, 1, 8, 8, window=5), KvShape(1, state=7), KvShape(1, 1, 8, 8, role="cross"),
     )  # fmt: skip
-    kept = Kept(shapes, 1, 0, 1, 1)
+    kept = CacheBytes(shapes, 1, 0, 1, 1)
     encoder, block = Factor("E", 4, "encoder_tokens"), Factor("S", 4, "block_size")
     tokens = [Factor("T", count, "context") for count in (3, 12)]
     assert kept.token is not None and kept.token.value == 32 + 48
@@ -143,7 +143,7 @@ def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
 def test_pages_of_a_window_are_those_that_its_tokens_lie_in() -> None:
     for context in range(1, 40):
         window, size = 9, 4
-        kept = Kept((KvShape(1, 1, 1, 1, window=window),), 1)
+        kept = CacheBytes((KvShape(1, 1, 1, 1, window=window),), 1)
         none, block = Factor("E", 0, "encoder_tokens"), Factor("S", size, "block_size")
         found = kept.pages("kv_pages", Factor("T", context, "context"), none, block).value
         touched = {position // size for position in range(max(0, context - window), context)}

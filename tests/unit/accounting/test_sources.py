@@ -16,7 +16,7 @@ from app.scale.steps import answer as steps
 from engine.accounting.derived import Derived
 from engine.accounting.presets import gpu_presets, model_presets, presets
 from engine.accounting.size import Load
-from engine.accounting.sources import Sourced, Told
+from engine.accounting.sources import Sourced, SourceFacts
 
 LINKS = list(presets().links.values())
 SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *LINKS]
@@ -34,8 +34,8 @@ def test_every_figure_has_one_source() -> None:
     what, and what was compared with others only says that it was not the vendor's own sheet.
     """
     for preset in SHIPPED:
-        assert {name for told in preset.told({}) for name in told.figures} == set(preset.figures)
-        for told in preset.told({}):
+        assert {name for told in preset.source_facts({}) for name in told.figures} == set(preset.figures)
+        for told in preset.source_facts({}):
             assert told.figures and len(told.says) > 10, told
             assert told.dated is None or date(2010, 1, 1) <= told.dated <= date.today()
             assert (told.checked is None) == (not told.against), told
@@ -59,11 +59,11 @@ def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
     known = presets()
     found = answer({"model": model, "context": "2048", "shared_prefix": "64"}, known)
     own = found["model"]["sources"]
-    _all_told(known.models[model], found["sizes"], own)
+    _check_all(known.models[model], found["sizes"], own)
     for gpu, preset in zip(found["gpus"], gpu_presets(), strict=True):
-        _all_told(preset, gpu["numbers"], [*own, *gpu["sources"]])
+        _check_all(preset, gpu["numbers"], [*own, *gpu["sources"]])
     for link, over in zip(found["links"], LINKS, strict=True):
-        _all_told(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
+        _check_all(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
 
 
 def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> Non
     latent = [found["chosen"][phase]["latent"] for phase in ("decode", "prefill")]
     assert [one.value for one in latent] == [2 * 128 * (576 + 512), 2 * 128 * (192 + 128)]
     for one in latent:
-        _all_told(presets().models["deepseek-v3"], [one], list(found["sources"]))
+        _check_all(presets().models["deepseek-v3"], [one], list(found["sources"]))
 
 
-def _all_told(preset: Sourced, numbers: list[Derived], sources: list[Told]) -> None:
+def _check_all(preset: Sourced, numbers: list[Derived], sources: list[SourceFacts]) -> None:
     told = {meaning for one in sources for meaning in one.meanings}
     for number in numbers:
         for factor in number.factors:

@@ -10,7 +10,7 @@ import pytest
 from app.classroom import rights
 from app.classroom.access import Access
 from app.classroom.classrooms import Classrooms
-from app.ground.callers import NOBODY, Person
+from app.ground.callers import ANONYMOUS, Person
 from app.ground.errors import AppError
 from app.server.dispatch import ALL_EVENTS
 
@@ -28,7 +28,7 @@ def one_class() -> Iterator[Classrooms]:
 
 def test_a_connection_without_a_right_is_refused(classrooms: Classrooms) -> None:
     access = Access(classrooms)
-    access.come("sid", NOBODY)
+    access.come("sid", ANONYMOUS)
     message = SimpleNamespace(session="theater", id=classrooms.open("", "optional").id)
     for name, event in ALL_EVENTS.items():
         assert event.right in RIGHTS

@@ -52,7 +52,7 @@ class StagedInstance(LocalInstance):
         super().__init__(*arguments, **more)
         self._inbox = deque[Sequence[Ask]]()
         self._delivered: list[Produced] = []
-        self.is_heard_out = True  # when it is killed: to its last word
+        self.delivers_last_messages = True  # when it is killed: to its last word
         self.failures = 0  # of steps
 
     @property
@@ -77,7 +77,7 @@ class StagedInstance(LocalInstance):
         self._inbox.append(asks)
 
     def abort(self, request_id: str) -> bool:
-        self._hear()
+        self._receive()
         found = super().abort(request_id)
         self.deliver(self.num_said)
         return found
@@ -87,7 +87,7 @@ class StagedInstance(LocalInstance):
 
     def work(self) -> None:
         """Read the inbox, then take a turn. A step that fails is counted."""
-        self._hear()
+        self._receive()
         try:
             self.engine.take_transfers()
             if self.engine.can_step:
@@ -110,10 +110,10 @@ class StagedInstance(LocalInstance):
     def kill(self) -> None:
         if self.is_ready:
             super().kill()
-            if self.is_heard_out:
+            if self.delivers_last_messages:
                 self.deliver(self.num_said)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         while self._inbox:
             self.submit(self._inbox.popleft())
 

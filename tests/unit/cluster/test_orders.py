@@ -128,7 +128,7 @@ def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Pat
     staged[near].work()
     work(staged, prefill)
     assert not [op for op in ops_of(staged) if isinstance(op, Send)], "it may still be heard"
-    staged[near].is_heard_out = False
+    staged[near].delivers_last_messages = False
     staged.lose(near)
     assert [type(op) for op in ops_of(staged) if isinstance(op, Arrive | Lost | Send)] == [Lost, Send]
     sound(staged, path)

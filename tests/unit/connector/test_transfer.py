@@ -84,7 +84,7 @@ def test_only_blocks_that_the_receiver_lacks_move() -> None:
     assert [len(op.block_ids) for op in of(Send, pair.ops["prefill"])] == [6, 2]
 
 
-def test_what_is_here_in_full_moves_nothing_and_is_let_go() -> None:
+def test_what_is_here_in_full_moves_nothing_and_is_released() -> None:
     """21 tokens: 20 can come from elsewhere, and 5 blocks of 4 are cached here."""
     pair = Pair(tiny_llama(), PLAIN)
     for _ in range(2):

@@ -167,6 +167,6 @@ def test_runs_of_the_page_keep_the_pool_that_can_be_drawn_and_the_apis_may_pass_
     assert engine.config.num_blocks == sized.num_blocks
     pools = engine._engine._runner.kv_store.pools([0, 1, 2])  # type: ignore[attr-defined]
     assert all(pool.untyped_storage().nbytes() for pool in pools)
-    engine.let_go()
+    engine.release()
     assert not any(pool.untyped_storage().nbytes() for pool in pools)
     engine.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.ground.settings import ServerSettings
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course
-from app.lessons.item_messages import told
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import LessonError
 from app.lessons.lesson_engine import NO_TIERS, BareLessonEngine, LessonPrompt
 from app.lessons.lesson_sessions import replay
@@ -73,14 +73,14 @@ def work_of(course: Course) -> int:
 
 
 def standing(course: Course) -> bytes:
-    """All that a learner is told, and the records of the run that is shown."""
+    """All that is sent to a learner, and the records of the run that is shown."""
     log = course.log
     records = [log.record_bytes(index) for index in range(course.moment.records)]
     without_clock = [msgspec.msgpack.decode(record) for record in records]
     for record in without_clock:
         record.pop("timing", None)
     return (
-        msgspec.json.encode([told(course), course.progress, course.moment, len(course.logs)])
+        msgspec.json.encode([page_items(course), course.progress, course.moment, len(course.logs)])
         + repr([record["ops"] for record in without_clock]).encode()
     )
 

@@ -7,7 +7,7 @@ from app.ground.paths import static_dir
 from app.lessons.catalogue import shipped_folder
 from app.lessons.lesson import Do
 from app.lessons.parse import LANES, read_lesson
-from app.lessons.race import STRATEGIES, told_race
+from app.lessons.race import STRATEGIES, race_setup
 
 
 def raced(path: Path) -> list[Do]:
@@ -34,7 +34,7 @@ def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
 def test_it_is_told_with_the_lessons_own_settings() -> None:
     path = next(shipped_folder().glob("07-*.md"))
     lesson = read_lesson(path)
-    race = told_race(lesson, "zh", raced(path)[0].action)
+    race = race_setup(lesson, "zh", raced(path)[0].action)
     assert race.prompt == lesson.prompts["zh"][0] and race.model == "bundled"
     assert race.config == {"block_size": 4, "num_blocks": 48, "max_model_len": 96, "enforce_eager": True}
     assert race.sampling == lesson.sampling

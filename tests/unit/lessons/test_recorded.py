@@ -14,10 +14,10 @@ from msgspec import structs
 
 from app.cli import main
 from app.ground.settings import ServerSettings
-from app.lessons.answers import Moment, Told, ToldDo, ToldMend, ToldWork
+from app.lessons.answers import DoItem, MendItem, Moment, PageItem, WorkItem
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
-from app.lessons.item_messages import told
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.lesson_replay import way
@@ -83,7 +83,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
                 "right": [right],
                 "wrong": [
                     wrong_moves,
-                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="Told")]),
+                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="PageItem")]),
                 ],
                 "second": [wrong_moves, Mending(moves=[*mended.run.moves, Move(part="Write", before="Read")])],
                 "stray": [999, stray, right],
@@ -93,18 +93,21 @@ def answers_of(recorded: Recorded) -> list[Answers]:
     return found
 
 
-def graded(item: Told) -> Told:
+def graded(item: PageItem) -> PageItem:
     """Without what only a live lesson says of a right operation: how many had the block."""
-    if not isinstance(item, ToldWork):
+    if not isinstance(item, WorkItem):
         return item
-    lists = [told and structs.replace(told, verdicts=[one.grade for one in told.verdicts]) for told in item.given]
+    lists = [
+        graded_list and structs.replace(graded_list, verdicts=[one.grade for one in graded_list.verdicts])
+        for graded_list in item.given
+    ]
     return structs.replace(item, given=lists)
 
 
 def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[str], BuildEngine]) -> None:
     path = next(path for path in shipped_folder().glob("*.md") if read_lesson(path).id == recorded.transcript.lesson)
     lesson = read_lesson(path)
-    stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("ToldAsk", "ToldDo")]
+    stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("AskItem", "DoItem")]
     for answers in answers_of(recorded):
         for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
             if answers and answers[index] != [None]:
@@ -117,7 +120,7 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
             course = Course(lesson, "en", engine)
             replay(course, at, {k: [g for g in given if g != 999] for k, given in answers.items()})
             shown = way(recorded.transcript, at, answers)
-            assert [graded(item) for item in shown.items] == [graded(item) for item in told(course)]
+            assert [graded(item) for item in shown.items] == [graded(item) for item in page_items(course)]
             assert shown.progress == course.progress
             assert shown.moment == course.moment
             engine.close()
@@ -131,7 +134,7 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
     transcript = record(lesson, language, builder).transcript
     (index,) = transcript.mended
     item = transcript.items[int(index)]
-    assert isinstance(item, ToldMend)
+    assert isinstance(item, MendItem)
     time, read, write, note = item.movable
     last = [Move(part=note), Move(part=time)]
     names = [name_of(line) for line in item.before[-1].lines]
@@ -152,7 +155,7 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
         given: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
         replay(course, 10_000, given)
         shown = way(transcript, 10_000, given).items[int(index)]
-        assert isinstance(shown, ToldMend)
+        assert isinstance(shown, MendItem)
         (live,), (told_again,) = course.mended(int(index)), shown.given
         assert told_again is not None and told_again.right == live.right, moves
         verdicts.append(live.right)
@@ -204,9 +207,9 @@ def test_nothing_is_told_before_its_question_is_answered(recorded: Recorded) -> 
     first = next(iter(recorded.transcript.keys))
     shown = way(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)
-    told = msgspec.json.encode(shown)
-    assert b'"right":null' in told and b'"evidence":null' in told
-    done = [item.moment for item in recorded.transcript.items[: int(first)] if isinstance(item, ToldDo)]
+    sent = msgspec.json.encode(shown)
+    assert b'"right":null' in sent and b'"evidence":null' in sent
+    done = [item.moment for item in recorded.transcript.items[: int(first)] if isinstance(item, DoItem)]
     assert shown.moment == (done[-1] if done else Moment(run=0, records=0)), "and no record of what comes"
 
 

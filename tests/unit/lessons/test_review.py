@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from app.ground.settings import ServerSettings
-from app.lessons.answers import ToldAsk
+from app.lessons.answers import AskItem
 from app.lessons.course import Course
-from app.lessons.item_messages import told
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
 from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.lesson_sessions import replay
@@ -66,7 +66,7 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
-    (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
+    (asked,) = [item for item in page_items(course) if isinstance(item, AskItem)]
     assert (asked.rule, asked.again, asked.right) == ("slot", "one/7", None)
     assert course.moment.records == 3 < len(course.log), "prefill and a step are shown, and what decides is held back"
     course.answer_right()
@@ -92,7 +92,7 @@ def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask:
     engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
-    (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
+    (asked,) = [item for item in page_items(course) if isinstance(item, AskItem)]
     assert asked.of == of and course.question is not None
     for language, named in (("en", "Sequence 0: In which slot"), ("zh", "序列 0：位置")):
         assert worded(course.question, language)[0].startswith(named) == (of == 0)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.lessons.answers import ToldAsk, ToldMend, ToldWork
+from app.lessons.answers import AskItem, MendItem, WorkItem
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
-from app.lessons.item_messages import told
+from app.lessons.item_messages import page_items
 from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.lesson_engine import BareLessonEngine
 from app.lessons.pace import minutes
@@ -65,8 +65,8 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                 stem, answers = worded(question, language)
                 assert "{" not in stem + "".join(answers) and len(answers) == len(set(answers))
                 assert question.options[question.right].why is None
-                shown = told(course, at)[-1]
-                assert isinstance(shown, ToldAsk) and shown.right is None, "the answer is told before it is given"
+                shown = page_items(course, at)[-1]
+                assert isinstance(shown, AskItem) and shown.right is None, "the answer is revealed before it is given"
                 placed = [option.place is not None for option in shown.options]
                 assert all(placed) == any(placed) or question.rule in HALF_PLACED, (question.rule, placed)
                 way = at % 3
@@ -97,12 +97,12 @@ def do_the_work(course: Course) -> None:
         return mend(course)
     moves = course.engines_list()
     assert not course.answer(moves[:-1])
-    shown = told(course, at)[-1]
-    assert isinstance(shown, ToldWork) and shown.engine is None and not shown.over
+    shown = page_items(course, at)[-1]
+    assert isinstance(shown, WorkItem) and shown.engine is None and not shown.over
     assert shown.given[0] is not None and shown.given[0].missing == 1
     assert course.answer(moves)
-    shown = told(course, at)[-1]
-    assert isinstance(shown, ToldWork) and shown.over and shown.engine is not None
+    shown = page_items(course, at)[-1]
+    assert isinstance(shown, WorkItem) and shown.over and shown.engine is not None
     assert [done.move for done in shown.engine] == moves
 
 
@@ -111,13 +111,13 @@ def mend(course: Course) -> None:
     at, moves = course.at, course.right_moves()
     before = course.sessions[at]
     assert not course.answer(Mending(moves=moves[:-1]))
-    shown = told(course, at)[-1]
-    assert isinstance(shown, ToldMend) and shown.right is None and not shown.over
+    shown = page_items(course, at)[-1]
+    assert isinstance(shown, MendItem) and shown.right is None and not shown.over
     first = shown.given[0]
     assert first is not None and any(turn.again for turn in first.turns)
     assert course.answer(Mending(moves=moves))
-    shown = told(course, at)[-1]
-    assert isinstance(shown, ToldMend) and shown.right is not None and shown.moment is not None
+    shown = page_items(course, at)[-1]
+    assert isinstance(shown, MendItem) and shown.right is not None and shown.moment is not None
     assert [sorted(turn.lines) for turn in shown.right.turns] == [sorted(turn.lines) for turn in before]
     hits = [sum(turn.num_hit for turn in turns) for turns in (before, first.turns, shown.right.turns)]
     assert hits == sorted(set(hits)), "each mending saves"
@@ -306,7 +306,7 @@ def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
     for _ in range(2):
         with pytest.raises(LessonError, match="ask: victim"):
             course.go_on()
-        told(course, 0)
+        page_items(course, 0)
     engine.close()
 
 
@@ -355,8 +355,8 @@ def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
     course.go_on()
     while course.checkpoint is not None:
         if isinstance(course.checkpoint, Ask):
-            shown = told(course, course.at)[-1]
-            assert isinstance(shown, ToldAsk) and shown.right is None and shown.evidence is None
+            shown = page_items(course, course.at)[-1]
+            assert isinstance(shown, AskItem) and shown.right is None and shown.evidence is None
             came.append((shown.again, shown.rule))
             course.answer(None)
         course.go_on()

@@ -17,9 +17,9 @@ from tests.unit.monitor.publisher import message, removed, stored
 def known_after(*events: dict[str, Any]) -> tuple[set[bytes], ObservedLog]:
     """Hashes that are known to be cached, in the pool or outside it, as the log's state has them."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://one:5557"]))
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     for number, event in enumerate(events):
-        observed.told(0, Message(number, message(event), False))
+        observed.receive(0, Message(number, message(event), False))
     state = observed.log.state_at(len(observed.log) - 1)
     places: list[Block | OutsideBlock] = [*state.blocks, *state.outside]
     found = {one for one in (block.block_hash for block in places) if one is not None}
@@ -78,9 +78,9 @@ def test_each_store_of_a_medium_is_one_of_its_own() -> None:
 
 def test_after_a_gap_no_copy_is_remembered() -> None:
     _, observed = known_after(A, B, B)
-    observed.told(0, Break("gap", 9, 1))
+    observed.receive(0, Break("gap", 9, 1))
     for number, event in enumerate([B, removed([b"b"])], 9):
-        observed.told(0, Message(number, message(event), False))
+        observed.receive(0, Message(number, message(event), False))
     assert observed.known(0).keys == set()
 
 

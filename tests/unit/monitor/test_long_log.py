@@ -21,7 +21,7 @@ def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[O
     observed = ObservedLog(header, path, most_bytes=most_bytes, most_parts=most_parts)
     cached: list[dict[bytes, str]] = [{} for _ in range(RANKS)]
     for rank in range(RANKS):
-        observed.told(rank, Break("attached", 0))
+        observed.receive(rank, Break("attached", 0))
     for number in range(MESSAGES):
         for rank, known in enumerate(cached):
             name, medium = b"%d.%d" % (rank, number), draw.choice(MEDIA)
@@ -30,7 +30,7 @@ def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[O
             if number % 3:
                 gone = draw.choice(list(known))
                 events.append(removed([gone], medium=known.pop(gone)))
-            observed.told(rank, Message(number, message(*events), False))
+            observed.receive(rank, Message(number, message(*events), False))
         observed.numbers({0: {"vllm:num_requests_running": float(number)}})
     return observed, [set(known) for known in cached]
 
@@ -83,9 +83,9 @@ def test_who_shows_it_is_told_of_the_next_one() -> None:
     observed, logs = ObservedLog(header, most_bytes=2 << 10), list[TraceWriter]()
     first = observed.log
     observed.on_next(logs.append)
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     for number in range(40):
-        observed.told(0, Message(number, message(), False))
+        observed.receive(0, Message(number, message(), False))
     assert logs and observed.log is logs[-1] and len(first)  # the one before is theirs to close
     for log in {first, *logs}:
         log.close()

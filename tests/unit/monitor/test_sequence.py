@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.observe.monitor.sequence import Break, Message, Sequence, Told
+from engine.observe.monitor.sequence import Break, Message, Sequence, SequenceEvent
 
 
 class Model:
@@ -24,22 +24,22 @@ class Model:
         return [(n, life[n]) for n in range(max(first, len(life) - self.buffer), len(life))]
 
 
-def answer_all(model: Model, sequence: Sequence, told: list[Told]) -> None:
+def answer_all(model: Model, sequence: Sequence, received: list[SequenceEvent]) -> None:
     for _ in range(20):
         if sequence.ask is None:
             return
         first, sequence.ask = sequence.ask, None
         for number, payload in model.kept(first):
             sequence.answer(number, payload)
-        told += sequence.answered()
+        received += sequence.answered()
     raise AssertionError("it asks for ever")
 
 
-def check(model: Model, told: list[Told]) -> None:
+def check(model: Model, received: list[SequenceEvent]) -> None:
     """Messages follow each other within a life; where they do not, a break says so and how many are missing."""
     due: int | None = None
     life: bytes | None = None
-    for one in told:
+    for one in received:
         if isinstance(one, Break):
             if one.reason == "gap":
                 assert due is not None and one.sequence - due == one.num_missed
@@ -58,16 +58,16 @@ Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "rest
 @settings(max_examples=400)
 @given(st.lists(Action, max_size=60), st.sampled_from([1000, 3]), st.booleans())
 def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_ask: bool) -> None:
-    model, sequence, told = Model(buffer), Sequence(can_ask), list[Told]()
+    model, sequence, received = Model(buffer), Sequence(can_ask), list[SequenceEvent]()
     last: tuple[int, bytes] | None = None
     for action in actions:
         if action == "live":
             last = model.publish()
-            told += sequence.live(*last)
+            received += sequence.live(*last)
         elif action == "drop":
             model.publish()
         elif action == "double" and last is not None:
-            told += sequence.live(*last)
+            received += sequence.live(*last)
         elif action == "cut":
             sequence.disconnected()
             model.publish()
@@ -78,41 +78,41 @@ def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buf
             last = None
             sequence.reconnected()
         elif action == "answer":
-            answer_all(model, sequence, told)
+            answer_all(model, sequence, received)
         elif action == "silence" and sequence.is_asking:
             sequence.ask = None
-            told += sequence.unanswered()
+            received += sequence.unanswered()
     for _ in range(2):
-        told += sequence.live(*model.publish())
-        answer_all(model, sequence, told)
-    check(model, told)
-    end = [one for one in told if isinstance(one, Message)][-1]
+        received += sequence.live(*model.publish())
+        answer_all(model, sequence, received)
+    check(model, received)
+    end = [one for one in received if isinstance(one, Message)][-1]
     assert (end.sequence, end.payload) == (len(model.lives[-1]) - 1, model.lives[-1][-1])
 
 
 @given(st.lists(st.sampled_from(["live", "drop", "double", "answer"]), max_size=60))
 def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]) -> None:
-    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    model, sequence, received = Model(1000), Sequence(True), list[SequenceEvent]()
     for action in [*actions, "live", "answer"]:
         if action == "live":
-            told += sequence.live(*model.publish())
+            received += sequence.live(*model.publish())
         elif action == "drop":
             model.publish()
         elif action == "double" and model.lives[0]:
             number = len(model.lives[0]) - 1
-            told += sequence.live(number, model.lives[0][number])
+            received += sequence.live(number, model.lives[0][number])
         else:
-            answer_all(model, sequence, told)
-    assert told[0] == Break("attached", 0)
-    assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
-    assert len(told) == len(model.lives[0]) + 1
+            answer_all(model, sequence, received)
+    assert received[0] == Break("attached", 0)
+    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.lives[0]
+    assert len(received) == len(model.lives[0]) + 1
 
 
 def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.observe.monitor.sequence.MAX_PENDING", 4)
-    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    model, sequence, received = Model(1000), Sequence(True), list[SequenceEvent]()
     for _ in range(23):
         model.publish()
-    answer_all(model, sequence, told)
-    assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
-    assert len(told) == 24  # and nothing else but where it began
+    answer_all(model, sequence, received)
+    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.lives[0]
+    assert len(received) == 24  # and nothing else but where it began

@@ -65,11 +65,11 @@ def test_of_pages_of_pairs_no_token_is_made_up(form: Form) -> None:
 def test_what_it_lacks_is_unknown_in_the_log(form: Form) -> None:
     header = header_of(model="m", source="SGLang", block_size=2, num_blocks=8, events=["tcp://one:5557"])
     observed = ObservedLog(header)
-    observed.told(0, Break("attached", 0))
-    observed.told(0, Message(0, batch(form, page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2)), False))
+    observed.receive(0, Break("attached", 0))
+    observed.receive(0, Message(0, batch(form, page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2)), False))
     if form != "FIVE":
         lower = page_stored(form, [FIRST], [1, 2], 2, medium="CPU_PINNED")
-        observed.told(0, Message(1, batch(form, lower, page_removed(form, [FIRST])), False))
+        observed.receive(0, Message(1, batch(form, lower, page_removed(form, [FIRST])), False))
     log = observed.log
     assert log.header.observed is not None and {"ids", "ref_counts", "requests"} <= set(log.header.observed.unknown)
     state = log.state_at(len(log) - 1)

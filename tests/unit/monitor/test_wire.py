@@ -36,7 +36,7 @@ process_start_time_seconds 1.79e+09
 def test_after_each_message_the_set_is_that_of_a_decoder_of_its_own() -> None:
     header = header_of(model="m", source="vLLM 0.32.0", block_size=32, num_blocks=512, events=["tcp://rank-0:5557"])
     observed, cached = ObservedLog(header), Counter[Any]()
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     tokens: dict[bytes, list[int]] = {}
     for number, payload in enumerate(msgspec.msgpack.decode(WIRE.read_bytes())):
         _, events, rank = msgspec.msgpack.decode(payload)
@@ -52,7 +52,7 @@ def test_after_each_message_the_set_is_that_of_a_decoder_of_its_own() -> None:
             else:
                 assert event["type"] == "BlockRemoved"
                 cached = +(cached - Counter(("GPU", event["group_idx"], one) for one in hashes))
-        observed.told(0, Message(number, payload, False))
+        observed.receive(0, Message(number, payload, False))
         assert {(medium, group, one) for medium, _, group, one in observed.known(0).keys} == set(cached)
     state = observed.log.state_at(len(observed.log) - 1)
     there = {block.block_hash: block.token_ids for block in state.blocks if block.block_hash is not None}

@@ -1,4 +1,4 @@
-"""When streams are told, and answers as their connection takes them."""
+"""When streams are sent, and answers as their connection takes them."""
 
 import threading
 import time
@@ -22,32 +22,32 @@ from engine.config import SamplingParams
 
 
 class Stream:
-    def __init__(self, name: str, told: list[str]) -> None:
-        self.name, self.told = name, told
+    def __init__(self, name: str, sent: list[str]) -> None:
+        self.name, self.sent = name, sent
 
     def news(self) -> None:
-        self.told.append(self.name)
+        self.sent.append(self.name)
 
 
 def test_a_first_token_is_told_before_the_streams_of_a_round() -> None:
-    told: list[str] = []
-    streams = Streams(urgent_told=lambda: told.append("-"))
-    going, first, last = (Stream(name, told) for name in ("going", "first", "last"))
+    sent: list[str] = []
+    streams = Streams(urgent_sent=lambda: sent.append("-"))
+    going, first, last = (Stream(name, sent) for name in ("going", "first", "last"))
     streams.tell({going: False, first: True, last: False})  # type: ignore[dict-item]
     gevent.sleep(0)
-    assert told == ["first", "-", "going", "last"]
+    assert sent == ["first", "-", "going", "last"]
 
 
 def test_one_that_is_late_is_told_once_with_what_may_not_wait() -> None:
-    told: list[str] = []
-    streams = Streams(urgent_told=lambda: None)
-    streams._pace, one = 0.02, Stream("one", told)
+    sent: list[str] = []
+    streams = Streams(urgent_sent=lambda: None)
+    streams._pace, one = 0.02, Stream("one", sent)
     streams.tell({one: False})  # type: ignore[dict-item]
     gevent.sleep(0)
     streams.tell({one: False})  # type: ignore[dict-item]
     streams.tell({one: True})  # type: ignore[dict-item]
     gevent.sleep(0.05)
-    assert told == ["one", "one"]
+    assert sent == ["one", "one"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_engines_thread_lets_first_tokens_be_written(
     def call_hub(_: Any) -> None:
         def write() -> None:
             written.append(1)
-            engine._first_told.set()
+            engine._first_sent.set()
 
         if waits:
             threading.Timer(0.02, write).start()

@@ -19,7 +19,7 @@ from engine.trace.log_index.columns import Patch, put_patch
 from engine.trace.log_index.content_rows import ContentColumns
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
-from engine.trace.log_index.observed_ranks import HeardColumns, joined
+from engine.trace.log_index.observed_ranks import ObservedColumns, joined
 from engine.trace.log_index.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.log_index.series import DRAWN, bins
 from engine.trace.log_index.stored import MAGIC, OWN, Index, read_index
@@ -191,7 +191,7 @@ def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path
     """Gauges as they were looked at last, of all ranks; of counters what they grew; unknown before they were said."""
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     running, preempted = "vllm:num_requests_running", "vllm:num_preemptions_total"
     for looks in (
         {0: {running: 3.0, preempted: 10.0}},
@@ -248,7 +248,7 @@ def _said(index: Index) -> dict[str, Any]:
     contents = ContentColumns()
     for patch in index.contents:
         put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
-    heard = joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in index.heard])
+    heard = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
     return {**found, "contents": asdict(contents), "heard": asdict(heard), "is_done": None}
 
 

@@ -20,10 +20,10 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
     monkeypatch.setattr(content_rows, "MOST", 2)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     events = [stored([b"a", b"b", b"c"], [1, 2, 3, 4, 5, 6], 2), removed([b"a"]), stored([b"a", b"d"], [1, 2, 7, 8], 2)]
     for number, event in enumerate(events):
-        observed.told(0, Message(number, message(event), False))
+        observed.receive(0, Message(number, message(event), False))
     make(observed.log, tmp_path / "a.survey")
     log_index = LogIndex(tmp_path / "a.survey", observed.log)
     heard = log_index.observed_cache

@@ -89,7 +89,7 @@ def test_the_largest_branches_come_and_the_others_are_counted(tmp_path: Path) ->
 def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_later(tmp_path: Path) -> None:
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
-    observed.told(0, Break("attached", 7))
+    observed.receive(0, Break("attached", 7))
     told = [
         stored([b"c"], [5, 6], 2, b"b"),  # b was stored before the watch
         stored([b"d"], [7, 8], 2, b"c"),
@@ -97,7 +97,7 @@ def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_la
         stored([b"a", b"b"], [1, 2, 3, 4], 2),
     ]
     for number, event in enumerate(told, 7):
-        observed.told(0, Message(number, message(event), False))
+        observed.receive(0, Message(number, message(event), False))
     log_index = indexed(observed.log, tmp_path)
     early = prefixes(log_index, 3, ALL)
     # what follows from the whole log is known of every record: c follows b, which is not there yet
@@ -115,10 +115,10 @@ def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_la
 def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
     header = header_of(model="m", source="vLLM", block_size=1, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     circle = [stored([b"a"], [1], 1, b"c"), stored([b"b"], [2], 1, b"a"), stored([b"c"], [3], 1, b"b")]
     for number, event in enumerate([*circle, stored([b"d"], [4], 1, b"d")]):
-        observed.told(0, Message(number, message(event), False))
+        observed.receive(0, Message(number, message(event), False))
     found = prefixes(indexed(observed.log, tmp_path), 4, ALL)
     assert sums(found) == (4, 4)
     observed.log.close()

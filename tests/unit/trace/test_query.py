@@ -18,7 +18,7 @@ from engine.trace.operations import Cache, Evict, Preempt
 from engine.trace.query import table_cache as module
 from engine.trace.query.database import LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import KeptTables, make
+from engine.trace.query.table_cache import CachedTables, make
 from tests.unit.engine.runs import run
 from tests.unit.monitor.publisher import message, removed, stored
 
@@ -196,13 +196,13 @@ def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")
-    observed.told(0, Break("attached", 0))
+    observed.receive(0, Break("attached", 0))
     told = [
         *((first,), (second,), (removed([b"b"]),)),  # a copy: b is still there
         *((removed([b"b"]), moved), (second, removed([b"a"])), (stored([b"a"], [1, 2], 2),)),
     ]
     for number, events in enumerate(told):
-        observed.told(0, Message(number, message(*events), False))
+        observed.receive(0, Message(number, message(*events), False))
     observed.numbers({0: {"vllm:num_preemptions_total": 4.0}})
     with LogDatabase(observed.log) as database:
 
@@ -234,7 +234,7 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
     with TraceReader(served) as log:
         index = make(log, target)
         assert index.num_records == len(log) and not index.problem
-        kept = KeptTables(target, log)
+        kept = CachedTables(target, log)
         for question in questions().values():
             if not question.observed:
                 assert kept.ask(question.sql) == asked.ask(question.sql)
@@ -248,7 +248,7 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
         whole = data.read_bytes()
         data.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(DerivedFileError, match="damaged"):
-            KeptTables(target, log)
+            CachedTables(target, log)
         with pytest.raises(DerivedFileError, match="damaged"):
             kept.ask("SELECT * FROM events ORDER BY fields")
         assert make(log, target).checksum == index.checksum  # rebuilt
@@ -257,7 +257,7 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
             make(log, tmp_path / "y.tables")
         assert not list(tmp_path.glob("*.new")) and not (tmp_path / "y.tables").exists()
     with TraceReader(GOLDEN[0]) as other, pytest.raises(DerivedFileError, match="of another log"):
-        KeptTables(target, other)
+        CachedTables(target, other)
 
 
 def test_the_command_keeps_the_tables_of_a_long_log(

@@ -10,7 +10,7 @@ import { log, selected } from "../../state/store.js";
 import { optionTexts, questionText } from "./question_parts.js";
 
 /**
- * @typedef {import("../../core/wire.js").PollTold} Poll
+ * @typedef {import("../../core/wire.js").PollState} Poll
  * @typedef {Poll["right"]} Answer
  */
 

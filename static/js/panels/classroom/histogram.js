@@ -6,7 +6,7 @@ import { hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 
 /**
- * @typedef {import("../../core/wire.js").PollTold} Poll
+ * @typedef {import("../../core/wire.js").PollState} Poll
  * @typedef {Poll["right"]} Answer
  */
 

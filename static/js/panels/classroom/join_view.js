@@ -66,7 +66,7 @@ export function Corner() {
     <span class="class-strip-here num" role="status">${t("class.here", { n: here })}</span>
     ${drives.value ? null : html`<${Driver} />`}
     <button class="quiet" id="class-ask-open" onClick=${() => (askOpen.value = true)}>${t("class.ask_open")}</button>
-    <a class="quiet" id="class-teacher-open" target="_blank" href=${`?class=${now.told.id}&distance=desk`}>${t(
+    <a class="quiet" id="class-teacher-open" target="_blank" href=${`?class=${now.state.id}&distance=desk`}>${t(
       "class.teacher_open",
     )}</a>
   </section>

@@ -5,7 +5,7 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { attendance, classState } from "../../state/classroom.js";
 
-/** @import {SeatTold} from "../../core/wire.js" */
+/** @import {SeatState} from "../../core/wire.js" */
 
 export function People() {
   const now = attendance.value;
@@ -19,7 +19,7 @@ export function People() {
   </section>`;
 }
 
-/** @param {{seat: SeatTold}} props */
+/** @param {{seat: SeatState}} props */
 function Person({ seat }) {
   const drives = classState.value?.driver === seat.seat;
   const hand = () => requestOfClass("class_hand", { seat: drives ? null : seat.seat });

@@ -8,7 +8,7 @@ import { withValue } from "../../kit/inputs.js";
 import { secondsLeft } from "../../state/classroom.js";
 import { typedAs } from "./answers.js";
 
-/** @typedef {import("../../core/wire.js").PollTold} Poll */
+/** @typedef {import("../../core/wire.js").PollState} Poll */
 
 const MORE = 30; // seconds
 

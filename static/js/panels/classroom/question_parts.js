@@ -8,7 +8,7 @@ import { lessonQuestion, secondsLeft } from "../../state/classroom.js";
 import { currentLesson } from "../../state/lessons.js";
 import { ownText } from "./histogram.js";
 
-/** @param {{poll: import("../../core/wire.js").PollTold}} props */
+/** @param {{poll: import("../../core/wire.js").PollState}} props */
 export function Clock({ poll }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -27,7 +27,7 @@ export function Clock({ poll }) {
 }
 
 /**
- * @typedef {import("../../core/wire.js").PollTold} Poll
+ * @typedef {import("../../core/wire.js").PollState} Poll
  * @typedef {Poll["right"]} Answer
  */
 
@@ -36,8 +36,8 @@ function asked(poll) {
   const now = currentLesson.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
   if (item?.kind === "ask") return item;
-  const heard = lessonQuestion.value;
-  return heard?.theater === poll.theater && heard?.item.index === poll.item ? heard.item : null;
+  const question = lessonQuestion.value;
+  return question?.theater === poll.theater && question?.item.index === poll.item ? question.item : null;
 }
 
 /** @param {Poll} poll */

@@ -12,18 +12,18 @@ import { own } from "../../state/run.js";
 import { BlockManager } from "./block_manager.js";
 import { useNews } from "./follow.js";
 
-/** @import {BlockMove, ToldWork, Verdict} from "../../core/wire.js" */
+/** @import {BlockMove, WorkItem, Verdict} from "../../core/wire.js" */
 
 /** The current list, and the item it belongs to. */
 const list = signal(/** @type {{item: number, moves: BlockMove[]}} */ ({ item: -1, moves: [] }));
 
-/** Return the current list of an item. @param {ToldWork} item */
+/** Return the current list of an item. @param {WorkItem} item */
 const movesOf = (item) => (list.value.item === item.index ? list.value.moves : []);
 
 /** @type {Record<Verdict["grade"], string>} */
 const SIGNS = { right: "✓", other: "≈", illegal: "✗", differs: "≠" };
 
-/** @param {{item: ToldWork}} props */
+/** @param {{item: WorkItem}} props */
 export function Allocator({ item }) {
   const isOpen = !item.over && checkpoint.value?.index === item.index;
   const moves = movesOf(item);
@@ -36,9 +36,9 @@ export function Allocator({ item }) {
     <h2 class="work-title">${t("lesson.work.title")}</h2>
     <${Tasks} item=${item} />
     ${item.given.map(
-      (told, i) =>
-        told &&
-        html`<${Told} key=${i} told=${told} attempt=${i + 1}
+      (graded, i) =>
+        graded &&
+        html`<${GradedAttempt} key=${i} graded=${graded} attempt=${i + 1}
       news=${i === item.given.length - 1 ? news : null} />`,
     )}
     ${
@@ -62,9 +62,9 @@ export function Allocator({ item }) {
   </div>`;
 }
 
-/** Requests of the scheduler, step by step. @param {{item: ToldWork}} props */
+/** Requests of the scheduler, step by step. @param {{item: WorkItem}} props */
 function Tasks({ item }) {
-  /** @type {Map<number, ToldWork["tasks"]>} */
+  /** @type {Map<number, WorkItem["tasks"]>} */
   const steps = new Map();
   for (const task of item.tasks) steps.set(task.step, [...(steps.get(task.step) ?? []), task]);
   return html`<ul class="work-tasks">${[...steps].map(
@@ -82,14 +82,14 @@ function Tasks({ item }) {
 
 /**
  * A submitted list with a verdict for each operation.
- * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
+ * @param {{graded: import("../../core/wire.js").GradedList, attempt: number,
  *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
  */
-function Told({ told, attempt, news }) {
-  return html`<div class="work-told" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
+function GradedAttempt({ graded, attempt, news }) {
+  return html`<div class="work-result" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
     <h3>${t(attempt > 1 ? "lesson.work.your_second" : "lesson.work.yours")}</h3>
-    <ol>${told.moves.map((move, i) => {
-      const { grade, why, refs } = told.verdicts[i];
+    <ol>${graded.moves.map((move, i) => {
+      const { grade, why, refs } = graded.verdicts[i];
       const values = {
         block: move.kind === "copy" && why !== "in_use" ? move.source : move.block,
         seq: move.seq,
@@ -101,14 +101,14 @@ function Told({ told, attempt, news }) {
         why ? html` <span class="work-why">${t(`lesson.work.why.${why}`, values)}</span>` : null
       }</li>`;
     })}</ol>
-    ${told.missing ? html`<p>${t("lesson.work.missing", { n: told.missing })}</p>` : null}
-    ${told.right ? html`<p><b>${t("lesson.work.all_right")}</b></p>` : null}
+    ${graded.missing ? html`<p>${t("lesson.work.missing", { n: graded.missing })}</p>` : null}
+    ${graded.right ? html`<p><b>${t("lesson.work.all_right")}</b></p>` : null}
   </div>`;
 }
 
-/** Operations of the engine. @param {{item: ToldWork}} props */
+/** Operations of the engine. @param {{item: WorkItem}} props */
 function Engines({ item }) {
-  return html`<div class="work-told" data-news=${item.given.at(-1) === null}>
+  return html`<div class="work-result" data-news=${item.given.at(-1) === null}>
     <h3>${t("lesson.work.engine")}</h3>
     <ol>${(item.engine ?? []).map(({ deed: move, record }) => {
       const isShown = record < own.numRecords.value;

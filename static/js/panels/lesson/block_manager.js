@@ -112,13 +112,13 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
     refs > 1 ? t("lesson.work.refs", { n: refs }) : null,
   ];
   /** @param {Element | null} under */
-  const letGo = (under) => {
+  const onDrop = (under) => {
     const target = targetOf(under);
     drop(target && moveOf(tool.value, one, target));
   };
   return html`<button class="desk-chip num" data-drop="chip" data-block=${block} data-head=${head} data-held=${isHeld}
     aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => dragged.value || tap(one)}
-    ...${draggable(String(block), letGo)}>
+    ...${draggable(String(block), onDrop)}>
     ${head ? "▸" : ""}${block}${draft.hashed[block] ? html`<sup>#</sup>` : null}${
       refs > 1 ? html`<small>×${refs}</small>` : null
     }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;

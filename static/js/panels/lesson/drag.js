@@ -16,9 +16,9 @@ export const dragged = computed(() => drag.value?.moved ?? false);
 /**
  * Return the handlers of a draggable element. Touch scrolls unless it starts on a part with `data-grip`.
  * @param {string} text text of the ghost
- * @param {(under: Element | null, y: number) => void} letGo
+ * @param {(under: Element | null, y: number) => void} onDrop
  */
-export const draggable = (text, letGo) => ({
+export const draggable = (text, onDrop) => ({
   /** @param {PointerEvent} event */
   onPointerDown: (event) => {
     const [on, whole] = [/** @type {Element} */ (event.target), /** @type {Element} */ (event.currentTarget)];
@@ -35,7 +35,7 @@ export const draggable = (text, letGo) => ({
   /** @param {PointerEvent} event */
   onPointerUp: ({ clientX, clientY }) => {
     if (!drag.value?.moved) return void (drag.value = null);
-    letGo(document.elementFromPoint(clientX, clientY), clientY);
+    onDrop(document.elementFromPoint(clientX, clientY), clientY);
     setTimeout(() => (drag.value = null)); // after the click event that follows
   },
   onPointerCancel: () => (drag.value = null),

@@ -51,7 +51,7 @@ function Live({ name, text }) {
   const drag = (event) => {
     if (from.current) want(away(name, from.current.value, Math.round((event.clientX - from.current.x) / NOTCH)));
   };
-  const letGo = () => {
+  const endDrag = () => {
     from.current = null;
     if (wanted !== null) take(wanted);
   };
@@ -67,5 +67,5 @@ function Live({ name, text }) {
   };
   return html`<span class="lesson-knob num" role="spinbutton" tabindex="0" data-arrows data-setting=${name}
     aria-label=${optionLabel(name)} aria-valuenow=${shown} title=${t("lesson.knob")} onPointerDown=${hold}
-    onPointerMove=${drag} onPointerUp=${letGo} onPointerCancel=${letGo} onKeyDown=${press}>${shown}</span>`;
+    onPointerMove=${drag} onPointerUp=${endDrag} onPointerCancel=${endDrag} onKeyDown=${press}>${shown}</span>`;
 }

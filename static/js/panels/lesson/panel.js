@@ -20,7 +20,7 @@ import { Gain, LessonList } from "./lesson_list.js";
 import { PromptOrder } from "./prompt_order.js";
 import { Question } from "./question.js";
 
-/** @import {ToldDo} from "../../core/wire.js" */
+/** @import {DoItem} from "../../core/wire.js" */
 /** @import {Children} from "../../kit/html.js" */
 /** @import {Item, Opened} from "../../state/lessons.js" */
 
@@ -185,7 +185,7 @@ function LessonItem({ item }) {
   return null;
 }
 
-/** An action of the lesson: a button that triggers it, then a note that it was done. @param {{item: ToldDo}} props */
+/** An action of the lesson: a button that triggers it, then a note that it was done. @param {{item: DoItem}} props */
 function Do({ item }) {
   const { verb, count, until, rank, keep, changes, lanes } = item.action;
   const values = {
@@ -214,7 +214,7 @@ function Do({ item }) {
 
 /**
  * Number of records that the run reached, as a link if that run is on stage.
- * @param {{moment: NonNullable<ToldDo["moment"]>}} props
+ * @param {{moment: NonNullable<DoItem["moment"]>}} props
  */
 function Reached({ moment: { run, records } }) {
   const isShown = currentLesson.value?.items.every((item) => !("moment" in item) || (item.moment?.run ?? 0) <= run);
@@ -230,7 +230,7 @@ function untilText(until, n) {
   return hasText(key) ? t(key, { n }) : t("lesson.until.other", { operation: until });
 }
 
-/** @param {{item: import("../../core/wire.js").ToldSandbox}} props */
+/** @param {{item: import("../../core/wire.js").SandboxItem}} props */
 function Sandbox({ item }) {
   const now = currentLesson.value;
   const isHere = checkpoint.value === item;

@@ -7,14 +7,14 @@ import { checkpoint, currentLesson } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 
-/** @import {ToldAsk} from "../../core/wire.js" */
+/** @import {AskItem} from "../../core/wire.js" */
 /** @import {Item} from "../../state/lessons.js" */
 
 /**
- * @typedef {NonNullable<import("../../core/wire.js").ToldOption["place"]>} Place
+ * @typedef {NonNullable<import("../../core/wire.js").AskOption["place"]>} Place
  * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's
  *   answer, the outcome in the log, or both
- * @typedef {{item: ToldAsk, option: number, place: Place, role: Role}} Mark
+ * @typedef {{item: AskItem, option: number, place: Place, role: Role}} Mark
  */
 
 /** The selected but not yet submitted answer (option -1: not sure), or null. */
@@ -23,18 +23,18 @@ export const chosen = signal(/** @type {{item: number, option: number} | null} *
 /** The earlier question that is being revisited, until the lesson continues. */
 const recalled = signal(/** @type {{item: number, at: number} | null} */ (null));
 
-/** Mark the answers to an earlier question in the picture. @param {ToldAsk} item */
+/** Mark the answers to an earlier question in the picture. @param {AskItem} item */
 export function lookBackAt(item) {
   recalled.value = { item: item.index, at: currentLesson.value?.progress.at ?? -1 };
 }
 
 /** Whether correct answers may be revealed. Tests reveal them only at the end. */
-export const isTold = () => currentLesson.value?.kind === "lesson" || currentLesson.value?.progress.over === true;
+export const showsVerdict = () => currentLesson.value?.kind === "lesson" || currentLesson.value?.progress.over === true;
 
-/** Return whether a question can be answered now. @param {ToldAsk} item */
+/** Return whether a question can be answered now. @param {AskItem} item */
 export const isOpen = (item) => !item.over && checkpoint.value?.index === item.index && isAskedHere(item);
 
-/** Whether this page poses the question; in a class, the presenter does. @param {ToldAsk} item */
+/** Whether this page poses the question; in a class, the presenter does. @param {AskItem} item */
 const isAskedHere = ({ index }) => {
   if (currentLesson.value?.source !== "class") return true;
   const poll = classState.value?.poll;
@@ -46,7 +46,7 @@ const isAskedHere = ({ index }) => {
  */
 const turned = signal(-1);
 
-/** Mark a question's places in the picture and show the sequence that it is about. @param {ToldAsk} item */
+/** Mark a question's places in the picture and show the sequence that it is about. @param {AskItem} item */
 export function turnTo(item) {
   if (!isOpen(item) || turned.peek() === item.index) return;
   turned.value = item.index;
@@ -57,10 +57,10 @@ export function turnTo(item) {
 /**
  * Group the questions by the action that decides them, newest action first.
  * @param {Item[]} items
- * @returns {ToldAsk[][]}
+ * @returns {AskItem[][]}
  */
 export function questionsByAction(items) {
-  /** @type {ToldAsk[][]} */
+  /** @type {AskItem[][]} */
   const found = [[]];
   for (const item of items.toReversed()) {
     if (item.kind === "ask") found[0].unshift(item);
@@ -71,7 +71,7 @@ export function questionsByAction(items) {
   return found.reverse().filter((group) => group.length);
 }
 
-/** Whether the action starts another run. @param {import("../../core/wire.js").ToldDo} item */
+/** Whether the action starts another run. @param {import("../../core/wire.js").DoItem} item */
 const isAnew = ({ action }) => action.verb === "restart" || action.verb === "fork";
 
 /** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
@@ -94,27 +94,27 @@ export const isInPool = computed(
   () => marks.value.length > 0 && marks.value.every(({ place }) => place.kind === "slot" || place.kind === "block"),
 );
 
-/** Return the marks of a question. @param {ToldAsk} item @returns {Mark[]} */
+/** Return the marks of a question. @param {AskItem} item @returns {Mark[]} */
 const marksOf = (item) =>
   item.options.flatMap(({ place }, option) => {
     const role = place && roleOf(item, option);
     return role ? [{ item, option, place, role }] : [];
   });
 
-/** @param {ToldAsk} item @param {number} option @returns {Role | null} */
+/** @param {AskItem} item @param {number} option @returns {Role | null} */
 function roleOf(item, option) {
   const isMine = item.given.includes(option);
   if (isOpen(item)) {
     if (isMine) return "mine";
     return chosen.value?.item === item.index && chosen.value.option === option ? "chosen" : "offered";
   }
-  const isRight = item.over && isTold() && item.right === option;
+  const isRight = item.over && showsVerdict() && item.right === option;
   return isRight && item.given[0] === option ? "both" : isRight ? "outcome" : isMine ? "mine" : null;
 }
 
 /**
  * Select an answer, to be submitted later. In a class it is submitted at once.
- * @param {ToldAsk} item
+ * @param {AskItem} item
  * @param {number} option -1: not sure
  */
 export function choose(item, option) {

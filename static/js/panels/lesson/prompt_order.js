@@ -13,7 +13,7 @@ import { own } from "../../state/run.js";
 import { draggable, Ghost } from "./drag.js";
 import { useNews } from "./follow.js";
 
-/** @import {Mended, Move, ToldMend, TurnRun} from "../../core/wire.js" */
+/** @import {Mended, Move, MendItem, TurnRun} from "../../core/wire.js" */
 
 /** The current moves, and the item they belong to. */
 const list = signal(/** @type {{item: number, moves: Move[]}} */ ({ item: -1, moves: [] }));
@@ -24,7 +24,7 @@ const sum = (turns, name) => turns.reduce((total, turn) => total + turn[name], 0
 /** Text of a move. @param {Move} move */
 const moveText = ({ part, before }) => t(before === null ? "lesson.mend.last" : "lesson.mend.before", { part, before });
 
-/** @param {{item: ToldMend}} props */
+/** @param {{item: MendItem}} props */
 export function PromptOrder({ item }) {
   const isOpen = !item.over && checkpoint.value?.index === item.index;
   const moves = list.value.item === item.index ? list.value.moves : [];
@@ -36,17 +36,17 @@ export function PromptOrder({ item }) {
     aria-label=${t("lesson.mend.title")}>
     <h2 class="work-title">${t("lesson.mend.title")}</h2>
     ${item.given.map(
-      (told, i) =>
-        told &&
-        html`<div key=${i} class="work-told" role="status" ref=${i === last ? news : null}
+      (attempt, i) =>
+        attempt &&
+        html`<div key=${i} class="work-result" role="status" ref=${i === last ? news : null}
           data-news=${i === last} tabindex="-1"><h3>${t(i ? "lesson.mend.second" : "lesson.mend.yours")}</h3>
-          <${Ran} told=${told} item=${item} isShown=${i === last && (!item.over || told.right)} /></div>`,
+          <${Ran} attempt=${attempt} item=${item} isShown=${i === last && (!item.over || attempt.right)} /></div>`,
     )}
     ${isOpen ? html`<${Board} item=${item} moves=${moves} set=${set} />` : null}
     ${
       item.right && !(item.given[last]?.right && item.given[last].turns.length)
-        ? html`<div class="work-told" data-news=${item.given[last] === null}><h3>${t("lesson.mend.right")}</h3>
-          <${Ran} told=${item.right} item=${item} isShown /></div>`
+        ? html`<div class="work-result" data-news=${item.given[last] === null}><h3>${t("lesson.mend.right")}</h3>
+          <${Ran} attempt=${item.right} item=${item} isShown /></div>`
         : null
     }
   </div>`;
@@ -57,10 +57,10 @@ export function PromptOrder({ item }) {
 /**
  * The prompts in their current order, and the moves behind it. The focus stays on the pressed button, and the new order
  * is announced.
- * @param {{item: ToldMend, moves: Move[], set: (moves: Move[]) => void}} props
+ * @param {{item: MendItem, moves: Move[], set: (moves: Move[]) => void}} props
  */
 function Board({ item, moves, set }) {
-  const ran = item.given.findLast((told) => told?.turns.length)?.turns ?? item.before;
+  const ran = item.given.findLast((attempt) => attempt?.turns.length)?.turns ?? item.before;
   const prompts = moved(
     item.before.map(({ lines }) => lines),
     moves,
@@ -140,7 +140,7 @@ function PromptLine({ turn, lines, at, isMovable, diverges, onMove }) {
     step(by, Number(button.dataset.by));
   };
   /** @param {Element | null} under @param {number} y */
-  const letGo = (under, y) => {
+  const onDrop = (under, y) => {
     const line = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=part]") ?? null);
     if (!line && !under?.closest("[data-drop=end]")) return;
     const box = line?.getBoundingClientRect();
@@ -155,7 +155,7 @@ function PromptLine({ turn, lines, at, isMovable, diverges, onMove }) {
   const button = (by) => html`<button class="mend-step" data-by=${by} aria-disabled=${!canGo(by)}
     aria-label=${t(by < 0 ? "lesson.mend.up" : "lesson.mend.down", { part, n: turn + 1 })}
     aria-keyshortcuts="ArrowUp ArrowDown" onClick=${() => step(by)}>${by < 0 ? "▲" : "▼"}</button>`;
-  const dragged = draggable(lines[at], letGo);
+  const dragged = draggable(lines[at], onDrop);
   return html`<li class="mend-part" data-movable="true" ...${own} ...${dragged} onKeyDown=${onKey}>
     <span>${lines[at]}</span>${mark}<i data-grip aria-hidden="true">⠿</i>${button(-1)}${button(1)}</li>`;
 }
@@ -170,10 +170,10 @@ const Moves = ({ moves, set }) =>
 
 /**
  * Result of a session that was run: the hits of each turn, and where it diverges.
- * @param {{told: Mended, item: ToldMend, isShown: boolean}} props `isShown`: its run is the one on stage
+ * @param {{attempt: Mended, item: MendItem, isShown: boolean}} props `isShown`: its run is the one on stage
  */
-function Ran({ told, item: { before, block_size }, isShown }) {
-  const { moves, turns, right } = told;
+function Ran({ attempt, item: { before, block_size }, isShown }) {
+  const { moves, turns, right } = attempt;
   const again = turns.map(({ num_again }) => num_again);
   const saved = sum(turns, "num_hit") - sum(before, "num_hit");
   return html`<ol>${moves.map((move) => html`<li>${moveText(move)}</li>`)}</ol>

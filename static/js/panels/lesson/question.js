@@ -9,16 +9,16 @@ import { html } from "../../kit/html.js";
 import { currentLesson, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { useNews } from "./follow.js";
-import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
+import { choose, chosen, isOpen, lookBackAt, showsVerdict, turnTo } from "./prediction.js";
 
-/** @import {ToldAsk, ToldOption} from "../../core/wire.js" */
+/** @import {AskItem, AskOption} from "../../core/wire.js" */
 
 const GAZE = 5000; // ms for which the outcome of the previous question stays before the marks of the next one
 
 /** Whether a class is asked: participants answer on their own sheet and see the correct answer when it is revealed. */
 const isOfClass = () => currentLesson.value?.source === "class";
 
-/** @param {{item: ToldAsk}} props */
+/** @param {{item: AskItem}} props */
 export function Question({ item }) {
   const isAsked = isOpen(item);
   const isAskedHere = isAsked && !isOfClass();
@@ -54,21 +54,21 @@ export function Question({ item }) {
           )}</button>`
         : null
     }
-    ${isTold() ? html`<${Verdict} item=${item} />` : null}
+    ${showsVerdict() ? html`<${Verdict} item=${item} />` : null}
   </form>`;
 }
 
-/** @param {{item: ToldAsk, mine: number | null}} props */
+/** @param {{item: AskItem, mine: number | null}} props */
 const Unsure = ({ item, mine }) => html`<label class="answer unsure" data-given=${item.given.includes(null)}>
   <input type="radio" name=${`answer-${item.index}`} checked=${mine === -1} onChange=${() => choose(item, -1)} />
   <span>${t("lesson.unsure")}</span>
 </label>`;
 
-/** @param {{item: ToldAsk, index: number, option: ToldOption, mine: number | null}} props */
+/** @param {{item: AskItem, index: number, option: AskOption, mine: number | null}} props */
 function AnswerOption({ item, index, option, mine }) {
   const given = item.given.includes(index);
-  const right = item.over && isTold() ? item.right === index : null;
-  const isWrong = given && right !== true && isTold() && (item.over || !isOfClass());
+  const right = item.over && showsVerdict() ? item.right === index : null;
+  const isWrong = given && right !== true && showsVerdict() && (item.over || !isOfClass());
   const radio = () => html`<input type="radio" name=${`answer-${item.index}`}
     checked=${mine === index || (mine === null && item.over && item.given.at(-1) === index)}
     disabled=${!item.over && given} onChange=${() => choose(item, index)} />`;
@@ -80,7 +80,7 @@ function AnswerOption({ item, index, option, mine }) {
   <//>`;
 }
 
-/** Result of the answers. @param {{item: ToldAsk}} props */
+/** Result of the answers. @param {{item: AskItem}} props */
 function Verdict({ item }) {
   const news = useNews(item.given.length, item.over);
   if (isOfClass() ? !item.over : !item.given.length) return null;
@@ -118,7 +118,7 @@ function Verdict({ item }) {
 
 /**
  * Show the deciding record, with the learner's answer marked in the picture.
- * @param {ToldAsk} item
+ * @param {AskItem} item
  * @param {number} record
  */
 function lookBack(item, record) {

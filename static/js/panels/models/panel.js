@@ -94,8 +94,8 @@ function Row({ listed }) {
     </button>
     ${
       status.place !== "first" && status.state === "ready" && !theaters
-        ? html`<button class="small" data-let-go=${status.name} onClick=${() => letGo(status.name)}>${t(
-            "models.let_go",
+        ? html`<button class="small" data-unload=${status.name} onClick=${() => unload(status.name)}>${t(
+            "models.unload",
           )}</button>`
         : null
     }
@@ -122,7 +122,7 @@ function stateOf({ state, stage, stages }, isOn) {
 }
 
 /** @param {string} name */
-async function letGo(name) {
+async function unload(name) {
   try {
     const found = await fetch(`api/models/${encodeURIComponent(name)}`, { method: "DELETE" });
     const said = await found.json();

@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { useQuery } from "../../kit/use_query.js";
 import { observedCache as indexedCache, place } from "../../net/log_index.js";
 import { drawnIndex, log, longRun, state } from "../../state/store.js";
-import { AskedFor, WhyNoHits } from "./questions.js";
+import { PromptQuery, WhyNoHits } from "./questions.js";
 
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
 /** @import {Block} from "../../core/state_access.js" */
@@ -116,7 +116,7 @@ function Everywhere({ cache, header, index, queries, branches }) {
         html`<${OneRank} key=${rank} ...${{ cache, report, rank, header, branches }} index=${answer.index}
           from=${events[rank] ?? ""} many=${length > 1} />`,
     )}
-    <${AskedFor} cache=${cache} index=${index} />
+    <${PromptQuery} cache=${cache} index=${index} />
     ${queries && html`<${queries} />`}
     <${Unknowns} names=${unknown} open=${Boolean(queries)} />
   </div>`;

@@ -28,7 +28,7 @@ export function WhyNoHits({ cache, report, rank, index, blockSize }) {
 }
 
 /** @param {{cache: ObservedCache, index: number}} props `index`: of the record after which the cache is queried */
-export function AskedFor({ cache, index }) {
+export function PromptQuery({ cache, index }) {
   const text = prompt.value;
   const ids = idsIn(text);
   const { answer, problem } = useQuery(ids && (() => cache.chains(ids, index)), [cache, text, index], cache.still);

@@ -55,7 +55,7 @@ export function ByClass({ address }) {
     </p>
     ${problem ? html`<p class="queries-problem" role="alert">${problem}</p>` : null}
     ${by && !answer && !problem ? html`<p role="status">${t("queries.classes.reading")}</p>` : null}
-    ${by && answer ? html`<${Told} answer=${answer} runs=${runs} />` : null}
+    ${by && answer ? html`<${ClassCounts} answer=${answer} runs=${runs} />` : null}
   </section>`;
 }
 
@@ -72,7 +72,7 @@ async function listed() {
 }
 
 /** @param {{answer: Answer, runs: {id: string, name: string}[]}} props `runs`: by name */
-function Told({ answer, runs }) {
+function ClassCounts({ answer, runs }) {
   const [sort, setSort] = useState({ column: /** @type {Column | null} */ (null), down: true });
   const two = answer.runs.length > 1;
   const nameOfRun = (/** @type {string} */ theater) => runs.find(({ id }) => id === theater)?.name ?? theater;

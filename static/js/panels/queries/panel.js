@@ -38,7 +38,7 @@ const NOTHING = { answer: null, problem: null, waits: null };
 
 /** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */
 function QueryForm({ observed }) {
-  const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
+  const [saved, setSaved] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
   const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
   const [{ answer, problem, waits }, setFound] = useState(NOTHING);
@@ -47,7 +47,7 @@ function QueryForm({ observed }) {
     if (address === null) return;
     fetch("api/questions")
       .then((found) => found.json())
-      .then(({ questions }) => setKept(questions))
+      .then(({ questions }) => setSaved(questions))
       .catch((error) => setFound({ ...NOTHING, problem: error.message }));
   }, [address === null]);
   useEffect(() => {
@@ -73,7 +73,7 @@ function QueryForm({ observed }) {
     <h3 class="panel-title" id="queries-ask">${t("queries.ask")}</h3>
     <p class="hint">${t(observed ? "queries.ask.hint.observed" : "queries.ask.hint")}</p>
     <ul class="ask-kept">
-      ${kept
+      ${saved
         .filter((one) => one.observed === observed)
         .map(
           (one) => html`<li key=${one.id}>

@@ -53,7 +53,7 @@ export function Panel() {
         ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
-      ${settings.viewMode.value === "workspace" ? html`<${Kept} />` : null}
+      ${settings.viewMode.value === "workspace" ? html`<${CachedBytes} />` : null}
       <${History} />
       <${Scrubber} />
       <${Position} />
@@ -150,7 +150,7 @@ function Reset() {
 }
 
 /** Bytes of the cached keys and values at the shown record. */
-function Kept() {
+function CachedBytes() {
   const now = record.value?.memory ?? (state.value ? memoryFigures(state.value) : null);
   if (!now) return html`<p class="kept"></p>`; // keeps its room
   const tokens = t("transport.kept", { n: now.tokens_held });

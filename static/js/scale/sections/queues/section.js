@@ -98,7 +98,7 @@ const values = inputs(TABLE);
  * @typedef {{application: {id: string, model: string, ttft: number, tpot: number}, served: ArrangementRate[]}} Row
  * @typedef {{
  *   asked: Record<string, number>, lines: Line[], crossing: {load: number, rate: number} | null, decode: Degree[],
- *   applications: Row[], split: import("./split.js").Told, source: string
+ *   applications: Row[], split: import("./split.js").SplitAnswer, source: string
  * }} Answer
  */
 
@@ -136,7 +136,7 @@ function Found({ answer }) {
             </p>`,
       )}
     </div>
-    <${Split} told=${answer.split} values=${values} />
+    <${Split} answer=${answer.split} values=${values} />
     <h3>${t("scale.queues.degrees")}</h3>
     <p class="hint">${t("scale.queues.degrees.hint")}</p>
     <${OverDegrees} answer=${answer} what="latency" />

@@ -15,7 +15,7 @@ import { ScaleNumber } from "../../number.js";
  * @typedef {{
  *   models: ListOption[], gpus: ListOption[], links: ListOption[], numbers: import("../../number.js").Derived[],
  *   refused: Record<string, string> | null
- * }} Told
+ * }} SplitAnswer
  */
 
 /** @type {import("../../../state/settings.js").SettingTable} */
@@ -31,9 +31,9 @@ export const ASKS = { q_model: "model", q_gpu: "gpu", q_link: "link", q_prompt_t
 
 const LENGTHS = { least: 16, most: 2048, step: 16 };
 
-/** @param {{told: Told, values: Record<string, Held>}} props */
-export function Split({ told, values }) {
-  const { models, gpus, links, numbers, refused } = told;
+/** @param {{answer: SplitAnswer, values: Record<string, Held>}} props */
+export function Split({ answer, values }) {
+  const { models, gpus, links, numbers, refused } = answer;
   const speedup = numbers.at(-1);
   const alone = numbers[0];
   const use = () => {

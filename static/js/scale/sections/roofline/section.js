@@ -59,7 +59,7 @@ const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the 
  *   model: string, max_position: number, models: ListOption[], gpus: ListOption[],
  *   dtypes: string[], dtype: string, experts_in: string | null,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
- *   sources: import("../../sources.js").Told[],
+ *   sources: import("../../sources.js").SourceFacts[],
  *   decode: {context: number, points: StepPoint[], crossing: Crossing, expected: Span | null}[],
  *   never_from: number | null,
  *   prefill: {batch: number, points: StepPoint[], crossing: number | null, expected: Span | null}[],

@@ -9,12 +9,12 @@ import { html } from "../../../kit/html.js";
  *
  * @typedef {[first: number, count: number]} Heads
  * @typedef {{kind: string, num_layers: number, num_heads: number, copies: number, held: Heads[] | null}} KindRanks
- * @typedef {{queries: Heads[], kinds: KindRanks[]}} Told
+ * @typedef {{queries: Heads[], kinds: KindRanks[]}} RankHeads
  */
 
 const MAX_CELLS = 32; // KV heads of a kind that are drawn one by one
 
-/** @param {{ranks: Told, token: number | undefined}} props `token`: bytes of a token on a GPU */
+/** @param {{ranks: RankHeads, token: number | undefined}} props `token`: bytes of a token on a GPU */
 export function Ranks({ ranks, token }) {
   const { queries, kinds } = ranks;
   const gpus = queries.length || (kinds[0]?.held?.length ?? kinds[0]?.copies ?? 1);
@@ -31,18 +31,18 @@ export function Ranks({ ranks, token }) {
     ${token ? html`<p class="hint">${t("scale.size.ranks.token", { bytes: bytesText(token) })}</p>` : null}`;
 }
 
-/** @param {{rank: number, ranks: Told}} props */
+/** @param {{rank: number, ranks: RankHeads}} props */
 function Gpu({ rank, ranks: { queries, kinds } }) {
   const own = queries[rank] && t("scale.size.ranks.queries", span(queries[rank]));
   return html`<section class="scale-rank" aria-label=${t("scale.size.ranks.gpu", { rank })}>
     <b>${t("scale.size.ranks.gpu", { rank })}</b>
     ${own ? html`<p><i class="scale-head query"></i> ${own}</p>` : null}
-    ${kinds.map((kind) => html`<${Kept} key=${kind.kind} rank=${rank} kind=${kind} />`)}
+    ${kinds.map((kind) => html`<${HeldHeads} key=${kind.kind} rank=${rank} kind=${kind} />`)}
   </section>`;
 }
 
 /** @param {{rank: number, kind: KindRanks}} props */
-function Kept({ rank, kind: { kind, num_layers, num_heads, copies, held } }) {
+function HeldHeads({ rank, kind: { kind, num_layers, num_heads, copies, held } }) {
   const layers = t("scale.size.ranks.layers", { layers: num_layers, kind: kindText(kind) });
   if (!held) return html`<p><i class="scale-head latent"></i> ${t("scale.size.ranks.latent")} ${layers}</p>`;
   const [first, count] = held[rank];

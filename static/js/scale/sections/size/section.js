@@ -99,14 +99,14 @@ const config = configIn(values.config);
  * As defined in `app/scale/size.py`.
  *
  * @typedef {{id: string, name: string}} ListOption
- * @typedef {ListOption & {sources: import("../../sources.js").Told[]}} Sourced
+ * @typedef {ListOption & {sources: import("../../sources.js").SourceFacts[]}} Sourced
  * @typedef {Sourced & {announced: string | null, memory_bytes: number, room_bytes: number, numbers: Derived[]}} Gpu
  * @typedef {Sourced & {announced: string | null, numbers: Derived[], wrong: Derived | null}} Link
  * @typedef {{
  *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number, unread: string[],
  *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
- *   cited: Fact[], moved: Derived[], ranks: import("./ranks.js").Told, mistakes: Mistake[],
+ *   cited: Fact[], moved: Derived[], ranks: import("./ranks.js").RankHeads, mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: ListOption[],
  *   kv_dtypes: string[], dtypes: string[]
  * }} Answer
