@@ -67,7 +67,8 @@ def recompute_sequence(
     positions. `ablation`: what is off in the engine.
 
     Raises:
-        RecomputeError: nothing to compute, no layer for `residual`, or too much to compute or to return at once.
+        RecomputeError: nothing to compute, a layer or head that the model lacks, no layer for `residual`, or too much
+            to compute or to return at once.
         ModelError: more tokens than the model has positions.
     """
     facts, count = model.facts, len(token_ids)
@@ -75,6 +76,10 @@ def recompute_sequence(
     layers = range(facts.num_layers) if layer is None else [layer]
     if not count or not chosen:
         raise RecomputeError(sentence("recompute.nothing"))
+    if layer is not None and not 0 <= layer < facts.num_layers:
+        raise RecomputeError(sentence("recompute.no_layer", layer=layer, last=facts.num_layers - 1))
+    if wrong := [head for head in chosen if not 0 <= head < facts.num_heads]:
+        raise RecomputeError(sentence("recompute.no_head", head=wrong[0], last=facts.num_heads - 1))
     if residual and (layer is None or model.states is not None):
         raise RecomputeError(sentence("recompute.residual"))
     if facts.num_heads * count**2 > MAX_SCORES:

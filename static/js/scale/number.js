@@ -4,6 +4,8 @@ import { bytesText, grouped, secondsText, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
 import { FactorSources } from "./sources.js";
 
+/** @import {SourceFacts} from "./sources.js" */
+
 /**
  * As defined in `engine/accounting/derived.py`.
  *
@@ -51,7 +53,7 @@ const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(va
 /**
  * `section`: section whose words name the number and its factors; `mistakes`: common mistakes, of which those about
  * this number are shown; `sources`: of factors that are figures of a preset.
- * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: import("./sources.js").SourceFacts[]}} props
+ * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: SourceFacts[]}} props
  */
 export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
   const wrong = mistakes.filter(({ right }) => right === number.id);

@@ -103,6 +103,10 @@ def test_what_cannot_be_recomputed_is_said_with_its_numbers(monkeypatch: pytest.
             engine.recompute_attention(0, 0, num_tokens=18)
         with pytest.raises(RecomputeError, match="at least one"):
             engine.recompute_attention(0, 0, [])
+        with pytest.raises(RecomputeError, match=r"no layer \d"):
+            engine.recompute_attention(0, engine.model.facts.num_layers)
+        with pytest.raises(RecomputeError, match=r"no head -1; .* 0 to \d"):
+            engine.recompute_attention(0, 0, [-1])
         monkeypatch.setattr(recompute, "MAX_WEIGHTS", 2 * 17**2)
         assert engine.recompute_attention(0, 0, [0, 1]).layers[0].rows[0].weights.shape == (2, 17, 17)
         with pytest.raises(RecomputeError, match=r"3 heads over 17 tokens are 867 numbers; at most 578"):

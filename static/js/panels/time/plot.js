@@ -13,12 +13,14 @@ import { isEmbedded } from "../../state/without_server.js";
 import { CHARTS } from "./charts.js";
 
 /** @import {At, ChartName} from "./charts.js" */
+/** @import {Plotly} from "../../kit/plotly.js" */
 
 /**
  * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
  * @typedef {{event: PointerEvent, points: Point[]}} Happening
- * @typedef {HTMLElement & {data?: object[], on: (event: string, listener: (what: Happening) => void) => void}} PlotElement
- * @typedef {{loaded: import("../../kit/plotly.js").Plotly} | "failed" | null} Loading
+ * @typedef {(event: string, listener: (what: Happening) => void) => void} Listen
+ * @typedef {HTMLElement & {data?: object[], on: Listen}} PlotElement
+ * @typedef {{loaded: Plotly} | "failed" | null} Loading
  * @typedef {{at: At, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} Drawn
  */
 
