@@ -51,7 +51,8 @@ const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(va
 /**
  * `section`: section whose words name the number and its factors; `mistakes`: common mistakes, of which those about
  * this number are shown; `sources`: of factors that are figures of a preset.
- * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: import("./sources.js").SourceFacts[]}} props
+ * @param {{number: Derived, section: string, mistakes?: Mistake[],
+ *   sources?: import("./sources.js").SourceFacts[]}} props
  */
 export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
   const wrong = mistakes.filter(({ right }) => right === number.id);

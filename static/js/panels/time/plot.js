@@ -17,7 +17,7 @@ import { CHARTS } from "./charts.js";
 /**
  * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
  * @typedef {{event: PointerEvent, points: Point[]}} Happening
- * @typedef {HTMLElement & {data?: object[], on: (event: string, listener: (what: Happening) => void) => void}} PlotElement
+ * @typedef {HTMLElement & {data?: object[], on: (event: string, run: (what: Happening) => void) => void}} PlotElement
  * @typedef {{loaded: import("../../kit/plotly.js").Plotly} | "failed" | null} Loading
  * @typedef {{at: At, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} Drawn
  */
